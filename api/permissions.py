@@ -1,27 +1,10 @@
 """Which permission area each kind of record belongs to, and the check of it.
 
-    record       area        level 1        level 2
-    profile      profile     read
-    application  profile     list           create, update, delete
-    device       crm         list, read,    update, delete
-                             decisions,
-                             held data
-    venue        region      list, read     create, update, delete
-    geofence     region      list, read     create, update, delete
-    beacon       beacon      list, read     create, update, delete
-    campaign     campaign    list, read,    create, update, delete
-                             explain
-    connector    connector   read, calls    update, delete, test
-    statistics   analytic    read, recent
-    live         realtime    read
-    decision,
-    role state
-    audit        profile     list, of the kinds of record that the account may read
-
-Signing out and changing one's own password need a session and no level. Deleting a venue also
-deletes its records, and needs only `region`. Explaining a campaign for one device needs `crm` too.
-The other areas (device, nfc, qrcode, tag, fidelity, form) are stored and returned, but no operation
-needs them.
+Level 1 of an area permits reading and explaining, level 2 also creating, changing, deleting and
+testing. Signing out and changing one's own password need a session and no level. Deleting a venue
+also deletes its records, and needs only `region`. Explaining a campaign for one device needs `crm`
+too. The audit shows the kinds of record that the account may read. The other areas (device, nfc,
+qrcode, tag, fidelity, form) are stored and returned, but no operation needs them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,13 +14,13 @@ from typing import Any
 from fastapi import Depends
 from starlette.requests import Request
 
-from api.body import raise_faults, read_object
-from api.errors import forbidden, no_session
+from api.answers import forbidden, no_session
+from api.bodies import accepted, read_object
 from api.services import Services
-from api.sessions.check import SignedIn
+from api.sessions import SignedIn
 from catalog.audit import Author, set_author
-from catalog.fields.base import Conflicts, Faults, Fields, read_fields
-from catalog.fields.company import NOTHING, READ, WRITE
+from catalog.fields import Conflicts, Fields
+from catalog.inputs import NOTHING, READ, WRITE
 
 AREAS = {
     "profile": "profile",
@@ -53,8 +36,14 @@ AREAS = {
     "role state": "realtime",
     "audit": "profile",
 }
+PREFIX = "/v2"
 KEY_HEADER = "x-service-key"
 TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
+
+_REQUIRED = {
+    KEY_HEADER: "required: the account's e-mail",
+    TOKEN_HEADER: "required: the token that POST /auth answered",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +54,6 @@ class AuthorizedCaller:
     services: Services
     request: Request
     token: str
-
-    @property
-    def address(self) -> str:
-        """The address of the request."""
-        return address_of(self.request)
 
     @property
     def company_id(self) -> int:
@@ -86,16 +70,8 @@ class AuthorizedCaller:
     async def values(
         self, model: type[Fields], conflicts: Conflicts = lambda _: ()
     ) -> dict[str, Any]:
-        """The body's values by attribute. Raises ApiError, 400 with every fault.
-
-        `conflicts` finds faults in the combination of fields. Names that `model` does not know are
-        ignored, because clients send back the records that they have read.
-        """
-        faults = Faults()
-        values = read_fields(model, await self.body(), faults=faults)
-        faults.note_conflicts("", conflicts(values))
-        raise_faults(faults)
-        return values
+        """The body's values by attribute, as `api.bodies.accepted`. Raises ApiError."""
+        return accepted(model, await self.body(), conflicts=conflicts)
 
 
 def services_of(request: Request) -> Services:
@@ -127,11 +103,11 @@ def signed_in() -> Any:
 def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCaller]]:
     async def caller(request: Request) -> AuthorizedCaller:
         services = services_of(request)
-        email = request.headers.get(KEY_HEADER)
-        token = request.headers.get(TOKEN_HEADER)
-        if not email or not token:
-            raise no_session(**_lacking(email, token))
-        account = await services.sessions.find(email, token)
+        given = {name: request.headers.get(name, "") for name in _REQUIRED}
+        if not all(given.values()):
+            raise no_session(**{name: _REQUIRED[name] for name in given if not given[name]})
+        token = given[TOKEN_HEADER]
+        account = await services.sessions.find(given[KEY_HEADER], token)
         if account is None:
             raise no_session()
         request.scope["company"] = account.company_id
@@ -148,12 +124,3 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCal
         return AuthorizedCaller(account=account, services=services, request=request, token=token)
 
     return caller
-
-
-def _lacking(email: str | None, token: str | None) -> dict[str, str]:
-    """The missing headers by name, with what each requires."""
-    given = {
-        KEY_HEADER: (email, "required: the account's e-mail"),
-        TOKEN_HEADER: (token, "required: the token that POST /auth answered"),
-    }
-    return {name: message for name, (value, message) in given.items() if not value}

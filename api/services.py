@@ -4,20 +4,15 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from api.records.live import LiveDecisions
-from api.records.role import RoleReport
-from api.sessions.check import Sessions
-from api.sessions.sign_in import SignIn
-from api.slots import TrialSlots
-from api.venue_counts import VenueCounts
+from api.reports import LiveDecisions, RoleReport
+from api.sessions import Sessions
 from catalog.database import Database
 from catalog.erasure import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
-from connectors.reports import CallHistory, Trial
-from rules.day_figures import DayFigures
+from connectors.model import CallHistory, Trial
 from rules.explanation import HeldClaim
-from rules.stored_decision import StoredDecision
+from rules.model import DayFigures, StoredDecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +33,20 @@ class Limits:
 class Services:
     """The objects that the operations use, open while the application serves.
 
-    `nudge` is called after each commit, so that the index in Redis is updated at once. `check_url`
-    raises connectors.errors.EgressError for a url that no connector may call. Without `cipher`
-    connectors can be neither stored nor shown. `try_connector` makes one call to a company's
-    service, and raises connectors.errors.NothingToTryError. `past_calls` reads the recent calls of
-    a company, `newest_claims` a device's claims by campaign, `recent_decisions` the decisions
-    about a device, the newest first, and `live_decisions` a company's decisions after a position,
-    None while too many companies are watched; `recent_detections` counts those of the last minutes
-    by beacon of a venue, `day_figures` has a company's sums of the days from a first to a last one,
-    and `role_reports` the reports of processes about their roles. All seven raise the errors of
-    Redis. `held_data` counts the stored data of a company's device, and `forget_device` deletes it;
-    both raise the errors of SQL and Redis.
-    `max_detection_age` is in seconds.
+    - `nudge` is called after each commit, so that the index in Redis is updated at once.
+    - `check_url` raises connectors.errors.EgressError for a url that no connector may call.
+    - Without `cipher` connectors can be neither stored nor shown.
+    - `try_connector` makes one call to a company's service, or raises NothingToTryError.
+    - `live_decisions` is None while too many companies are watched.
+    - `recent_detections` counts those of the last minutes by beacon of a venue.
+    - `held_data` counts the stored data of a company's device, `forget_device` deletes it.
+    - `max_detection_age` is in seconds.
+
+    What reads Redis raises its errors.
     """
 
     database: Database
     sessions: Sessions
-    sign_in: SignIn
     cipher: Cipher | None
     nudge: Callable[[], None]
     check_url: Callable[[str], Awaitable[None]]
@@ -72,5 +64,4 @@ class Services:
     clock: Callable[[], datetime]
     limits: Limits = Limits()
     catalog_limits: CatalogLimits = DEFAULT_LIMITS
-    trial_slots: TrialSlots = field(default_factory=TrialSlots)
-    venue_counts: VenueCounts = field(default_factory=VenueCounts)
+    trials: set[int] = field(default_factory=set)  # companies whose connector is being tested

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks.figures import Findings, add_json, as_options, finish
-from benchmarks.lineup import EVERYBODY, PRODUCT, USUAL, Subject, beside
+from benchmarks.lineup import EVERYBODY, PRODUCT, TRIGGER, USUAL, Subject, beside
 from benchmarks.machine import MachineWatch
-from benchmarks.report import Result, Rounds, charts, cost, rate, sheets
+from benchmarks.report import Result, Rounds, add_json, cost, figures, finish, rate, ratios
 from benchmarks.rounds import SubjectError, rounds_of
 from benchmarks.servers import servers
 from benchmarks.workloads import Workload, workloads
@@ -30,17 +29,8 @@ def main() -> None:
     if watch.warning:
         console.print(watch.warning)
     measured = asyncio.run(_measure(arguments, console))
-    findings = Findings(
-        name="trigger",
-        command="python -m benchmarks",
-        machine=watch.described(),
-        options=as_options(arguments),
-        sheets=sheets(measured.workloads),
-        charts=list(charts(measured.workloads)),
-        notes=measured.failures,
-        rounds=measured.workloads,
-    )
-    finish(console, findings, arguments.json)
+    sheets = [ratios(TRIGGER, measured.workloads), figures(measured.workloads)]
+    finish(console, arguments, watch, sheets, measured.workloads, measured.failures)
     of_product = tuple(f"{subject.name}," for subject in PRODUCT)
     if wrong := [each for each in measured.failures if each.startswith(of_product)]:
         raise SystemExit("\n".join(wrong))

@@ -11,8 +11,7 @@ from sqlalchemy.orm import selectinload
 
 from catalog.database import open_database
 from catalog.migrate import migrate
-from catalog.models import Beacon, Campaign, Company, Venue
-from catalog.models.campaign import campaign_beacon
+from catalog.models import Beacon, Campaign, Company, Venue, campaign_beacon
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 BEACONS = 1000

@@ -68,11 +68,6 @@ PRODUCT = (
     _product(FLOOR, "aiokafka getmany and decode, nothing else"),
     _product(TRIGGER, "the product"),
     _product(
-        "trigger-interpreted",
-        "the product without compiled modules",
-        {"PROXIMITY_COMPILED": "false"},
-    ),
-    _product(
         "trigger-exactly-once",
         "the product with DELIVERY=exactly_once",
         {"PROXIMITY_DELIVERY": "exactly_once"},
@@ -81,8 +76,6 @@ PRODUCT = (
 PYTHON = (
     _loop("aiokafka", "aiokafka and a Redis pipeline a batch"),
     _loop("confluent", "confluent-kafka and a Redis pipeline a batch"),
-    _framework("faststream", "FastStream on confluent-kafka, a Redis pipeline a batch"),
-    _framework("bytewax", "Bytewax, a Redis pipeline a batch"),
     _framework("faust", "faust-streaming, claims in a table in memory with a changelog")._replace(
         slow=True
     ),

@@ -1,76 +1,104 @@
-"""The results of a run of the workloads: ratios first, then the figures behind them."""
+"""The result of a benchmark: tables for the console, and all figures as JSON. Ratios come first."""
 
-from collections.abc import Iterator, Mapping
+import argparse
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.figures import Chart, Sheet, Spread
-from benchmarks.lineup import FLOOR, TRIGGER
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import MachineWatch, sentence
 
 Result = dict[str, float]
 Rounds = dict[str, list[Result]]  # by subject; the results of the same rounds
 
 
+class Spread:
+    """Median, minimum and maximum of some rounds."""
+
+    def __init__(self, values: Iterable[float]) -> None:
+        ordered = sorted(values)
+        self.median = statistics.median(ordered)
+        self.least, self.most = ordered[0], ordered[-1]
+
+    def __str__(self) -> str:
+        form = ",.0f" if self.median >= 100 else ".1f" if self.median >= 10 else ".2f"
+        if self.least == self.most:
+            return format(self.median, form)
+        return f"{self.median:{form}} ({self.least:{form}} to {self.most:{form}})"
+
+
+class Sheet(NamedTuple):
+    """A table of formatted cells."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
 def rate(result: Result) -> float:
-    """Detections a second."""
+    """Records a second."""
     return result["records"] / result["seconds"]
 
 
 def cost(result: Result) -> float:
-    """Microseconds of processor time a detection."""
+    """Microseconds of processor time a record."""
     return 1e6 * result["seconds_processor"] / result["records"]
 
 
-def ratios(rounds: Rounds) -> dict[str, tuple[Spread, Spread]]:
-    """The trigger compared with each other subject, round by round: rate over rate, and processor
-    time of the other over ours. Above 1 the trigger is better."""
-    trigger = rounds.get(TRIGGER, [])
-    found = {}
-    for name, results in rounds.items():
-        pairs = list(zip(trigger, results, strict=False))
-        if pairs and name != TRIGGER:
-            found[name] = (
-                Spread(rate(own) / rate(other) for own, other in pairs),
-                Spread(cost(other) / cost(own) for own, other in pairs),
-            )
-    return found
-
-
-def sheets(workloads: Mapping[str, Rounds]) -> dict[str, Sheet]:
-    """The tables: of ratios, and of each workload's figures."""
-    first = [
-        [workload, name, str(rates), str(costs)]
-        for workload, rounds in workloads.items()
-        for name, (rates, costs) in ratios(rounds).items()
-    ]
-    columns = ["workload", "the trigger beside", "rate over its", "its processor time over ours"]
-    found = {"ratios": Sheet("The trigger beside others: above 1 it is ahead", columns, first)}
-    columns = ["workload", "subject", "detections/s", "processor, us each", "MiB"]
-    rows = [
-        [workload, subject, *_cells(results)]
-        for workload, rounds in workloads.items()
-        for subject, results in rounds.items()
-        if results
-    ]
-    found["figures"] = Sheet("Each subject, one processor", columns, rows)
-    return found
-
-
-def charts(workloads: Mapping[str, Rounds]) -> Iterator[Chart]:
-    """A plot of the rates and one of the processor time, a workload."""
+def ratios(own: str, workloads: Mapping[str, Rounds]) -> Sheet:
+    """`own` compared with each other subject, round by round; above 1 it is ahead."""
+    rows = []
     for workload, rounds in workloads.items():
-        measured = {name: results for name, results in rounds.items() if results}
-        for title, of, unit in (
-            (f"{workload}: detections a second", rate, "/s"),
-            (f"{workload}: processor time of a detection", cost, "us"),
-        ):
-            bars = [Spread(map(of, results)).bar(name) for name, results in measured.items()]
-            yield Chart(title, unit, bars, lower=of is cost)
+        for name, results in rounds.items():
+            pairs = list(zip(rounds.get(own, []), results, strict=False))
+            if pairs and name != own:
+                rates = Spread(rate(mine) / rate(other) for mine, other in pairs)
+                costs = Spread(cost(other) / cost(mine) for mine, other in pairs)
+                rows.append([workload, name, str(rates), str(costs)])
+    columns = ["workload", f"{own} beside", "rate over its", "its processor time over ours"]
+    return Sheet(f"{own} beside others: above 1 it is ahead", columns, rows)
 
 
-def _cells(results: list[Result]) -> list[str]:
-    peak = max(each.get("peak_bytes", 0.0) for each in results) / 2**20
-    return [str(Spread(map(rate, results))), str(Spread(map(cost, results))), f"{peak:,.0f}"]
+def figures(workloads: Mapping[str, Rounds]) -> Sheet:
+    """The figures of each subject."""
+    rows = []
+    for workload, rounds in workloads.items():
+        for subject, results in rounds.items():
+            if results:
+                peak = max(each.get("peak_bytes", 0.0) for each in results) / 2**20
+                cells = [str(Spread(map(of, results))) for of in (rate, cost)]
+                rows.append([workload, subject, *cells, f"{peak:,.0f}"])
+    columns = ["workload", "subject", "records/s", "processor, us each", "MiB"]
+    return Sheet("Each subject, one processor", columns, rows)
 
 
-def is_floor(name: str) -> bool:
-    """Whether a subject sends nothing, so that there is no outcome to check."""
-    return name == FLOOR
+def finish(
+    console: Console,
+    arguments: argparse.Namespace,
+    watch: MachineWatch,
+    sheets: Iterable[Sheet],
+    rounds: Any,
+    notes: Iterable[str] = (),
+) -> None:
+    """Print tables, notes and the machine; write everything to the file that `--json` names."""
+    sheets, notes, machine = list(sheets), list(notes), watch.described()
+    for sheet in sheets:
+        table = Table(*sheet.columns, title=sheet.title)
+        for row in sheet.rows:
+            table.add_row(*row)
+        console.print(table)
+    for note in notes:
+        console.print(note, highlight=False)
+    console.print(sentence(machine).replace("**", ""), highlight=False)
+    if arguments.json is not None:
+        found = {"machine": machine, "sheets": sheets, "notes": notes, "rounds": rounds}
+        arguments.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option that all benchmarks have."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.catalog import exported, make_catalog
 from benchmarks.child import ChildFailedError, figures_of
-from benchmarks.lineup import Subject
+from benchmarks.lineup import FLOOR, Subject
 from benchmarks.machine import first_processor
-from benchmarks.report import Result, is_floor
+from benchmarks.report import Result
 from benchmarks.servers import Servers
 from benchmarks.topics import BenchTopics
 from benchmarks.workloads import Workload
@@ -85,7 +85,7 @@ class Rounds:
         group = await self.begin(subject)
         begins = await asyncio.to_thread(self.measured.ends)
         result = await self._run(subject, self.measured, self._records, group)
-        if not is_floor(subject.name):
+        if subject.name != FLOOR:
             await asyncio.to_thread(self._check, subject, begins, result)
         return result
 
@@ -94,7 +94,7 @@ class Rounds:
         await self._empty_redis()
         group = f"{self.measured.prefix}{next(self._numbers)}."
         self._state(group).mkdir(parents=True)
-        if self._before and not is_floor(subject.name):
+        if self._before and subject.name != FLOOR:
             cold = subject._replace(warm=False)
             await self._run(cold, self._earlier, len(self._before), group)
         return group

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from benchmarks.machine import on_the_last_processor
-from engine.cli.embedded.redis_server import EmbeddedRedis
-from engine.cli.embedded.servers import EmbeddedBroker
+from engine.cli.local_servers import EmbeddedBroker, EmbeddedRedis
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.process import started
 

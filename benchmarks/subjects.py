@@ -1,8 +1,7 @@
 """The subjects, each in a process of its own: the floor, and the trigger itself.
 
 A subject prints one JSON line: records, seconds from the first tenth of the records to the last
-one done, and what it counted.
-"""
+one done, and what it counted."""
 
 import asyncio
 import json
@@ -10,25 +9,21 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 
 import msgspec
 from aiokafka import AIOKafkaConsumer
 
 from benchmarks.peak import peak_bytes
-from benchmarks.sampling import Sampler
-from engine.kafka.client_options import connection_options
+from engine.kafka.client import connection_options
 from engine.kafka.messages import Detection
-from engine.kafka.publisher import Publisher
+from engine.kafka.producer import Publisher
 from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from engine.wiring.role import ProcessParts
-from engine.wiring.stores import open_stores
+from engine.wiring.parts import ProcessParts, open_stores
 from engine.wiring.trigger import build_trigger
 
-_SAMPLES = "BENCH_SAMPLES"  # a file for benchmarks.profile
 _DEADLINE = 3600.0  # seconds; the process that started it ends it earlier
 
 Result = dict[str, float]
@@ -73,8 +68,12 @@ async def trigger(settings: Settings, count: int) -> Result:
         result: Result = {}
 
         async def watch() -> None:
-            sampler = Sampler() if _SAMPLES in os.environ else None
-            result.update(await _time(metrics, count, sampler))
+            partitions = role.consumer.partitions
+            result.update(
+                await _time(
+                    metrics, count, lambda: any(each.worker.pending for each in partitions.values())
+                )
+            )
             stop.set()
             await asyncio.Event().wait()
 
@@ -98,14 +97,12 @@ class _Stopwatch:
         self._warm = count // 10
         self._first = self._done = 0
 
-    def note(self, done: int) -> bool:
-        """Note that so many records are done. Returns whether the measurement begins now."""
+    def note(self, done: int) -> None:
+        """So many records are done; the measurement begins with the first tenth."""
         self._done = done
-        begins = done >= self._warm and not self._first
-        if begins:
+        if done >= self._warm and not self._first:
             self._first = done
             self._begin, self._processor = time.perf_counter(), time.process_time()
-        return begins
 
     def result(self) -> Result:
         """The result up to now."""
@@ -116,17 +113,14 @@ class _Stopwatch:
         }
 
 
-async def _time(metrics: Metrics, count: int, sampler: Sampler | None) -> Result:
-    """From the first tenth on to the last decision; progress is read from the metrics."""
+async def _time(metrics: Metrics, count: int, is_busy: Callable[[], bool]) -> Result:
+    """From the first tenth on to the last acknowledgement; progress is read from the metrics."""
     watch = _Stopwatch(count)
     while True:
         done = int(_total(metrics, "proximity_detections_total"))
-        if watch.note(done) and sampler is not None:
-            sampler.start()
-        if done >= count:
+        watch.note(done)
+        if done >= count and not is_busy():
             result = watch.result()
-            if sampler is not None:
-                sampler.stop(Path(os.environ[_SAMPLES]))
             result["notifications"] = _total(metrics, "proximity_notifications_total")
             steps = {
                 f"seconds_{sample.labels['step']}": sample.value

@@ -1,24 +1,24 @@
 """The topics of a run: filled with detections, and read for the resulting messages."""
 
-import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
     AdminClient,
     OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.arrivals import Arrivals, is_notification
 from benchmarks.catalog import number_of
-from benchmarks.publishing import QUIET, publish_all
 from benchmarks.workloads import Record
 from engine.kafka.topics import Topics
 
+QUIET = 2  # log level of librdkafka: a server that is stopped at the end is expected
+_QUEUE = 1_000_000  # messages
+_ROOM_CHECK_RECORDS = 10_000
 PARTITIONS = 4
 _SECONDS = 60.0
 _POLL_SECONDS = 0.2  # a list that is not full comes at its end only
@@ -87,22 +87,13 @@ class BenchTopics:
                 elif time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
-                    if is_notification(message):
+                    if _is_notification(message):
                         found.append(_notified(message.value() or b""))
                     else:
                         left.discard(message.partition() or 0)
         finally:
             consumer.close()
         return found
-
-    @contextlib.contextmanager
-    def arrivals(self, begins: Ends) -> Iterator[Arrivals]:
-        """Counts the notifications since `begins`, of transactions that were committed."""
-        consumer = self._consumer()
-        try:
-            yield Arrivals(consumer, self.names.notifications, begins)
-        finally:
-            consumer.close()
 
     def _consumer(self) -> Consumer:
         return Consumer(
@@ -121,3 +112,41 @@ def _notified(value: bytes) -> Notified:
     decoded = orjson.loads(value)
     beacon = number_of(decoded["beacon"]["major"], decoded["beacon"]["minor"])
     return Notified(decoded["device"]["udid"], beacon, decoded["campaign"]["id"], decoded["id"])
+
+
+def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Publish all records, compressed (the embedded broker keeps 5 MB of a partition)."""
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "log_level": QUIET,
+            "compression.type": "lz4",
+            "batch.size": 1_000_000,
+            "linger.ms": 50,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": _QUEUE,
+        }
+    )
+    for number, (key, value) in enumerate(records):
+        if not number % _ROOM_CHECK_RECORDS:
+            _make_room(producer)
+        producer.produce(topic, value=value, key=key)
+    left = producer.flush(60)
+    if left:
+        raise SystemExit(f"{left} records could not be published")
+
+
+def _make_room(producer: Producer) -> None:
+    producer.poll(0)
+    while len(producer) > _QUEUE // 2:
+        producer.poll(0.1)
+
+
+def _is_notification(message: Message) -> bool:
+    """False at the end of a partition. Raises SystemExit if the message is an error."""
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+        return False
+    raise SystemExit(f"the notifications could not be read: {error}")

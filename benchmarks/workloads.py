@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.catalog import BEACONS, UUID, CatalogShape, place_of
-from engine.kafka.timestamps import format_instant
+from engine.kafka.messages import format_instant
 
 _SEED = 20261120
 _ROAMING_DEVICES = 5000

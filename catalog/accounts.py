@@ -1,4 +1,7 @@
-"""Creates and changes accounts for the operators of the service. There is no sign-up."""
+"""Creates and changes accounts for the operators of the service. There is no sign-up.
+
+Passwords are hashed with argon2id, with the library's current parameters.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -6,14 +9,45 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
 from catalog.errors import AccountError
-from catalog.fields.company import AREAS, NOTHING
+from catalog.inputs import AREAS, NOTHING
 from catalog.models import Account, Company
-from catalog.passwords import MIN_PASSWORD_LENGTH, hash_password
+
+MIN_PASSWORD_LENGTH = 8
+_hasher = PasswordHasher()
+
+
+def hash_password(password: str) -> str:
+    """The hash to store. Takes tens of milliseconds and tens of MB: run it in a thread."""
+    return _hasher.hash(password)
+
+
+def verify_password(stored: str, password: str) -> bool:
+    """Whether the password matches the stored hash; takes as long as hashing."""
+    try:
+        return _hasher.verify(stored, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+_LONGEST_ID = 18  # digits that fit every database's integers
+
+
+async def find_company(session: AsyncSession, name_or_id: str | int) -> Company | None:
+    """The company for a number (its id) or a text (its name, else its id), or None."""
+    if isinstance(name_or_id, str):
+        found = await session.scalar(select(Company).where(Company.name == name_or_id))
+        is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID
+        if found is not None or not is_id:
+            return found
+    return await session.scalar(select(Company).where(Company.id == int(name_or_id)))
 
 
 class ListedAccount(NamedTuple):

@@ -27,7 +27,7 @@ from catalog.models import (
     Geofence,
     Venue,
 )
-from catalog.session import CatalogSession
+from catalog.outbox import CatalogSession
 from catalog.soft_deletion import is_soft_deleted
 
 _log = structlog.get_logger(__name__)

@@ -1,17 +1,28 @@
-"""The SQL database: PostgreSQL through asyncpg or SQLite through aiosqlite, by the same code."""
+"""The SQL database: PostgreSQL through asyncpg or SQLite through aiosqlite, by the same code.
 
-import asyncio
+Also sorts errors of SQL into temporary and permanent ones. PostgreSQL names the cause of an error
+by five characters, SQLSTATE; the first two are its class.
+"""
+
+import functools
 import os
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal
 
-import aiosqlite
+from asyncpg import InterfaceError, InternalClientError, PostgresError
+from asyncpg.exceptions import (
+    InvalidCachedStatementError,
+    UnsupportedClientFeatureError,
+    UnsupportedServerFeatureError,
+)
 from sqlalchemy import URL, Connection, event, func, make_url, select, type_coerce
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -25,11 +36,10 @@ from catalog import (  # they listen to every session
     audit,  # noqa: F401
     soft_deletion,  # noqa: F401
 )
-from catalog.database_url import ACCEPTED, check_database_url, split_libpq
 from catalog.errors import DatabaseUrlError
-from catalog.models.base import Instant
-from catalog.postgresql_pool import watch_pool
-from catalog.session import CatalogSession
+from catalog.models import Instant
+from catalog.outbox import CatalogSession
+from catalog.urls import ACCEPTED, check_database_url, split_libpq
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
@@ -53,7 +63,7 @@ SessionFactory = async_sessionmaker[AsyncSession]
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """An engine and three kinds of session; catalog.reading reads without one.
+    """An engine and three kinds of session.
 
     - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock at the
       beginning of their transaction, so that no transaction fails half-way.
@@ -61,7 +71,7 @@ class Database:
     - `autocommit` sessions are for single statements, and for several that need not be consistent.
       On PostgreSQL they have no transaction, which saves two round trips.
 
-    All of them share one pool, of POOL_SIZE connections on PostgreSQL.
+    All of them share one pool, of at most `pool_size` connections on PostgreSQL.
     """
 
     engine: AsyncEngine
@@ -75,13 +85,15 @@ class Database:
         await self.engine.dispose()
 
 
-def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Database:
+def open_database(
+    url: str, *, command_timeout: float = COMMAND_SECONDS, pool_size: int = POOL_SIZE
+) -> Database:
     """A database for `url`. The first session that is used opens the first connection.
 
     `command_timeout` (seconds) bounds one statement on PostgreSQL and the wait for the write lock
-    on SQLite. Raises DatabaseUrlError.
+    on SQLite; `pool_size` bounds the connections to PostgreSQL. Raises DatabaseUrlError.
     """
-    engine = create_engine(url, command_timeout=command_timeout)
+    engine = create_engine(url, command_timeout=command_timeout, pool_size=pool_size)
     sqlite = engine.dialect.name == "sqlite"
     autocommit = engine if sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
     return Database(
@@ -93,12 +105,14 @@ def open_database(url: str, *, command_timeout: float = COMMAND_SECONDS) -> Data
     )
 
 
-def create_engine(url: str, *, command_timeout: float = COMMAND_SECONDS) -> AsyncEngine:
+def create_engine(
+    url: str, *, command_timeout: float = COMMAND_SECONDS, pool_size: int = POOL_SIZE
+) -> AsyncEngine:
     """Only the engine, with the same limits. Raises DatabaseUrlError."""
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed, command_timeout)
-    return _postgresql_engine(parsed, command_timeout)
+    return _postgresql_engine(parsed, command_timeout, pool_size)
 
 
 def with_write_lock(engine: AsyncEngine) -> AsyncEngine:
@@ -133,17 +147,18 @@ def _parse(url: str) -> URL:
         raise DatabaseUrlError(f"the database URL cannot be used; {ACCEPTED}") from None
 
 
-def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
+def _postgresql_engine(url: URL, command_timeout: float, pool_size: int) -> AsyncEngine:
     query, dsn = split_libpq(dict(url.query))
     idle = max(_IDLE_SECONDS, command_timeout)
-    # SQLAlchemy has a cache of its own, and readings use the driver's (catalog.driver_reading).
+    # SQLAlchemy has a cache of its own, and the recorder uses the driver's.
     cached = query.get("prepared_statement_cache_size")
     cache = {} if cached is None else {"statement_cache_size": int(cached)}
     engine = create_async_engine(
         url.set(query=query),
         hide_parameters=True,
+        pool_pre_ping=True,
         # No overflow: connections beyond the pool would be opened and closed again for each use.
-        pool_size=POOL_SIZE,
+        pool_size=pool_size,
         max_overflow=0,
         pool_timeout=CONNECT_SECONDS,
         pool_recycle=1800,
@@ -159,20 +174,38 @@ def _postgresql_engine(url: URL, command_timeout: float) -> AsyncEngine:
             },
         },
     )
-    watch_pool(engine.sync_engine)
+    event.listen(engine.sync_engine, "handle_error", _drop_interrupted)
     return engine
+
+
+def _drop_interrupted(context: ExceptionContext) -> None:
+    """Close the connection of a statement that was cut off: its state is unknown.
+
+    After a BEGIN that was cut off asyncpg believes that a transaction stands, and would make each
+    later one a savepoint in it, which PostgreSQL refuses.
+    """
+    if took_too_long(context.original_exception):
+        context.is_disconnect = True
+        context.invalidate_pool_on_disconnect = False
 
 
 def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
     engine = create_async_engine(
         url,
         hide_parameters=True,
-        connect_args={"timeout": busy_timeout, "async_creator_fn": _open_sqlite},
+        connect_args={"timeout": busy_timeout, "iter_chunk_size": 64},
     )
+
+    def create(*_: object) -> None:
+        _create_private(str(url.database))
 
     def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
         # sqlite3 would begin transactions by itself, late and never IMMEDIATE.
         connection.isolation_level = None
+        # A connection whose closing is cancelled is stopped twice. The second stop of aiosqlite
+        # 0.22 would never return, because its thread has ended.
+        driver: Any = connection.driver_connection
+        driver.stop = functools.cache(driver.stop)
         cursor = connection.cursor()
         for pragma in ("foreign_keys=ON", "synchronous=NORMAL", _SQLITE_CACHE):
             cursor.execute(f"PRAGMA {pragma}")
@@ -182,6 +215,7 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
             cursor.execute("PRAGMA journal_mode=WAL")
         cursor.close()
 
+    event.listen(engine.sync_engine, "do_connect", create)
     event.listen(engine.sync_engine, "connect", prepare)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
@@ -192,41 +226,91 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITES) else "BEGIN")
 
 
-def _open_sqlite(path: str, **options: Any) -> aiosqlite.Connection:
-    """A connection that opens when it is awaited; `options` are those of sqlite3.connect."""
-    return _SqliteConnection(partial(_open_file, path, **options), iter_chunk_size=64)
-
-
-def _open_file(path: str, **options: Any) -> sqlite3.Connection:
+def _create_private(path: str) -> None:
     """Create the file if it is missing, so that only its owner may read it.
 
     SQLite gives the files beside it the same mode. The database contains password hashes and the
     places where people were. An existing file keeps its mode.
     """
-    if path != ":memory:" and not options.get("uri"):
-        with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    connection: sqlite3.Connection = sqlite3.connect(path, **options)
-    return connection
+    with suppress(OSError):  # it exists, or sqlite3 reports why it cannot be made
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-class _SqliteConnection(aiosqlite.Connection):
-    """A connection that can be stopped twice.
+# A whole class is temporary if it is about the server, the network, or other transactions.
+_CLASSES_THAT_PASS = {
+    "08",  # connection exception; a pooler before the server reports it too
+    "40",  # transaction rollback: serialization, deadlock, completion unknown
+    "53",  # insufficient resources: disk full, out of memory, too many connections
+    "57",  # operator intervention: statement cancelled or timed out, shutdown, starting up
+    "58",  # system error outside PostgreSQL: I/O error, a file of the server is missing
+    "72",  # snapshot too old
+    "F0",  # a file of the server's configuration
+    "XX",  # internal error: the fault of the server, not of the statement
+}
+_STATES_THAT_PASS = {
+    "25006",  # read only: a standby that is no primary yet
+    "25P02",  # in a transaction that has failed: the next try begins another one
+    "25P03",  # idle in transaction for too long
+    "25P04",  # the transaction took too long
+    "26000",  # prepared statement unknown: a pooler has changed the connection behind us
+    "42P05",  # prepared statement exists: the same
+    "55000",  # the database takes no connections now
+    "55006",  # object in use
+    "55P03",  # a lock was not to be had in time
+}
+# A conflict with another transaction: an immediate retry succeeds.
+_CONFLICTS = {"40001", "40P01", "55P03"}
+# asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
+# does not fit: asyncpg sent nothing, and a retry would not help.
+_REFUSED_BY_ASYNCPG = (ValueError, UnsupportedClientFeatureError, UnsupportedServerFeatureError)
 
-    If the closing of a connection is cancelled, SQLAlchemy stops the connection, and the closing,
-    which goes on, stops it again. The second stop of aiosqlite 0.22 would never return, because its
-    thread has ended already, and the process could not end.
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """The SQLSTATE of an error of PostgreSQL, wrapped by SQLAlchemy or not; None without one."""
+    state = getattr(getattr(error, "orig", error), "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def sqlstate_may_recover(state: str) -> bool:
+    """Whether a retry may succeed after an error with this SQLSTATE."""
+    return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
+
+
+def took_too_long(error: BaseException) -> bool:
+    """Whether the statement was cancelled by the server, an operator or the client's deadline."""
+    return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
+
+
+def is_lock_conflict(error: BaseException) -> bool:
+    """Whether the transaction failed only because of a conflict with another transaction."""
+    return sqlstate_of(error) in _CONFLICTS
+
+
+def database_may_recover(error: BaseException) -> bool:
+    """Whether a retry may succeed: SQL is unreachable, restarting, locked or out of resources.
+
+    An error of the statement or its values is permanent.
     """
+    if isinstance(error, DBAPIError):
+        return _wrapped_passes(error)
+    if isinstance(error, InvalidCachedStatementError):
+        return True  # a migration changed the table between two uses of a statement
+    # asyncpg's own, where SQLAlchemy does not wrap them: while it connects, and in the recorder.
+    if isinstance(error, PostgresError):
+        state = sqlstate_of(error)
+        return state is not None and sqlstate_may_recover(state)
+    if isinstance(error, InterfaceError):
+        return not isinstance(error, _REFUSED_BY_ASYNCPG)
+    # (An internal client error: a statement met a connection in the middle of what was broken off.)
+    return isinstance(error, InternalClientError | PoolTimeoutError | OSError | TimeoutError)
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._thread.daemon = True  # as SQLAlchemy sets it: no thread keeps an ended process alive
-        self._is_stopping = False
-        self._stopped: asyncio.Future[Any] | None = None
 
-    def stop(self) -> "asyncio.Future[Any] | None":
-        """Close the connection and end the thread. Returns the same future each time."""
-        if not self._is_stopping:
-            self._is_stopping = True
-            self._stopped = super().stop()
-        return self._stopped
+def _wrapped_passes(error: DBAPIError) -> bool:
+    # SQLite's: locked, disk full, an I/O error. PostgreSQL's never come as OperationalError.
+    if isinstance(error, OperationalError) or error.connection_invalidated:
+        return True
+    cause = getattr(error.orig, "__cause__", None)
+    if isinstance(cause, InvalidCachedStatementError):
+        return True
+    state = sqlstate_of(error)
+    return state is not None and sqlstate_may_recover(state)

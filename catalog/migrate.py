@@ -8,13 +8,19 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.database import create_engine, with_write_lock
+from catalog.database import create_engine, sqlstate_of, with_write_lock
 from catalog.errors import MigrationError
 
+MIGRATIONS = Path(__file__).with_name("migrations")
 _DEADLINE = 300.0  # seconds, also for the wait while another process migrates
+# Seconds to wait for a table that another transaction has locked. Everybody else who needs the
+# table waits behind a migration that waits.
+_LOCK_SECONDS = 10
+_LOCK_NOT_AVAILABLE = "55P03"
 _ADVISORY_LOCK = 0x70726F78  # "prox": any number that others are unlikely to choose
 
 
@@ -30,6 +36,13 @@ async def migrate(url: str) -> list[str]:
     try:
         async with engine.begin() as connection:
             return await connection.run_sync(_upgrade)
+    except DBAPIError as error:
+        if sqlstate_of(error) != _LOCK_NOT_AVAILABLE:
+            raise
+        raise MigrationError(
+            f"another transaction has held a lock on a table for {_LOCK_SECONDS} s; "
+            "nothing has changed: end it, or try again later"
+        ) from None
     finally:
         await engine.dispose()
 
@@ -52,8 +65,7 @@ async def pending_on(engine: AsyncEngine) -> list[str]:
 def alembic_config() -> Config:
     """Alembic's configuration. There is no alembic.ini; the package has all of it."""
     config = Config()
-    location = str(Path(__file__).with_name("migrations")).replace("%", "%%")
-    config.set_main_option("script_location", location)
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 
@@ -61,6 +73,7 @@ def alembic_config() -> Config:
 def _upgrade(connection: Connection) -> list[str]:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
     missing = _missing(connection)
     if missing:
         config = alembic_config()
@@ -89,6 +102,6 @@ def _missing(connection: Connection) -> list[str]:
     scripts = ScriptDirectory.from_config(alembic_config())
     done = MigrationContext.configure(connection).get_current_heads()
     if not {script.revision for script in scripts.walk_revisions()}.issuperset(done):
-        return []  # a newer version was here, whose tables serve this one too (decision 0081)
+        return []  # a newer version was here, whose tables serve this one too
     revisions = scripts.iterate_revisions("heads", done or "base")
     return [revision.revision for revision in revisions][::-1]

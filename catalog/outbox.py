@@ -1,6 +1,10 @@
 """Records every change that the index must follow, in the transaction that makes the change.
 
-`CatalogSession` fills the outbox at every flush, and refuses bulk statements on the tables of the
+`CatalogSession` is the session in which the catalog is written. Modules listen to it, so that no
+writer forgets: this one enqueues changes for the index, catalog.access ends sessions,
+catalog.soft_deletion hides deleted records, catalog.audit records who changed what.
+
+The session fills the outbox at every flush, and refuses bulk statements on the tables of the
 index, which would bypass it. Kinds and their refs:
 
     beacon      <uuid>:<major>:<minor>  the beacon that has this triple now, or none
@@ -32,6 +36,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.orm import ORMExecuteState, Session, UOWTransaction
+from sqlalchemy.orm.attributes import History
 
 from catalog.chunks import chunked
 from catalog.errors import BulkWriteError
@@ -47,7 +52,26 @@ from catalog.models import (
     campaign_beacon,
     campaign_tag,
 )
-from catalog.session import CatalogSession, has_changed, history_of, id_of
+
+
+class CatalogSession(Session):
+    """The class of every session of `catalog.database.Database`."""
+
+
+def id_of(record: Any) -> int:
+    """The id of a stored record, without SQL, even if its attributes are expired."""
+    return int(inspect(record).identity[0])
+
+
+def history_of(record: object, name: str) -> History:
+    """The change of an attribute that a flush would write."""
+    return inspect(record).attrs[name].history  # type: ignore[no-any-return]  # inspect is untyped
+
+
+def has_changed(record: object, *names: str) -> bool:
+    """Whether a flush would change one of the attributes."""
+    return any(history_of(record, name).has_changes() for name in names)
+
 
 _CHUNK = 1000
 _TRIPLE = ("uuid", "major", "minor")
@@ -181,13 +205,6 @@ def _lock(connection: Connection, key: Any, *conditions: ColumnElement[bool]) ->
     return list(connection.scalars(select(key).where(*conditions).with_for_update()))
 
 
-def _delete_companies(connection: Connection, company_ids: Sequence[int]) -> None:
-    for ids in chunked(company_ids, _CHUNK):
-        _lock(connection, Company.id, Company.id.in_(ids))
-        _insert_rows(connection, (OutboxRow("company", str(number)) for number in ids))
-        _delete_venues(connection, _lock(connection, Venue.id, Venue.company_id.in_(ids)))
-
-
 def _delete_venues(connection: Connection, venue_ids: Sequence[int]) -> None:
     for ids in chunked(venue_ids, _CHUNK):
         _lock(connection, Venue.id, Venue.id.in_(ids))
@@ -205,13 +222,6 @@ def _delete_campaigns(connection: Connection, campaign_ids: Sequence[int]) -> No
         _insert_tagged(connection, ids)
 
 
-def _delete_tags(connection: Connection, tag_ids: Sequence[int]) -> None:
-    for ids in chunked(tag_ids, _CHUNK):
-        _lock(connection, Tag.id, Tag.id.in_(ids))
-        carriers = select(literal("beacon_id"), _text(beacon_tag.c.beacon_id))
-        _insert_from(connection, carriers.where(beacon_tag.c.tag_id.in_(ids)))
-
-
 def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> None:
     owners = select(literal("company"), _text(Connector.company_id))
     for ids in chunked(connector_ids, _CHUNK):
@@ -219,11 +229,10 @@ def _delete_connectors(connection: Connection, connector_ids: Sequence[int]) -> 
 
 
 # Inserts the outbox rows of a table's records, and of those deleted with them, before the deletion.
+# Companies and tags are never deleted.
 _DELETIONS: dict[type, Callable[[Connection, Sequence[int]], None]] = {
-    Company: _delete_companies,
     Venue: _delete_venues,
     Campaign: _delete_campaigns,
-    Tag: _delete_tags,
     Beacon: _insert_triples_of,
     Connector: _delete_connectors,
 }

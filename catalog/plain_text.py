@@ -27,5 +27,9 @@ def for_csv(cells: Iterable[Any]) -> list[Any]:
 
 
 def _cell(text: str) -> str:
-    shown = for_terminal(text)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+    # A spreadsheet of many countries takes ; for the separator, within a cell too.
+    return ";".join(_no_formula(part) for part in for_terminal(text).split(";"))
+
+
+def _no_formula(part: str) -> str:
+    return f"'{part}" if part.lstrip().startswith(_FORMULA) else part

@@ -8,49 +8,42 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import Redis, RedisCluster, Sentinel
+from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from catalog.errors import RedisUrlError
-from catalog.redis_cluster import connect_cluster
-from catalog.redis_sentinel import (
-    SENTINEL_SCHEMES,
-    SentinelRedis,
-    connect_sentinel,
-    probe_sentinel,
-    read_sentinel_url,
-)
+from catalog.urls import ACCEPTED_REDIS, read_sentinel_url
 
 RedisClient = Redis | RedisCluster
 
+REDIS_SECONDS = 5.0  # deadline of one call
+
 _CLUSTER_SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
+_SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_ACCEPTED = (
-    "accepted: redis://, rediss://, redis+cluster://, rediss+cluster://, each "
-    "[user:password@]host[:port]; redis+sentinel://, rediss+sentinel://, each "
-    "[user:password@]host:port,host:port/service"
-)
 _HEALTH_CHECK_SECONDS = 15
 _RETRIES = 3
 _CHECK_SECONDS = 2.0
+_SENTINEL_SECONDS = 1.0
 
 
-def connect_redis(url: str, *, timeout: float = 5.0) -> RedisClient:
+def connect_redis(url: str, *, timeout: float = REDIS_SECONDS) -> RedisClient:
     """A client for `url` that answers with bytes. The first command opens the first connection.
 
     `timeout` (seconds) bounds connecting and each reply. After a lost connection or a time-out
     every command is retried, so callers may send only commands that are safe to repeat. The caller
     closes the client with `aclose`. Raises RedisUrlError.
     """
-    try:
-        return _connect(url, timeout)
-    except Exception:  # the parser's message may quote the URL, so it is not passed on
-        raise RedisUrlError(f"the Redis URL cannot be used; {_ACCEPTED}") from None
-
-
-def _connect(url: str, timeout: float) -> RedisClient:
     options: dict[str, Any] = {
         "decode_responses": False,
         "socket_timeout": timeout,
@@ -58,13 +51,27 @@ def _connect(url: str, timeout: float) -> RedisClient:
         "health_check_interval": _HEALTH_CHECK_SECONDS,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), _RETRIES),
     }
-    if _is_cluster(url):
-        return connect_cluster(_of_one_node(url), options)
-    if url.startswith(SENTINEL_SCHEMES):
-        return connect_sentinel(url, options)
-    if not url.startswith(_SCHEMES):
-        raise RedisUrlError(_ACCEPTED)
-    return Redis.from_url(url, **options)
+    try:
+        if _is_cluster(url):
+            return _connect_cluster(_of_one_node(url), options)
+        if url.startswith(_SENTINEL_SCHEMES):
+            return _connect_sentinel(url, options)
+        if url.startswith(_SCHEMES):
+            return Redis.from_url(url, **options)
+    except Exception:  # the parser's message may quote the URL, so it is not passed on
+        raise RedisUrlError(f"the Redis URL cannot be used; {ACCEPTED_REDIS}") from None
+    raise RedisUrlError(f"the Redis URL cannot be used; {ACCEPTED_REDIS}")
+
+
+def connect_single_node(url: str) -> Redis:
+    """A client of one node that makes one attempt of 2 s.
+
+    It is the node that the URL names, in a cluster too; behind Sentinel it is the primary.
+    """
+    client = connect_redis(_of_one_node(url), timeout=_CHECK_SECONDS)
+    assert isinstance(client, Redis)  # noqa: S101  # by the scheme
+    client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)
+    return client
 
 
 async def probe_redis(url: str) -> None:
@@ -72,11 +79,10 @@ async def probe_redis(url: str) -> None:
 
     A Redis that does not answer within 2 s raises nothing: it may still be starting.
     """
-    wants_cluster = _is_cluster(url)
     client = connect_single_node(url)
     try:
         if isinstance(client, SentinelRedis):
-            await probe_sentinel(client, read_sentinel_url(url).service)
+            await _probe_sentinel(client, read_sentinel_url(url).service)
         info: Mapping[str, Any] = await client.info("cluster")
     except (AuthenticationError, AuthorizationError) as error:
         raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
@@ -92,21 +98,10 @@ async def probe_redis(url: str) -> None:
     finally:
         await client.aclose()
     is_cluster = bool(info.get("cluster_enabled"))
-    if wants_cluster and not is_cluster:
+    if _is_cluster(url) and not is_cluster:
         raise RedisUrlError("redis+cluster:// leads to a server that is no cluster: use redis://")
-    if is_cluster and not wants_cluster:
+    if is_cluster and not _is_cluster(url):
         raise RedisUrlError("it leads to a node of a cluster: use redis+cluster://")
-
-
-def connect_single_node(url: str) -> Redis:
-    """A client of one node that makes one attempt of 2 s.
-
-    It is the node that the URL names, in a cluster too; behind Sentinel it is the primary.
-    """
-    client = connect_redis(_of_one_node(url), timeout=_CHECK_SECONDS)
-    assert isinstance(client, Redis)  # noqa: S101  # by the scheme
-    client.connection_pool.connection_kwargs["retry"] = Retry(NoBackoff(), 0)
-    return client
 
 
 def _is_cluster(url: str) -> bool:
@@ -122,43 +117,127 @@ def _of_one_node(url: str) -> str:
 
 async def _refuse_other_tls(url: str, client: Redis) -> None:
     """Raise RedisUrlError for TLS with a server that speaks plain text, and the reverse."""
-    if url.startswith(("rediss://", "rediss+cluster://")) and await _speaks_plain(client):
-        raise RedisUrlError("Redis speaks plain text there: use redis://") from None
-    if url.startswith(("redis://", "redis+cluster://")) and await _speaks_tls(client):
+    if url.startswith(("rediss://", "rediss+cluster://")):
+        if await _speaks(client, tls=False):
+            raise RedisUrlError("Redis speaks plain text there: use redis://") from None
+    elif not url.startswith(_SENTINEL_SCHEMES) and await _speaks(client, tls=True):
         raise RedisUrlError("Redis speaks TLS there: begin with rediss") from None
 
 
-async def _speaks_plain(client: Redis) -> bool:
-    """Whether the server answers a PING without TLS."""
-    place = client.connection_pool.connection_kwargs
-    try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            reader, writer = await asyncio.open_connection(place.get("host"), place.get("port"))
-            try:
-                writer.write(b"PING\r\n")
-                return (await reader.read(8)).startswith((b"+PONG", b"-NOAUTH"))
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False
-
-
-async def _speaks_tls(client: Redis) -> bool:
-    """Whether the server shakes hands, with whatever certificate."""
+async def _speaks(client: Redis, *, tls: bool) -> bool:
+    """Whether the server shakes hands, with whatever certificate, or answers to plain text."""
     place = client.connection_pool.connection_kwargs
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = place.get("host", "localhost"), place.get("port", 6379)
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            address = place.get("host", "localhost"), place.get("port", 6379)
-            _, writer = await asyncio.open_connection(*address, ssl=context)
+            reader, writer = await asyncio.open_connection(*address, ssl=context if tls else None)
+            writer.write(b"PING\r\n")
+            answer = b"+PONG" if tls else await reader.read(8)
             writer.close()
     except ssl.SSLError as error:
         return "ALERT" in str(error)  # it answers in TLS, and wants a client certificate
     except (OSError, TimeoutError):
         return False
-    return True
+    return answer.startswith((b"+PONG", b"-NOAUTH"))
 
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+class _ErrorWhenClosed:
+    """Raises redis-py's ConnectionError where redis-py 8.1 raises AttributeError.
+
+    While a node of a cluster fails, its connection may be closed after a command was handed over
+    and before it is written. The AttributeError would look like a defect of the caller.
+    """
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        sender: Any = super()
+        try:
+            await sender.send_packed_command(*args, **options)
+        except AttributeError as error:
+            raise RedisConnectionError("closed before the command was sent") from error
+
+
+class _ClusterConnection(_ErrorWhenClosed, Connection):
+    """A connection in plain text."""
+
+
+class _TlsClusterConnection(_ErrorWhenClosed, SSLConnection):
+    """With TLS."""
+
+
+class _WaitingRedisCluster(RedisCluster):
+    """A cluster that cannot be reached, or whose slots have no node yet, is an error of the
+    connection: it may pass. redis-py's own for it is none of its RedisErrors."""
+
+    async def initialize(self, *args: Any, **options: Any) -> "_WaitingRedisCluster":
+        try:
+            await super().initialize(*args, **options)
+        except RedisClusterException as error:
+            raise RedisConnectionError(str(error)) from error
+        return self
+
+
+def _connect_cluster(url: str, options: Mapping[str, Any]) -> RedisCluster:
+    client = _WaitingRedisCluster.from_url(url, **options)
+    is_tls = client.connection_kwargs["connection_class"] is SSLConnection
+    # redis-py has no argument for the class. Nodes that are found later use these arguments too.
+    kind: Any = _TlsClusterConnection if is_tls else _ClusterConnection
+    client.connection_kwargs["connection_class"] = kind
+    for node in client.nodes_manager.startup_nodes.values():
+        node.connection_class = kind
+    return client
+
+
+class SentinelRedis(Redis):
+    """A client of the primary; closing it closes its connections to the Sentinels too.
+
+    After each lost connection the Sentinels give the client the primary's address.
+    """
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        await self.watchers.aclose()
+
+    @property
+    def watchers(self) -> Sentinel:
+        """The clients of the Sentinels."""
+        found: Sentinel = getattr(self.connection_pool, "sentinel_manager")  # noqa: B009  # no stub
+        return found
+
+
+def _connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
+    address = read_sentinel_url(url)
+    once = {"socket_timeout": _SENTINEL_SECONDS, "socket_connect_timeout": _SENTINEL_SECONDS}
+    of_sentinels = {**once, **address.of_sentinels, "retry": Retry(NoBackoff(), 0)}
+    make: Any = Sentinel  # redis-py has no types for it
+    client: Any = make(address.sentinels, sentinel_kwargs=of_sentinels).master_for(
+        address.service, redis_class=SentinelRedis, **{**options, **address.options}
+    )
+    assert isinstance(client, SentinelRedis)  # noqa: S101  # the requested class
+    return client
+
+
+async def _probe_sentinel(client: SentinelRedis, service: str) -> None:
+    """Raise RedisUrlError if the answer of a Sentinel shows that the URL cannot work."""
+    for each in client.watchers.sentinels:
+        try:
+            known: Any = await each.sentinel_masters()
+        except (AuthenticationError, AuthorizationError):
+            raise RedisUrlError(
+                "Sentinel refuses user or password: sentinel_username and sentinel_password in "
+                "the URL's query are its own"
+            ) from None
+        except ResponseError:
+            raise RedisUrlError("no Sentinel there: use redis://") from None
+        except (RedisError, OSError, TimeoutError):
+            continue  # another Sentinel may answer
+        if service not in known:
+            raise RedisUrlError(
+                f"Sentinel knows no service {service!r}; known: {', '.join(known) or 'none'}"
+            )
+        return

@@ -1,20 +1,27 @@
-"""Encrypts the credentials of connectors for storage: their parameters and signing secrets."""
+"""Encrypts the credentials of connectors for storage: their parameters and signing secrets.
+
+`rekey_connectors` encrypts all of them with the first key of SECRET_KEY, to retire older keys.
+"""
 
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import structlog
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
 
+from catalog.database import Database
 from catalog.errors import DecryptionError, SecretKeyError
+from catalog.models import Connector
 
 _SHORTEST_PASSPHRASE = 16
 _FEWEST_CHARACTERS = 8
-# The keys after the first one only decrypt. Earlier versions accepted shorter keys.
-_SHORTEST_OLD_PASSPHRASE = 8
 # Published with this project: in deploy/compose.yaml, and in README.md of earlier versions.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
 _REQUIRED = (
@@ -68,9 +75,8 @@ def open_cipher(secret_key: str) -> Cipher:
 
     A key is either a Fernet key (32 bytes in URL-safe base64), used as it is, or a passphrase of 16
     characters or more, from which scrypt derives a key (n=16384, r=8, p=1, fixed salt). The first
-    key encrypts; the others may be shorter passphrases of earlier versions. Spaces around a key do
-    not count, and a passphrase cannot contain a comma. A key that is published with this project
-    leads to a warning. Raises SecretKeyError.
+    key encrypts. Spaces around a key do not count, and a passphrase cannot contain a comma. A key
+    that is published with this project leads to a warning. Raises SecretKeyError.
     """
     keys = _keys(secret_key)
     if not keys:
@@ -96,18 +102,13 @@ def _keys(secret_key: str) -> list[str]:
 def _fernet(key: str, number: int) -> Fernet:
     if _is_fernet_key(key):
         return Fernet(key)
-    if not _is_strong(key) and (number == 1 or len(key) < _SHORTEST_OLD_PASSPHRASE):
+    if len(key) < _SHORTEST_PASSPHRASE or len(set(key)) < _FEWEST_CHARACTERS:
         raise SecretKeyError(
             f"key {number} of PROXIMITY_SECRET_KEY is too weak; set it to {_REQUIRED}, such as "
-            "`openssl rand -base64 32` prints; an old key goes behind it, after a comma"
+            "`openssl rand -base64 32` prints"
         )
     derived = hashlib.scrypt(key.encode(), salt=_SALT, n=2**14, r=8, p=1, dklen=_FERNET_KEY_BYTES)
     return Fernet(base64.urlsafe_b64encode(derived))
-
-
-def _is_strong(passphrase: str) -> bool:
-    long_enough = len(passphrase) >= _SHORTEST_PASSPHRASE
-    return long_enough and len(set(passphrase)) >= _FEWEST_CHARACTERS
 
 
 def _is_fernet_key(key: str) -> bool:
@@ -117,3 +118,64 @@ def _is_fernet_key(key: str) -> bool:
         return len(raw) == _FERNET_KEY_BYTES and base64.urlsafe_b64encode(raw) == key.encode()
     except (ValueError, binascii.Error):
         return False
+
+
+def encrypted(
+    cipher: Cipher, stored: Connector | None, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values with `parameters` and `secret` encrypted; an unchanged value keeps its token."""
+    tokens = dict(values)
+    for name in ("parameters", "secret"):
+        token = getattr(stored, name, None)
+        plain = values.get(name)
+        if plain is not None:
+            tokens[name] = token if _decrypts_to(cipher, token, plain) else cipher.encrypt(plain)
+    return tokens
+
+
+def _decrypts_to(cipher: Cipher, token: str | None, plain: str) -> bool:
+    try:
+        return token is not None and cipher.decrypt(token) == plain
+    except DecryptionError:
+        return False
+
+
+@dataclass(slots=True)
+class RekeyResult:
+    """How many connectors were encrypted again, and how many already had the first key.
+
+    `unreadable` has the companies of connectors that no key decrypts.
+    """
+
+    renewed: int = 0
+    current: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+async def rekey_connectors(database: Database, cipher: Cipher) -> RekeyResult:
+    """Encrypt all connectors again. It is safe to run this beside edits, and repeatedly."""
+    result = RekeyResult()
+    async with database.read() as session:
+        numbers = (await session.scalars(select(Connector.id).order_by(Connector.id))).all()
+    query = select(Connector).options(joinedload(Connector.company)).with_for_update(of=Connector)
+    for number in numbers:  # each in a transaction of its own, so that no edit waits for long
+        async with database.write.begin() as session:
+            connector = await session.scalar(query.where(Connector.id == number))
+            if connector is not None:
+                _rekey(connector, cipher, result)
+    return result
+
+
+def _rekey(connector: Connector, cipher: Cipher, result: RekeyResult) -> None:
+    try:
+        parameters = cipher.renewed(connector.parameters) if connector.parameters else None
+        secret = cipher.renewed(connector.secret) if connector.secret else None
+    except DecryptionError:
+        result.unreadable.append(connector.company.name)
+        return
+    connector.parameters = parameters or connector.parameters
+    connector.secret = secret or connector.secret
+    if parameters or secret:
+        result.renewed += 1
+    else:
+        result.current += 1

@@ -10,8 +10,7 @@ query and no writer can forget them:
   row stays small.
 
 A marked row blocks nothing: the triple of a deleted beacon is free again. Nothing can be added to a
-deleted venue. Statements on a bare connection see all rows, but for those of catalog.reading, which
-are made with `living_only`.
+deleted venue. Statements on a bare connection see all rows.
 """
 
 from collections.abc import Sequence
@@ -40,14 +39,14 @@ from catalog.models import (
     Beacon,
     Campaign,
     Geofence,
+    SoftDeletable,
     Venue,
     beacon_tag,
     campaign_beacon,
     campaign_geofence,
     campaign_tag,
 )
-from catalog.models.base import SoftDeletable
-from catalog.session import CatalogSession, has_changed, id_of
+from catalog.outbox import CatalogSession, has_changed, id_of
 
 _CHUNK = 1000
 _WITH_DELETED = "catalog_with_deleted"
@@ -84,11 +83,6 @@ Columns = TypeVarTuple("Columns")
 def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
     """Make the query find deleted records too."""
     return query.execution_options(**{_WITH_DELETED: True})
-
-
-def living_only(query: Select[*Columns]) -> Select[*Columns]:
-    """Make the query find only records that are not deleted, in a session or without one."""
-    return query.options(_LIVING_ONLY)
 
 
 def is_soft_deleted(session: Session, item: object) -> bool:

@@ -1,10 +1,23 @@
 """Reads the daily figures of venues, beacons and campaigns that the recorder writes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Date, Select, and_, case, literal, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Date,
+    Integer,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.models import Beacon, Campaign, Company, Statistic, Venue
@@ -46,13 +59,17 @@ def latest_week(now: datetime) -> tuple[date, date]:
 
 
 class StatisticFilter(NamedTuple):
-    """Which lines to read: days from `first` to `last`, both included; None is any."""
+    """Which lines to read: days from `first` to `last`, both included; None is any.
+
+    `company` and `venue` are names or ids, `venue_id` is an id only.
+    """
 
     first: date
     last: date
     company: str | None = None
     venue: str | None = None
     kind: str | None = None
+    venue_id: int | None = None
 
 
 class StatisticCursor(NamedTuple):
@@ -125,6 +142,8 @@ def _query(choice: StatisticFilter) -> Select[Any]:
         query = query.where(of.kind == choice.kind)
     if choice.company is not None:
         query = query.where(_has_name_or_id(Company, choice.company))
+    if choice.venue_id is not None:
+        query = query.where(of.venue_id == choice.venue_id)
     if choice.venue is not None:
         query = query.where(_has_name_or_id(Venue, choice.venue))
     return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
@@ -134,3 +153,62 @@ def _has_name_or_id(table: type[Company] | type[Venue], name_or_id: str) -> Colu
     by_name = table.name == name_or_id
     is_id = name_or_id.isascii() and name_or_id.isdecimal() and len(name_or_id) <= _LONGEST_ID
     return or_(by_name, table.id == int(name_or_id)) if is_id else by_name
+
+
+_FIGURES = (
+    func.sum(Statistic.detections, type_=Integer).label("detections"),
+    # A device counts once a day and record.
+    func.sum(Statistic.devices, type_=Integer).label("visits"),
+    func.sum(Statistic.notifications, type_=Integer).label("notifications"),
+)
+
+
+async def day_totals(
+    session: AsyncSession, company_id: int, choice: StatisticFilter, number: int | None
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Sums by day of a company's records of a kind, or of one record. Raises SQLAlchemyError."""
+    query = _chosen(select(Statistic.day, *_FIGURES), company_id, choice)
+    if number is not None:
+        query = query.where(Statistic.ref == number)
+    query = query.group_by(Statistic.day).order_by(Statistic.day)
+    return (await session.execute(with_deleted(query))).all()
+
+
+async def record_totals(
+    session: AsyncSession, company_id: int, choice: StatisticFilter, limit: int
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """The records of a kind with the largest figures of a company. Raises SQLAlchemyError."""
+    of, kind = Statistic, choice.kind
+    query = _chosen(select(of.ref, of.venue_id, *_FIGURES), company_id, choice)
+    by = "notifications" if kind == "campaign" else "detections"
+    largest = query.group_by(of.ref, of.venue_id)
+    summed = with_deleted(largest.order_by(func.sum(getattr(of, by)).desc(), of.ref).limit(limit))
+    top = summed.subquery("top")
+    name = case({"venue": Venue.name, "beacon": Beacon.name}, value=kind, else_=Campaign.name)
+    named = (
+        select(
+            top.c.venue_id,
+            Venue.name.label("venue"),
+            literal(kind).label("kind"),
+            top.c.ref.label("id"),
+            name.label("name"),
+            *top.c[-3:],
+        )
+        .outerjoin(Venue, Venue.id == top.c.venue_id)
+        .outerjoin(Beacon, and_(literal(kind) == "beacon", Beacon.id == top.c.ref))
+        .outerjoin(Campaign, and_(literal(kind) == "campaign", Campaign.id == top.c.ref))
+        .order_by(top.c[by].desc(), top.c.ref)
+    )
+    return (await session.execute(with_deleted(named))).all()
+
+
+def _chosen(
+    query: Select[*tuple[Any, ...]], company_id: int, choice: StatisticFilter
+) -> Select[*tuple[Any, ...]]:
+    of = Statistic
+    query = query.join(Venue, Venue.id == of.venue_id).where(
+        Venue.company_id == company_id,
+        of.kind == choice.kind,
+        of.day.between(choice.first, choice.last),
+    )
+    return query if choice.venue_id is None else query.where(of.venue_id == choice.venue_id)

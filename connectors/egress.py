@@ -1,22 +1,32 @@
 """The guard of outgoing calls: which urls, ports and addresses a connector may lead to.
 
-A url is checked when a connector is saved and at every call. The connection uses the guard again
-and connects only to an address that the guard returned. So a host name whose addresses change
-between the check and the connection cannot lead to a forbidden address.
+A url is checked when a connector is saved. The HTTP client resolves names through the guard, which
+checks every address, and connects only to what the guard returned. So a name whose addresses change
+later cannot lead to a forbidden address.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
+
+import aiodns
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
-from connectors.resolver import CachingResolver
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+RESOLVE_SECONDS = 1.0
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_TRIES = 2  # of one look-up, within RESOLVE_SECONDS together
+_MOST_ADDRESSES = 64
+_LONGEST_NAME = 253
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -31,104 +41,143 @@ _NOT_PUBLIC: tuple[Network, ...] = (
     IPv6Network("3fff::/20"),
 )
 
-RESOLVE_SECONDS = 1.0
-_MOST_ADDRESSES = 64  # each is checked at every call
-_MOST_JUDGED = 4096
-_LONGEST_NAME = 253
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-class _Verdict(NamedTuple):
-    """What an address is: in one of the allowed networks, or public."""
-
-    is_opened: bool
-    is_public: bool
-
-
-class EgressGuard:
+class EgressGuard(AbstractResolver):
     """Allows public addresses on ports 80 and 443, and `allow_networks` on every port.
 
-    `deadline` (seconds) bounds one look-up. `resolve` returns the addresses of a name and raises
-    OSError or UnicodeError. Without `resolve` the guard looks names up in threads of its own: make
-    one guard a process, not one a check.
+    It is the resolver of the HTTP client. `deadline` (seconds) bounds one look-up; `look_up`
+    returns the addresses of a name and raises OSError. The owner closes the guard.
     """
 
     def __init__(
         self,
         *,
         allow_networks: Collection[Network] = (),
-        resolve: Resolve | None = None,
+        look_up: Resolve | None = None,
         deadline: float = RESOLVE_SECONDS,
     ) -> None:
         self._allowed = tuple(allow_networks)
-        self._resolve = CachingResolver() if resolve is None else resolve
+        self._look_up = look_up or self._ask_name_server
         self._deadline = deadline
-        # The verdict about an address never changes; only names are resolved again.
-        self._judged = lru_cache(maxsize=_MOST_JUDGED)(self._judge)
+        self._name_server: aiodns.DNSResolver | None = None
+        self.check_url = lru_cache(maxsize=4096)(self._check_url)
 
     async def check(self, url: str) -> None:
         """Raise UrlForbiddenError or HostUnresolvedError unless the url may be called now."""
-        parts = _split(url)
-        assert parts.hostname is not None  # noqa: S101  # _split refused it
-        port = parts.port or _DEFAULT_PORTS[parts.scheme]
-        other_port = port != _DEFAULT_PORTS[parts.scheme]
-        await self._addresses(parts.hostname, port, other_port)
+        parts = self.check_url(url)
+        if not is_literal(parts.raw_host or ""):
+            await self.addresses(parts.raw_host or "", parts.port or 0)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Every address of `host`; all are allowed.
+        """Every address of the name `host`; all are allowed.
 
         Raises UrlForbiddenError or HostUnresolvedError.
         """
-        return await self._addresses(host, port, port not in _DEFAULT_PORTS.values())
-
-    async def _addresses(self, host: str, port: int, other_port: bool) -> Sequence[str]:
-        found = await self._look_up(host, port)
-        verdicts = [self._judged(text) for text in found]
-        if other_port and not all(verdict.is_opened for verdict in verdicts):
-            raise UrlForbiddenError(
-                f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
-            )
-        if not all(verdict.is_opened or verdict.is_public for verdict in verdicts):
-            raise UrlForbiddenError(f"{host} leads to an address that is not public")
-        return found
-
-    def _judge(self, text: str) -> "_Verdict":
-        address = parse_address(text)
-        return _Verdict(is_in(address, self._allowed), is_public(address))
-
-    async def _look_up(self, host: str, port: int) -> Sequence[str]:
         try:
             async with asyncio.timeout(self._deadline):
-                found = await self._resolve(host, port)
-        except UnicodeError:
-            raise UrlForbiddenError("the host is not a name that can be looked up") from None
+                found = await self._look_up(host)
         except TimeoutError:
             raise HostUnresolvedError(f"{host} could not be looked up in time") from None
+        except UnicodeError:
+            raise UrlForbiddenError("the host is not a name that can be looked up") from None
         except OSError:
             raise HostUnresolvedError(f"{host} does not resolve") from None
         if not found:
             raise HostUnresolvedError(f"{host} does not resolve")
         if len(found) > _MOST_ADDRESSES:
             raise UrlForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
+        self._judge(host, port, [parse_address(each) for each in found])
         return found
 
+    def check_literal(self, host: str, port: int) -> None:
+        """Raise UrlForbiddenError unless an address that stands in a url may be called."""
+        try:
+            address = parse_address(host)
+        except ValueError:
+            raise UrlForbiddenError(f"{host} is not the usual form of an address") from None
+        self._judge(host, port, [address])
 
-def _split(url: str) -> SplitResult:
-    """The parts of a url whose text allows calls. Raises UrlForbiddenError."""
+    def _judge(self, host: str, port: int, addresses: Collection[Address]) -> None:
+        closed = [each for each in addresses if not is_in(each, self._allowed)]
+        if closed and port not in DEFAULT_PORTS.values():
+            raise _port_closed(port)
+        if not all(map(is_public, closed)):
+            raise UrlForbiddenError(f"{host} leads to an address that is not public")
+
+    def _check_url(self, url: str) -> URL:
+        """The url as the client reads it. Raises UrlForbiddenError for what its text forbids."""
+        try:
+            written, parts = urlsplit(url), URL(url)
+            host, port = parts.raw_host, parts.port
+        except ValueError:
+            raise UrlForbiddenError("accepted: an address http:// or https://") from None
+        if parts.scheme not in DEFAULT_PORTS or not host or not port:
+            raise UrlForbiddenError("accepted: an address http:// or https://")
+        if len(host) > _LONGEST_NAME:
+            raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
+        if "@" in written.netloc:
+            raise UrlForbiddenError("accepted: an address without a user and password")
+        if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[parts.scheme]:
+            raise _port_closed(port)
+        if is_literal(host):
+            self.check_literal(host, port)
+        return parts
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses to which the HTTP client may connect."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in await self.addresses(host, port)
+            if family in (socket.AF_UNSPEC, socket.AF_INET6 if ":" in address else socket.AF_INET)
+        ]
+
+    async def close(self) -> None:
+        """Give up what is being looked up."""
+        if self._name_server is not None:
+            await self._name_server.close()
+            self._name_server = None
+
+    async def _ask_name_server(self, host: str) -> Sequence[str]:
+        """Every address of a name. (c-ares needs no thread, so a look-up that hangs holds none.)"""
+        if host == "localhost":  # for which c-ares always has both loopback addresses
+            loop = asyncio.get_running_loop()
+            local = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            return list(dict.fromkeys(str(address[0]) for *_, address in local))
+        if self._name_server is None:
+            self._name_server = aiodns.DNSResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
+        try:
+            found = await self._name_server.getaddrinfo(
+                host.rstrip("."), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
+            )
+        except aiodns.error.DNSError as error:
+            raise OSError(str(error)) from None
+        return list(dict.fromkeys(node.addr[0].decode() for node in found.nodes))
+
+
+def _port_closed(port: int) -> UrlForbiddenError:
+    return UrlForbiddenError(
+        f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
+    )
+
+
+def is_literal(host: str) -> bool:
+    """Whether a system might take the host for an address, in whatever form (127.1, 0x7f000001)."""
+    if ":" in host or host.replace(".", "").isdigit():
+        return True
     try:
-        parts = urlsplit(url)
-        hostname, port = parts.hostname, parts.port
-    except ValueError:
-        raise UrlForbiddenError("accepted: an address http:// or https://") from None
-    if parts.scheme not in _DEFAULT_PORTS or not hostname or port == 0:
-        raise UrlForbiddenError("accepted: an address http:// or https://")
-    if len(hostname) > _LONGEST_NAME:
-        raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
-    if parts.username is not None or parts.password is not None:
-        raise UrlForbiddenError("accepted: an address without a user and password")
-    return parts
+        socket.inet_aton(host)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def parse_address(text: str) -> Address:
@@ -136,6 +185,7 @@ def parse_address(text: str) -> Address:
     return ip_address(text.partition("%")[0])
 
 
+@lru_cache(maxsize=4096)
 def is_public(address: Address) -> bool:
     """Whether the address is on the public internet.
 

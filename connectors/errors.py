@@ -46,16 +46,8 @@ class HostUnresolvedError(EgressError):
     """The host name does not resolve now: the same url may work later."""
 
 
-class ReplyLimitError(ConnectorError):
-    """A reply exceeds a limit; the message names the limit. The connection has to be closed."""
-
-
-class PeerError(ConnectorError):
-    """The service hung up, or does not speak HTTP/1.1. Another connection may do."""
-
-
-class SendError(ConnectorError, OSError):
-    """The connection broke while a request was sent. A reply may have come before."""
+class ReplyLimitError(ConnectorError, OSError):
+    """A reply exceeds a limit; the message names the limit."""
 
 
 class EndpointError(ConnectorError):

@@ -1,11 +1,15 @@
-"""A call to a customer's service, and its possible results."""
+"""A call to a customer's service, its possible results, and what account holders see of calls."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 Format = Literal["template", "url", "html"]
-Parameters = tuple[tuple[str, str], ...]
+Pairs = tuple[tuple[str, str], ...]
+BreakerStatus = Literal["closed", "open", "half_open"]
 
 
 class HttpMethod(StrEnum):
@@ -29,60 +33,23 @@ class Endpoint:
     url: str
     method: HttpMethod
     place: ParameterPlace
-    parameters: Parameters = field(default=(), repr=False)
+    parameters: Pairs = field(default=(), repr=False)
     secret: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedReference:
-    """A campaign or a venue, by id and name."""
-
-    id: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallBeacon:
-    """The beacon that the device detected."""
-
-    id: int
-    name: str
-    uuid: str
-    major: int
-    minor: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallDevice:
-    """The detected device. `test` is None while the catalog cannot be read."""
-
-    udid: str
-    id_connector: int | None = None
-    name: str | None = None
-    version: str | None = None
-    model: str | None = None
-    test: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of a customer's service. `id` is also the id of the notification it may lead to.
 
-    `detected_at` is text in the format of the request. No try begins after `fresh_until` (epoch s).
-    `traceparent` is the header of that name (W3C), if the detection is part of a trace.
+    `document` is the JSON that the service receives: id, campaign, venue, beacon, proximity,
+    device, detected_at. No try begins after `fresh_until` (epoch s).
     """
 
     id: str
     company_id: int
-    campaign: NamedReference
-    venue: NamedReference
-    beacon: CallBeacon
-    proximity: str
-    device: CallDevice
-    detected_at: str
+    document: Mapping[str, Any]
     fresh_until: float
     endpoint: Endpoint
-    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,3 +100,69 @@ class Failed:
 
 
 CallResult = Content | Declined | Failed
+
+
+class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A completed call. `at` is epoch seconds; `id` is also the id of its notification.
+
+    `outcome` is published, declined, or a fault's value, which `detail` explains; neither quotes
+    anything of device, url, request or reply. `status` and `seconds` are those of the last try.
+    """
+
+    at: float
+    id: str
+    campaign: int
+    outcome: str
+    detail: str
+    status: int | None
+    seconds: float | None
+    tries: int
+
+
+class BreakerSummary(NamedTuple):
+    """`failures` among the last `calls`. An open breaker allows one call after `wait` seconds."""
+
+    state: BreakerStatus
+    calls: int
+    failures: int
+    wait: float
+
+
+class CallHistory(NamedTuple):
+    """The newest call first."""
+
+    breaker: BreakerSummary
+    calls: list[PastCall]
+
+
+class RequestReport(NamedTuple):
+    """The request that was sent, secrets masked. `left_out` are parameters with reserved names."""
+
+    method: str
+    url: str
+    headers: Pairs
+    body: str
+    left_out: tuple[str, ...]
+
+
+class ReplyReport(NamedTuple):
+    """The service's reply. Secrets that the service repeats are masked."""
+
+    status: int
+    headers: Pairs
+    body: str
+
+
+class Trial(NamedTuple):
+    """A trial call and the result that a real call would have had.
+
+    `outcome` is published, declined, or a fault's value, which `detail` explains. `reply` is None
+    if none came, `seconds` if no call could be made.
+    """
+
+    outcome: str
+    detail: str
+    request: RequestReport | None = None
+    reply: ReplyReport | None = None
+    seconds: float | None = None
+    result: Content | Declined | None = None

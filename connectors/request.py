@@ -1,14 +1,19 @@
-"""Builds the HTTP request of a call. Pure."""
+"""Builds and signs the HTTP request of a call. Pure.
 
+Signatures are those of Standard Webhooks (https://www.standardwebhooks.com), symmetric form.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
 import re
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from connectors.model import Call, CallDevice, HttpMethod, ParameterPlace, Parameters
-from connectors.signing import signature_headers
+from connectors.model import Call, HttpMethod, Pairs, ParameterPlace
 
 # Headers that a parameter must not set: they decide where the request goes, how it is framed, what
 # it contains, or how it is signed.
@@ -56,6 +61,7 @@ RESERVED_IN_QUERY = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SAFE_IN_QUERY = "/?:@!$'()*,;"
+_SECRET_PREFIX = "whsec_"  # noqa: S105
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -70,17 +76,17 @@ class Request:
     body: bytes
 
 
-def build_request(call: Call, *, agent: str, now: float) -> Request:
-    """The request of one try at `now` (epoch s)."""
+def build_request(call: Call, *, agent: str, now: float, traceparent: str | None = None) -> Request:
+    """The request of one try at `now` (epoch s); `traceparent` is the header of that name (W3C)."""
     endpoint = call.endpoint
     query: list[tuple[str, str]] = []
     body = b""
     if endpoint.method is HttpMethod.GET:
         query += _flat(call)
     else:
-        body = msgspec.json.encode(_document(call))
+        body = msgspec.json.encode(call.document)
     usable = usable_parameters(call)
-    headers = _headers(call, agent)
+    headers = _headers(call, agent, traceparent)
     if body:
         headers.append((b"content-type", b"application/json"))
     if endpoint.place is ParameterPlace.QUERY:
@@ -110,7 +116,7 @@ def is_reserved(name: str, *, method: str, place: str) -> bool:
     return method.upper() == HttpMethod.GET and name in RESERVED_IN_QUERY
 
 
-def usable_parameters(call: Call) -> Parameters:
+def usable_parameters(call: Call) -> Pairs:
     """The parameters that are sent: those whose names are not reserved, and that are valid."""
     endpoint = call.endpoint
     method, place = endpoint.method, endpoint.place
@@ -123,7 +129,7 @@ def _may_be_header(name: str, value: str) -> bool:
     return _TOKEN.fullmatch(name) is not None and _CONTROL.search(value) is None
 
 
-def _headers(call: Call, agent: str) -> Headers:
+def _headers(call: Call, agent: str, traceparent: str | None) -> Headers:
     # identity: a compressed reply could be much larger than the bytes that the budget counts.
     headers = [
         (b"user-agent", agent.encode()),
@@ -131,43 +137,29 @@ def _headers(call: Call, agent: str) -> Headers:
         (b"accept-encoding", b"identity"),
         (b"idempotency-key", call.id.encode()),
     ]
-    if call.traceparent is not None:
-        headers.append((b"traceparent", call.traceparent.encode()))
+    if traceparent is not None:
+        headers.append((b"traceparent", traceparent.encode()))
     return headers
-
-
-def _document(call: Call) -> dict[str, Any]:
-    return {
-        "id": call.id,
-        "campaign": call.campaign,
-        "venue": call.venue,
-        "beacon": call.beacon,
-        "proximity": call.proximity,
-        "device": call.device,
-        "detected_at": call.detected_at,
-    }
 
 
 def _flat(call: Call) -> list[tuple[str, str]]:
     """The document as query parameters; `id_connector` only where there is one."""
-    beacon, device = call.beacon, call.device
-    return [
-        ("id", call.id),
-        ("campaign", str(call.campaign.id)),
-        ("venue", str(call.venue.id)),
-        ("beacon", str(beacon.id)),
-        ("uuid", beacon.uuid),
-        ("major", str(beacon.major)),
-        ("minor", str(beacon.minor)),
-        ("proximity", call.proximity),
-        ("udid", device.udid),
-        *_id_connector(device),
-        ("detected_at", call.detected_at),
-    ]
-
-
-def _id_connector(device: CallDevice) -> list[tuple[str, str]]:
-    return [] if device.id_connector is None else [("id_connector", str(device.id_connector))]
+    document = call.document
+    beacon, device = document["beacon"], document["device"]
+    flat = {
+        "id": call.id,
+        "campaign": document["campaign"]["id"],
+        "venue": document["venue"]["id"],
+        "beacon": beacon["id"],
+        "uuid": beacon["uuid"],
+        "major": beacon["major"],
+        "minor": beacon["minor"],
+        "proximity": document["proximity"],
+        "udid": device["udid"],
+        "id_connector": device["id_connector"],
+        "detected_at": document["detected_at"],
+    }
+    return [(name, str(value)) for name, value in flat.items() if value is not None]
 
 
 def _with_query(url: str, query: list[tuple[str, str]]) -> str:
@@ -176,3 +168,33 @@ def _with_query(url: str, query: list[tuple[str, str]]) -> str:
     added = urlencode(query, quote_via=quote, safe=_SAFE_IN_QUERY)
     whole = "&".join(part for part in (parts.query, added) if part)
     return parts._replace(query=whole, fragment="").geturl()
+
+
+def signature_headers(
+    *, secret: str, id_: str, timestamp: float, body: bytes
+) -> list[tuple[str, str]]:
+    """The three headers. `timestamp` (epoch s) is the time of the try, in whole seconds.
+
+    The signed text is `<id>.<timestamp>.<body>`; a GET has an empty body.
+    """
+    seconds = str(int(timestamp))
+    signed = b".".join((id_.encode(), seconds.encode(), body))
+    digest = hmac.digest(signing_key(secret), signed, hashlib.sha256)
+    return [
+        ("webhook-id", id_),
+        ("webhook-timestamp", seconds),
+        ("webhook-signature", f"v1,{base64.b64encode(digest).decode()}"),
+    ]
+
+
+def signing_key(secret: str) -> bytes:
+    """The key of a secret: the base64 after `whsec_` (as in the specification), else the text.
+
+    A secret that begins with `whsec_` and goes on with anything but base64 is used as text.
+    """
+    if secret.startswith(_SECRET_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+        except binascii.Error:
+            pass
+    return secret.encode()

@@ -10,8 +10,7 @@ from math import inf
 
 import msgspec
 
-from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
-from rules.outcome import Decision
+from rules.model import BeaconSnapshot, CampaignSnapshot, Decision, Reason, VenueSnapshot, Zone
 from rules.schedule import Verdict, schedule_of
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -67,6 +66,14 @@ class Phase:
         return Decision(
             reason, self.closed, throttled, granted, self.open, closed, self._company_id
         )
+
+    def granting(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
+        """The decision that grants these open campaigns; all and none of them share one each."""
+        if not granted:
+            return self.none_granted
+        if len(granted) == len(self.open):
+            return self.all_granted
+        return self.decision(granted)
 
     def throttled_until(self, held: Mapping[int, float]) -> float:
         """The first time at which a campaign is granted to a device that holds these claims.
@@ -261,8 +268,4 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
         if campaign_id in held and detected_at < held[campaign_id] + delay:
             continue
         granted.append(campaign)
-    if not granted:
-        return phase.none_granted
-    if len(granted) == len(phase.caps):
-        return phase.all_granted
-    return phase.decision(tuple(granted))
+    return phase.granting(tuple(granted))

@@ -4,10 +4,10 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 
@@ -17,14 +17,30 @@ gc.disable()
 # Of trio, which selenium brings and nothing here uses.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
+# One profile for all properties: no deadline (two busy cores), reproducible in CI. Mutation testing
+# has its own: the same examples in each run, and no search for the smallest one that fails.
+hypothesis.settings.register_profile(
+    "here",
+    deadline=None,
+    max_examples=300,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "ci", hypothesis.settings.get_profile("here"), derandomize=True
+)
+hypothesis.settings.register_profile(
+    "mutation",
+    hypothesis.settings.get_profile("ci"),
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
 pytest_plugins = [
     "tests.servers.handles",
     "tests.servers.fixtures",
     "tests.servers.scheduling",
     "tests.servers.alone",
 ]
-if "mutmut" in sys.modules:
-    pytest_plugins.append("tests.mutation")
 
 
 def pytest_sessionstart() -> None:

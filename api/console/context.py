@@ -1,20 +1,33 @@
 """The context of a page: one request of a signed-in user, with the objects that a page needs."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.console.forms import PostedForm
-from api.console.interface import InterfaceClient
+from api.console.interface import InterfaceClient, InterfaceReply, RefusedError
 from api.console.rendering import rendered
 from api.console.session import PATH, SessionCookie
-from api.console.translations import Translations
-from api.permissions import AREAS
-from api.sessions.check import SignedIn
-from catalog.fields.company import READ, WRITE
+from api.console.texts import Translations
+from api.permissions import AREAS, services_of
+from api.sessions import SignedIn
+from catalog.inputs import READ, WRITE
+
+_RECORDS_A_PAGE = 50
+_VENUES = 500
+
+
+class RecordPage(NamedTuple):
+    """The records of one page of a list; `next_address` is empty on the last one."""
+
+    records: list[dict[str, Any]]
+    next_address: str
+    is_first: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +40,11 @@ class PageContext:
     session: SessionCookie
     interface: InterfaceClient
     form: PostedForm = field(default_factory=lambda: PostedForm({}))
+
+    @property
+    def now(self) -> datetime:
+        """The present time, in UTC."""
+        return services_of(self.request).clock()
 
     def may_read(self, record: str) -> bool:
         """Whether to show links to records of this kind. (/v2 checks the permission again.)"""
@@ -50,17 +68,68 @@ class PageContext:
         return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
     def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
-        """Render a template, which is a page or a part of one."""
-        return rendered(template, self.texts, self._common() | values, status)
-
-    def redirect(self, path: str) -> Response:
-        """Redirect to another page of the console, after a form was handled."""
-        return RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
-
-    def _common(self) -> dict[str, Any]:
-        return {
+        """Render a template, or a block of it (`overview.html#figures`)."""
+        common = {
             "context": self,
             "email": self.account.email,
             "forgery_token": self.session.forgery_token,
             "path": self.request.url.path,
         }
+        return rendered(template, self.texts, common | values, status)
+
+    def form_page(
+        self,
+        template: str,
+        record: str,
+        values: dict[str, Any],
+        refusal: InterfaceReply | None = None,
+        **more: Any,
+    ) -> Response:
+        """Render the form of a record, with the faults of the values if they were refused."""
+        return self.page(
+            template,
+            HTTPStatus.OK if refusal is None else refusal.status,
+            values=values,
+            faults={} if refusal is None else refusal.fields,
+            message="" if refusal is None else refusal.message,
+            may_write=self.may_write(record),
+            **more,
+        )
+
+    def redirect(self, path: str) -> Response:
+        """Redirect to another page of the console, after a form was handled."""
+        return RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
+
+    async def change(
+        self, method: str, path: str, then: str, body: dict[str, Any] | None = None
+    ) -> Response:
+        """Call an operation, and redirect to the page `then`. Raises RefusedError."""
+        reply = await self.interface.call(method, path, body)
+        if not reply.is_success:
+            raise RefusedError(reply.status, reply.message)
+        return self.redirect(then)
+
+    async def venues(self) -> list[dict[str, Any]]:
+        """The venues to choose from; none if the account may not read them."""
+        if not self.may_read("venue"):
+            return []
+        found: list[dict[str, Any]] = await self.interface.get("/region", limit=_VENUES)
+        return found
+
+    async def record_page(
+        self, path: str, *, by: str = "after", size: int = _RECORDS_A_PAGE, **query: object
+    ) -> RecordPage:
+        """A page of the list that an operation returns. Raises RefusedError.
+
+        The query parameter `by` says where the page begins. One record more than is shown is read,
+        to see whether there is another page.
+        """
+        place = self.query_number(by)
+        begin = place or (2**63 - 1 if by == "before" else 0)
+        found = await self.interface.get(path, **query, **{by: begin, "limit": size + 1})
+        shown = found[:size]
+        if len(found) <= size:
+            return RecordPage(shown, "", not place)
+        others = {name: value for name, value in self.request.query_params.items() if name != by}
+        address = f"{self.request.url.path}?{urlencode(others | {by: shown[-1]['id']})}"
+        return RecordPage(shown, address, not place)

@@ -1,14 +1,15 @@
 """Reads posted forms and converts their fields to the types of the interface."""
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from api.body import read_bytes
-from api.console.errors import RefusedError
-from api.errors import ApiError
+from api.answers import ApiError
+from api.bodies import read_bytes
+from api.console.interface import RefusedError
 from api.services import Limits
 
 _MOST_FIELDS = 3000
@@ -57,6 +58,20 @@ class PostedForm:
     def texts(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of several fields."""
         return {name: self.text(name) for name in names}
+
+
+def tag_names(text: str) -> list[str]:
+    """The names in a comma-separated text. A name with a comma stands in double quotes."""
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return [name.strip() for row in rows for name in row if name.strip()]
+
+
+def tag_text(names: Iterable[str]) -> str:
+    """The text from which `tag_names` reads the names again."""
+    return ", ".join(
+        '"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name
+        for name in names
+    )
 
 
 async def read_form(request: Request, limits: Limits) -> PostedForm:

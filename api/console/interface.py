@@ -11,14 +11,20 @@ from urllib.parse import urlencode
 
 import orjson
 from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Send
 
-from api.console.errors import OversizedAnswerError, RefusedError
-from api.permissions import KEY_HEADER, TOKEN_HEADER
-from api.routes.parameters import PREFIX
+from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER
 
-_LONGEST = 16 * 1024 * 1024  # bytes of an answer; pages request few records
 Query = Mapping[str, object]
+
+
+class RefusedError(Exception):
+    """An operation, or the console itself, refused the request; a page shows the message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
 
 
 class InterfaceReply(NamedTuple):
@@ -50,11 +56,14 @@ class InterfaceClient:
 
     def __init__(self, request: Request, *, email: str = "", token: str = "") -> None:
         self._request = request
-        self._session = [(KEY_HEADER, email), (TOKEN_HEADER, token)] if token else []
+        self._session = {KEY_HEADER: email, TOKEN_HEADER: token} if token else {}
 
     async def get(self, path: str, **query: object) -> Any:
         """The body of the answer to a GET. Raises RefusedError if the operation fails."""
-        return self._body_of(await self.call("GET", path, query=query))
+        reply = await self.call("GET", path, query=query)
+        if not reply.is_success:
+            raise RefusedError(reply.status, reply.message)
+        return reply.body
 
     async def call(
         self,
@@ -65,10 +74,16 @@ class InterfaceClient:
         query: Query | None = None,
     ) -> InterfaceReply:
         """Call an operation. Returns its answer, also that of a failure."""
-        buffered = _BufferedReply()
-        scope, content = self._scope(method, path, query or {}, "application/json", body)
-        await self._request.app(scope, self._receive(content), buffered.send)
-        return buffered.reply()
+        status, answered = 500, bytearray()
+
+        async def collect(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            answered.extend(message.get("body", b""))
+
+        content = b"" if body is None else orjson.dumps(body)
+        await self._run(method, path, query or {}, "application/json", content, collect)
+        return InterfaceReply(status, orjson.loads(bytes(answered) or b"null"))
 
     async def stream_file(
         self, send: Send, path: str, query: Query, *, accept: str, name: str
@@ -86,74 +101,40 @@ class InterfaceClient:
                 message["headers"] = headers
             await send(message)
 
-        scope, content = self._scope("GET", path, query, accept, None)
-        await self._request.app(scope, self._receive(content), forward)
+        await self._run("GET", path, query, accept, b"", forward)
 
-    @staticmethod
-    def _body_of(reply: InterfaceReply) -> Any:
-        if not reply.is_success:
-            raise RefusedError(reply.status, reply.message)
-        return reply.body
-
-    def _receive(self, content: bytes) -> Receive:
-        """Receives the body, then the messages of the browser, such as its disconnection."""
-        messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-
-        async def receive() -> Message:
-            return messages.pop() if messages else await self._request.receive()
-
-        return receive
-
-    def _scope(
-        self, method: str, path: str, query: Query, accept: str, body: Mapping[str, Any] | None
-    ) -> tuple[Scope, bytes]:
+    async def _run(
+        self, method: str, path: str, query: Query, accept: str, content: bytes, send: Send
+    ) -> None:
+        """Pass a request to the application, and its answer to `send`."""
         request = self._request
-        content = b"" if body is None else orjson.dumps(body)
-        headers = [
-            *self._session,
-            ("accept", accept),
-            ("content-type", "application/json"),
-            ("content-length", str(len(content))),
-            ("x-request-id", str(request.scope.get("request_id", ""))),
-        ]
+        headers = {
+            **self._session,
+            "accept": accept,
+            "content-type": "application/json",
+            "content-length": str(len(content)),
+            "x-request-id": str(request.scope.get("request_id", "")),
+        }
         present = {name: value for name, value in query.items() if value not in (None, "")}
-        scope: Scope = {
-            "type": "http",
-            "asgi": request.scope["asgi"],
+        inherited = ("type", "asgi", "scheme", "client", "server")
+        scope = {name: request.scope.get(name) for name in inherited} | {
             "http_version": "1.1",
             "method": method,
-            "scheme": request.scope["scheme"],
             "path": PREFIX + path,
             "raw_path": (PREFIX + path).encode(),
             "root_path": "",
             "query_string": urlencode(present).encode(),
-            "headers": [(name.encode(), _header(value)) for name, value in headers],
-            "client": request.scope.get("client"),
-            "server": request.scope.get("server"),
+            # Other characters than Latin-1 are replaced: no account has them.
+            "headers": [
+                (name.encode(), value.encode("latin-1", errors="replace"))
+                for name, value in headers.items()
+            ],
             "state": {},
         }
-        return scope, content
+        messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
+        async def receive() -> Message:
+            """The body, then the messages of the browser, such as its disconnection."""
+            return messages.pop() if messages else await request.receive()
 
-def _header(value: str) -> bytes:
-    """The value of a header in Latin-1. Other characters are replaced: no account has them."""
-    return value.encode("latin-1", errors="replace")
-
-
-class _BufferedReply:
-    """Collects the messages of an answer."""
-
-    def __init__(self) -> None:
-        self._status = 500
-        self._body = bytearray()
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            return
-        self._body += message.get("body", b"")
-        if len(self._body) > _LONGEST:
-            raise OversizedAnswerError(f"an operation answered more than {_LONGEST} bytes")
-
-    def reply(self) -> InterfaceReply:
-        return InterfaceReply(self._status, orjson.loads(bytes(self._body) or b"null"))
+        await request.app(scope, receive, send)

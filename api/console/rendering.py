@@ -1,17 +1,24 @@
-"""Renders templates. All values are escaped, and pages may load only the console's own files."""
+"""Renders templates, and serves the scripts and styles that pages load.
 
+All values are escaped, and pages may load only the console's own files.
+"""
+
+import hashlib
 from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
 from typing import Any
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from api.console import times
-from api.console.assets import asset_address
+from api.console.interface import RefusedError
 from api.console.session import FORGERY_FIELD, PATH
-from api.console.translations import LANGUAGES, Translations
+from api.console.texts import LANGUAGES, Translations, display_time, display_zone
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -25,13 +32,35 @@ _HEADERS = {"content-security-policy": _POLICY, "referrer-policy": "same-origin"
 _PREVIEW_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
+# Control characters are shown as their pictures, or as the replacement character.
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"},
+    **dict.fromkeys(range(128, 160), 65533),
+    0x7F: 0x2421,
+}
+_ASSETS = {
+    "console.css": ("static", "text/css"),
+    "console.js": ("static", "text/javascript"),
+    "live.js": ("static", "text/javascript"),
+    "plan.js": ("static", "text/javascript"),
+    "plots.js": ("static", "text/javascript"),
+    "icon.svg": ("static", "image/svg+xml"),
+    "htmx.min.js": ("vendor/htmx", "text/javascript"),
+    "uPlot.iife.min.js": ("vendor/uplot", "text/javascript"),
+    "uPlot.min.css": ("vendor/uplot", "text/css"),
+}
 
 
 def rendered(
     template: str, texts: Translations, values: Mapping[str, Any], status: int = 200
 ) -> Response:
-    """Render a template as a response."""
-    text = _environment().get_template(template).render(w=texts, **values)
+    """Render a page, or one block of it: `overview.html#figures`."""
+    name, _, block = template.partition("#")
+    page = _environment().get_template(name)
+    if block:
+        text = "".join(page.blocks[block](page.new_context({"w": texts, **values})))
+    else:
+        text = page.render(w=texts, **values)
     return HTMLResponse(text, status, headers=_HEADERS)
 
 
@@ -46,38 +75,61 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("api.console"),
         autoescape=True,
+        finalize=_without_controls,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
     environment.globals.update(
-        asset=asset_address,
+        asset=_asset_address,
         console=PATH,
         fault=_fault,
         forgery_field=FORGERY_FIELD,
         languages=LANGUAGES,
-        display_zone=times.display_zone,
+        display_zone=display_zone,
     )
     environment.filters.update(
-        moment=times.display_time,
-        clock=times.display_clock,
+        moment=display_time,
         number=lambda number: f"{number:,}".replace(",", "\u202f"),
-        json=_json,
+        json=lambda value: orjson.dumps(value).decode(),
     )
     return environment
 
 
-def _json(value: Any) -> str:
-    """JSON for an attribute, which is escaped as all values are."""
-    return orjson.dumps(value).decode()
+def _without_controls(value: Any) -> Any:
+    """The value with its control characters made visible."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return value.translate(_PICTURES)
+    return value
 
 
 def _fault(faults: Mapping[str, str], name: str) -> str:
     """The fault of a field, or of a part of it, such as tags[0].name."""
-    places = (name, f"{name}[", f"{name}.")
-    return "; ".join(
-        message
-        for place, message in faults.items()
-        if place == name or place.startswith(places[1:])
-    )
+    parts = (f"{name}[", f"{name}.")
+    found = (text for place, text in faults.items() if place == name or place.startswith(parts))
+    return "; ".join(found)
+
+
+@cache
+def _load_asset(name: str) -> tuple[bytes, str, str]:
+    """The content, media type and digest of a file. Raises KeyError."""
+    folder, media_type = _ASSETS[name]
+    content = files("api.console").joinpath(folder, name).read_bytes()
+    return content, media_type, hashlib.sha256(content).hexdigest()[:12]
+
+
+def _asset_address(name: str) -> str:
+    """The URL of the file, which changes with its contents."""
+    return f"{PATH}/static/{name}?{_load_asset(name)[2]}"
+
+
+async def serve_asset(request: Request) -> Response:
+    """Serve a file. Under the URL with its digest it may be cached for ever."""
+    try:
+        content, media_type, digest = _load_asset(request.path_params["name"])
+    except KeyError:
+        raise RefusedError(HTTPStatus.NOT_FOUND, "no such file") from None
+    is_exact = request.url.query == digest
+    caching = "public, max-age=31536000, immutable" if is_exact else "no-cache"
+    return Response(content, media_type=media_type, headers={"cache-control": caching})

@@ -9,26 +9,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from api.console.assets import serve_asset
 from api.console.context import PageContext
-from api.console.errors import RefusedError
 from api.console.forms import PostedForm, read_form
-from api.console.interface import InterfaceClient
+from api.console.interface import InterfaceClient, RefusedError
 from api.console.pages import (
-    audit,
+    activity,
     campaigns,
     connector,
     devices,
-    explain,
-    live,
     overview,
-    roles,
     sign_in,
     statistics,
-    venue_records,
     venues,
 )
-from api.console.rendering import rendered
+from api.console.rendering import rendered, serve_asset
 from api.console.session import (
     FORGERY_FIELD,
     PATH,
@@ -37,26 +31,22 @@ from api.console.session import (
     read_cookie,
     refuse_forged,
 )
-from api.console.translations import translations_for
+from api.console.texts import translations_for
 from api.permissions import services_of
 from api.services import Services
-from api.sessions.check import SignedIn
+from api.sessions import SignedIn
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 PageHandler = Callable[[PageContext], Awaitable[Response]]
 
 _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *overview.PAGES,
-    *roles.PAGES,
-    *live.PAGES,
+    *activity.PAGES,
     *venues.PAGES,
-    *venue_records.PAGES,
     *campaigns.PAGES,
-    *explain.PAGES,
     *devices.PAGES,
     *connector.PAGES,
     *statistics.PAGES,
-    *audit.PAGES,
     *sign_in.PAGES,
 )
 
@@ -93,9 +83,7 @@ def _signed_in(page: PageHandler) -> Endpoint:
     async def signed_in(request: Request) -> Response:
         session = read_cookie(request)
         services = services_of(request)
-        account = None
-        if session is not None:
-            account = await _account(services, session)
+        account = None if session is None else await _account(services, session)
         if session is None or account is None:
             return _to_sign_in(request)
         form = PostedForm({})
@@ -103,12 +91,13 @@ def _signed_in(page: PageHandler) -> Endpoint:
             form = await read_form(request, services.limits)
             refuse_forged(request, session, form.text(FORGERY_FIELD))
         request.scope["company"] = account.company_id
+        interface = InterfaceClient(request, email=session.email, token=session.token)
         context = PageContext(
             request=request,
             texts=translations_for(request),
             account=account,
             session=session,
-            interface=_client(request, session),
+            interface=interface,
             form=form,
         )
         return await page(context)
@@ -124,10 +113,6 @@ async def _account(services: Services, session: SessionCookie) -> SignedIn | Non
         raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
 
 
-def _client(request: Request, session: SessionCookie) -> InterfaceClient:
-    return InterfaceClient(request, email=session.email, token=session.token)
-
-
 def _with_refusals(endpoint: Endpoint) -> Endpoint:
     """Answer a RefusedError with a page; if the session has ended, redirect to the sign-in."""
 
@@ -139,7 +124,7 @@ def _with_refusals(endpoint: Endpoint) -> Endpoint:
                 return _to_sign_in(request)
             values = {"status": error.status, "message": error.message}
             is_part = "hx-request" in request.headers
-            template = "part_refused.html" if is_part else "refused.html"
+            template = "refused.html#part" if is_part else "refused.html"
             return rendered(template, translations_for(request), values, error.status)
 
     return answered

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.console.errors import RefusedError
+from api.console.interface import RefusedError
 
 PATH = "/console"
 FORGERY_FIELD = "forgery_token"

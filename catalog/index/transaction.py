@@ -1,19 +1,23 @@
-"""A transaction on the index: one writer at a time, each with a generation of its own.
+"""Transactions on the index, and its comparison with what SQL wrote to it.
 
-An index transaction is two SQL transactions. The first takes the next generation and commits it, so
-that no generation is given twice, even if the writer dies and the second rolls back. The second
-locks the row of `index_state` (on SQLite: the whole database) while Redis is written. A writer that
-has lost its lock without noticing is refused by the scripts once the next writer has written.
+There is one writer at a time, each with a generation of its own. An index transaction is two SQL
+transactions. The first takes the next generation and commits it, so that no generation is given
+twice, even if the writer dies and the second rolls back. The second locks the row of `index_state`
+(on SQLite: the whole database) while Redis is written. A writer that has lost its lock without
+noticing is refused by the scripts once the next writer has written.
 
-A new generation is also greater than those in the index. If the index is ahead of its own catalog,
-the database was restored from a copy. The catalog then takes a new identity, so that the index is
+SQL keeps the position of each bucket's last write. Redis is written before SQL commits. So a bucket
+that is read after SQL can be behind SQL only if Redis has lost a write: it was restored from an
+older copy, or a lagging replica was promoted. If the index is ahead of its own catalog, the
+database was restored from a copy. The catalog then takes a new identity, so that the index is
 another catalog's and is rebuilt.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from uuid import uuid4
 
 import msgspec
@@ -22,12 +26,91 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from catalog.index.comparison import write_positions
-from catalog.index.entries import BUCKETS, Marker, WritePosition, bucket
-from catalog.index.writer import IndexStore
+from catalog.deadline import within
+from catalog.index.entries import BUCKETS, NOTHING_WRITTEN, Marker, WritePosition, bucket
+from catalog.index.store import IndexStore
 from catalog.models import IndexState
 
+SQL_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
+
+LagListener = Callable[[int], None]
+
+
+class IndexStatus(Enum):
+    """How the index compares with SQL; the values complete "the index in Redis is …"."""
+
+    RIGHT = "right"
+    MISSING = "missing"
+    FOREIGN = "of another catalog"
+    BEHIND = "older than SQL"
+    AHEAD = "newer than SQL, which must have been restored from an older copy"
+
+
+@dataclass(frozen=True)
+class ExpectedIndex:
+    """The state of the index by SQL: `positions` has the last write of each bucket."""
+
+    catalog: str
+    generation: int
+    positions: Sequence[WritePosition]
+
+
+@dataclass(frozen=True)
+class IndexComparison:
+    """The result: `buckets` are behind SQL, the worst of them by `lag` generations."""
+
+    status: IndexStatus
+    lag: int = 0
+    buckets: int = 0
+
+
+def write_positions(stored: Sequence[Sequence[int]] | None) -> list[WritePosition]:
+    """The position of each bucket, from the column `index_state.places`."""
+    positions = [WritePosition(*position) for position in stored or ()]
+    return positions + [NOTHING_WRITTEN] * (BUCKETS - len(positions))
+
+
+async def compare_index(database: Database, store: IndexStore) -> IndexComparison:
+    """Compare the index now. Raises SQLAlchemyError, RedisError, OSError or TimeoutError.
+
+    SQL has 2 s to answer.
+    """
+    expected = await within(SQL_SECONDS, _read_expected(database))
+    markers = await store.markers()
+    found = compare_markers(markers, expected)
+    if found.status is IndexStatus.AHEAD:  # or a writer began between the two reads
+        found = compare_markers(markers, await within(SQL_SECONDS, _read_expected(database)))
+    return found
+
+
+async def _read_expected(database: Database) -> ExpectedIndex:
+    async with database.autocommit() as session:
+        query = select(IndexState.catalog, IndexState.generation, IndexState.places)
+        catalog, generation, places = (await session.execute(query)).one()
+        return ExpectedIndex(catalog, generation, write_positions(places))
+
+
+def compare_markers(markers: Sequence[Marker | None], expected: ExpectedIndex) -> IndexComparison:
+    """Compare markers with SQL's positions. Pure.
+
+    Markers that were read after `expected` show a lost write reliably. Markers that were read
+    before it show reliably that the index is AHEAD.
+    """
+    behind = [
+        max(1, position.generation - (0 if marker is None else marker.generation))
+        for marker, position in zip(markers, expected.positions, strict=True)
+        if (NOTHING_WRITTEN if marker is None else marker.position) < position
+    ]
+    lag, buckets = max(behind, default=0), len(behind)
+    present = [marker for marker in markers if marker is not None]
+    if len(present) < len(markers):
+        return IndexComparison(IndexStatus.MISSING, lag, buckets)
+    if any(marker.catalog != expected.catalog for marker in present):
+        return IndexComparison(IndexStatus.FOREIGN, lag, buckets)
+    if any(marker.generation > expected.generation for marker in present):
+        return IndexComparison(IndexStatus.AHEAD)
+    return IndexComparison(IndexStatus.BEHIND if buckets else IndexStatus.RIGHT, lag, buckets)
 
 
 @dataclass(kw_only=True)

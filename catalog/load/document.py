@@ -1,14 +1,16 @@
 """Reads a catalog document and finds the faults that need no database."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 
-from catalog.fields.base import (
+from catalog.fields import (
     ABSENT,
+    Conflicts,
     Faults,
     Fields,
     joined,
@@ -16,49 +18,46 @@ from catalog.fields.base import (
     read_fields,
     spellings,
 )
-from catalog.fields.campaign import CampaignFields, campaign_conflicts
-from catalog.fields.company import AccountFields, ApplicationFields, CompanyFields, DeviceFields
-from catalog.fields.connector import ConnectorInput, connector_conflicts
-from catalog.fields.venue import (
+from catalog.inputs import (
+    AccountFields,
+    ApplicationFields,
     BeaconFields,
+    CampaignFields,
+    CompanyFields,
+    ConnectorInput,
+    DeviceFields,
     GeofenceInput,
     Triple,
     TripleFields,
     VenueInput,
+    campaign_conflicts,
+    connector_conflicts,
     names,
 )
 
 # Fields of the interface's answers. A file that was made from an answer may hold them; ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
-_LISTED = "accepted: a list of objects"
 
 
 @dataclass
 class DocumentRecord:
-    """A record of the document: its place, and the attributes that it gives."""
+    """A record of the document: its place, the attributes that it gives, and the records in it.
+
+    `inside` has the records by kind: accounts, applications, connector, devices and venues of a
+    company; beacons, geofences and campaigns of a venue. A campaign's `beacons` are values, as
+    (place, triple) pairs.
+    """
 
     place: str
     values: dict[str, Any]
+    inside: defaultdict[str, list["DocumentRecord"]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
-
-@dataclass
-class DocumentVenue(DocumentRecord):
-    """A venue and its records. A campaign's `beacons` are (place, triple) pairs."""
-
-    beacons: list[DocumentRecord] = field(default_factory=list)
-    geofences: list[DocumentRecord] = field(default_factory=list)
-    campaigns: list[DocumentRecord] = field(default_factory=list)
-
-
-@dataclass
-class DocumentCompany(DocumentRecord):
-    """A company and its records."""
-
-    accounts: list[DocumentRecord] = field(default_factory=list)
-    applications: list[DocumentRecord] = field(default_factory=list)
-    connector: DocumentRecord | None = None
-    devices: list[DocumentRecord] = field(default_factory=list)
-    venues: list[DocumentVenue] = field(default_factory=list)
+    @property
+    def triple(self) -> Triple | None:
+        """The triple of a beacon, if all three fields are accepted."""
+        return _triple(self.values)
 
 
 class LoadedBeacon(BeaconFields):
@@ -74,7 +73,31 @@ class LoadedCampaign(CampaignFields):
     geofencings: Annotated[list[str], names] = ABSENT
 
 
-def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
+class _Kind(NamedTuple):
+    """The fields of a kind of record, the lists in it, and the check of fields together."""
+
+    model: type[Fields]
+    lists: tuple[str, ...] = ()
+    conflicts: Conflicts = lambda _: ()
+
+
+_KINDS = {
+    "companies": _Kind(CompanyFields, ("accounts", "applications", "devices", "venues")),
+    "accounts": _Kind(AccountFields),
+    "applications": _Kind(ApplicationFields),
+    "connector": _Kind(ConnectorInput, conflicts=connector_conflicts),
+    "devices": _Kind(DeviceFields),
+    "venues": _Kind(VenueInput, ("beacons", "geofences", "geofencings", "campaigns")),
+    "beacons": _Kind(LoadedBeacon),
+    "geofences": _Kind(GeofenceInput),
+    "campaigns": _Kind(LoadedCampaign, conflicts=campaign_conflicts),
+}
+# Fields that are no attributes of the kind's model and no lists of records.
+_APART = {"companies": ("connector",), "campaigns": ("beacons",)}
+_OTHER_NAMES = {"geofencings": "geofences"}
+
+
+def read_document(raw: bytes, faults: Faults) -> list[DocumentRecord]:
     """The companies of a document. Every fault is noted; with faults the result is incomplete."""
     try:
         document = orjson.loads(raw)
@@ -85,92 +108,56 @@ def read_document(raw: bytes, faults: Faults) -> list[DocumentCompany]:
         faults.note("", 'accepted: an object {"companies": [...]}')
         return []
     note_unknown(["companies"], document, place="", faults=faults)
-    return [_company(*found, faults) for found in _objects(document, "companies", "", faults)]
+    return list(_records("companies", document, "", faults))
 
 
-def triple_of(values: dict[str, Any]) -> Triple | None:
-    """The triple of a beacon's values, if all three are accepted."""
-    if {"uuid", "major", "minor"} <= values.keys():
-        return Triple(values["uuid"], values["major"], values["minor"])
-    return None
-
-
-def triples_in(company: DocumentCompany) -> list[Triple]:
+def triples_in(company: DocumentRecord) -> list[Triple]:
     """Every triple that a company names, for its beacons and its campaigns' targets, once."""
     found: dict[Triple | None, None] = {}
-    for venue in company.venues:
-        found.update((triple_of(beacon.values), None) for beacon in venue.beacons)
-        for campaign in venue.campaigns:
+    for venue in company.inside["venues"]:
+        found.update((beacon.triple, None) for beacon in venue.inside["beacons"])
+        for campaign in venue.inside["campaigns"]:
             found.update((triple, None) for _, triple in campaign.values.get("beacons", []))
     return [triple for triple in found if triple is not None]
 
 
-def _company(place: str, given: dict[str, Any], faults: Faults) -> DocumentCompany:
-    inside = ("accounts", "applications", "connector", "devices", "venues")
-    item = DocumentCompany(place, _values(CompanyFields, place, given, faults, inside))
-    item.accounts = _items(AccountFields, given, "accounts", place, faults)
-    item.applications = _items(ApplicationFields, given, "applications", place, faults)
-    item.connector = _connector(place, given.get("connector"), faults)
-    item.devices = _items(DeviceFields, given, "devices", place, faults)
-    item.venues = [_venue(*found, faults) for found in _objects(given, "venues", place, faults)]
-    return item
+def _records(
+    name: str, given: dict[str, Any], place: str, faults: Faults
+) -> Iterator[DocumentRecord]:
+    for here, listed in _objects(given, name, place, faults):
+        yield _record(_OTHER_NAMES.get(name, name), here, listed, faults)
 
 
-def _connector(place: str, given: Any, faults: Faults) -> DocumentRecord | None:
-    if given is None:
-        return None
-    here = f"{place}.connector"
-    if not isinstance(given, dict):
-        faults.note(here, "accepted: an object")
-        return None
-    values = _values(ConnectorInput, here, given, faults)
-    faults.note_conflicts(here, connector_conflicts(values))
-    return DocumentRecord(here, values)
-
-
-def _venue(place: str, given: dict[str, Any], faults: Faults) -> DocumentVenue:
-    inside = ("beacons", "geofences", "geofencings", "campaigns")
-    item = DocumentVenue(place, _values(VenueInput, place, given, faults, inside))
-    item.beacons = _items(LoadedBeacon, given, "beacons", place, faults)
-    for name in ("geofences", "geofencings"):
-        item.geofences += _items(GeofenceInput, given, name, place, faults)
-    item.campaigns = [
-        _campaign(*found, faults) for found in _objects(given, "campaigns", place, faults)
-    ]
-    return item
-
-
-def _campaign(place: str, given: dict[str, Any], faults: Faults) -> DocumentRecord:
-    values = _values(LoadedCampaign, place, given, faults, ("beacons",))
-    if "beacons" in given:
-        named = (
-            (here, triple_of(read_fields(TripleFields, listed, place=here, faults=faults)))
-            for here, listed in _objects(given, "beacons", place, faults)
-        )
-        values["beacons"] = [(here, triple) for here, triple in named if triple is not None]
-    faults.note_conflicts(place, campaign_conflicts(values))
-    return DocumentRecord(place, values)
-
-
-def _items(
-    model: type[Fields], given: dict[str, Any], name: str, place: str, faults: Faults
-) -> list[DocumentRecord]:
-    return [
-        DocumentRecord(here, _values(model, here, listed, faults))
-        for here, listed in _objects(given, name, place, faults)
-    ]
-
-
-def _values(
-    model: type[Fields],
-    place: str,
-    given: dict[str, Any],
-    faults: Faults,
-    inside: Sequence[str] = (),
-) -> dict[str, Any]:
-    known = [*chain.from_iterable(spellings(model).values()), *inside]
+def _record(name: str, place: str, given: dict[str, Any], faults: Faults) -> DocumentRecord:
+    kind = _KINDS[name]
+    known = [*chain(*spellings(kind.model).values()), *kind.lists, *_APART.get(name, ())]
     note_unknown(known, [n for n in given if n not in _READ_ONLY], place=place, faults=faults)
-    return read_fields(model, given, place=place, faults=faults)
+    item = DocumentRecord(place, read_fields(kind.model, given, place=place, faults=faults))
+    if name == "campaigns" and "beacons" in given:
+        item.values["beacons"] = list(_targets(given, place, faults))
+    faults.note_conflicts(place, kind.conflicts(item.values))
+    for listed in kind.lists:
+        item.inside[_OTHER_NAMES.get(listed, listed)] += _records(listed, given, place, faults)
+    if name == "companies" and given.get("connector") is not None:
+        here = f"{place}.connector"
+        if isinstance(given["connector"], dict):
+            item.inside["connector"] = [_record("connector", here, given["connector"], faults)]
+        else:
+            faults.note(here, "accepted: an object")
+    return item
+
+
+def _targets(given: dict[str, Any], place: str, faults: Faults) -> Iterator[tuple[str, Triple]]:
+    for here, listed in _objects(given, "beacons", place, faults):
+        triple = _triple(read_fields(TripleFields, listed, place=here, faults=faults))
+        if triple is not None:
+            yield here, triple
+
+
+def _triple(values: dict[str, Any]) -> Triple | None:
+    if {"uuid", "major", "minor"} <= values.keys():
+        return Triple(values["uuid"], values["major"], values["minor"])
+    return None
 
 
 def _objects(
@@ -179,7 +166,7 @@ def _objects(
     here = joined(place, name)
     listed = given.get(name, [])
     if not isinstance(listed, list):
-        faults.note(here, _LISTED, value=listed)
+        faults.note(here, "accepted: a list of objects", value=listed)
         return
     for number, item in enumerate(listed):
         if isinstance(item, dict):

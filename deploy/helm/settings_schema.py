@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from engine.process.secret_files import secret_settings
 from engine.process.settings import Settings
+from engine.process.settings_sources import secret_settings
 
 Json = dict[str, Any]
 
@@ -14,7 +14,6 @@ OF_THE_CHART = frozenset(
         "metrics_port",
         "api_host",
         "api_port",
-        "api_metrics_host",
         "api_metrics_port",
         "log_format",
     }
@@ -42,6 +41,8 @@ def _property(schema: Json) -> Json:
         (each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema
     ) | {"description": schema["description"]}
     kept = {name: given[name] for name in _KEPT if name in given}
+    if schema.get("unit") == "s":
+        kept["type"] = ["number", "string"]  # a duration such as 5m
     # A list is written with commas, as in the environment.
     return kept | {"type": "string"} if kept["type"] == "array" else kept
 

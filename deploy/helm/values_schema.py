@@ -12,6 +12,13 @@ _SWITCH: Json = {"type": "boolean"}
 _FREE: Json = {"type": "object"}
 _LIST: Json = {"type": "array"}
 _PORT: Json = {"type": "integer", "minimum": 1, "maximum": 65535}
+_ROLES = ("trigger", "connector", "recorder")
+_PLACEMENT: Json = {
+    "nodeSelector": _FREE,
+    "tolerations": _LIST,
+    "affinity": _FREE,
+    "priorityClassName": _TEXT,
+}
 
 
 def values_schema() -> Json:
@@ -26,12 +33,15 @@ def values_schema() -> Json:
                     {
                         "repository": _NAME,
                         "tag": _TEXT,
+                        "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
                         "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
                     }
                 ),
                 "imagePullSecrets": _LIST,
                 "settings": settings_schema(),
-                "secrets": _object({"name": _NAME, "keys": secret_keys_schema()}),
+                "secrets": _object(
+                    {"name": _NAME, "checksum": _TEXT, "keys": secret_keys_schema()}
+                ),
                 "tls": _object({"secretName": _TEXT}),
                 "roles": _object({name: _part("keda") for name in _ROLES}, all_required=True),
                 "interface": _interface(),
@@ -50,19 +60,19 @@ def values_schema() -> Json:
                     }
                 ),
                 "terminationGracePeriodSeconds": _least(1),
-                "nodeSelector": _FREE,
-                "tolerations": _LIST,
-                "affinity": _FREE,
+                **_PLACEMENT,
                 "podAnnotations": _FREE,
+                "podLabels": _FREE,
+                "serviceAccount": _object({"create": _SWITCH, "name": _TEXT, "annotations": _FREE}),
+                "extraEnv": _LIST,
+                "extraVolumes": _LIST,
+                "extraVolumeMounts": _LIST,
                 "networkPolicy": _network_policy(),
                 "monitoring": _monitoring(),
                 "topics": _topics(),
             }
         ),
     }
-
-
-_ROLES = ("trigger", "connector", "recorder")
 
 
 def _part(*more_kinds: str) -> Json:
@@ -74,7 +84,8 @@ def _part(*more_kinds: str) -> Json:
     }
     if more_kinds:
         autoscaling["lag"] = _least(1)
-    return _object({"replicas": _least(0), "resources": _FREE, "autoscaling": _object(autoscaling)})
+    part = {"replicas": _least(0), "resources": _FREE, "autoscaling": _object(autoscaling)}
+    return _object(part | _PLACEMENT)
 
 
 def _interface() -> Json:

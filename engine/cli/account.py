@@ -4,18 +4,25 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from engine.cli.examples import examples
-from engine.cli.invocation import begin_quietly
+from catalog.accounts import (
+    NewAccount,
+    create_account,
+    list_accounts,
+    set_active,
+    set_password,
+    set_permissions,
+)
+from catalog.database import Database
+from catalog.fields import Faults, read_fields
+from catalog.inputs import AREAS, AccountFields, CompanyFields
+from engine.cli.command import begin_quietly, examples
+from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
-from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
-
-if TYPE_CHECKING:
-    from catalog.database import Database
 
 T = TypeVar("T")
 Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
@@ -72,9 +79,6 @@ def create(
     password_stdin: FromStdin = False,
 ) -> None:
     """Create an account. Without --permission it has all permissions."""
-    from catalog.accounts import NewAccount, create_account
-    from catalog.fields.company import AccountFields, CompanyFields
-
     values = _checked(AccountFields, email=email, **_submitted(name=name, fonction=fonction))
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
@@ -86,8 +90,6 @@ def create(
 
 def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> None:
     """Change the password. The account's sessions end at once."""
-    from catalog.accounts import set_password
-
     address, chosen = _email(email), _password(password_stdin)
     _run(context, lambda database: set_password(database, address, chosen))
     typer.echo(f"{address} has a new password; its sessions have ended")
@@ -95,8 +97,6 @@ def password(context: typer.Context, email: Email, password_stdin: FromStdin = F
 
 def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
-    from catalog.accounts import set_permissions
-
     address, levels = _email(email), _levels(permission or [])
     current = _run(context, lambda database: set_permissions(database, address, levels))
     for area, level in current.items():
@@ -118,8 +118,6 @@ def list_(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """List all accounts: company, e-mail, active or disabled, and the levels."""
-    from catalog.accounts import list_accounts
-
     accounts = _run(context, list_accounts)
     if json_:
         for account in accounts:
@@ -130,8 +128,7 @@ def list_(
         return
     states = ("disabled", "active")
     rows = [(a.company, a.email, states[a.active], _shown_levels(a.permission)) for a in accounts]
-    narrow = (f"{email}, {company}, {state}: {levels}" for company, email, state, levels in rows)
-    print_rows(("company", "e-mail", "state", "levels"), rows, narrow=narrow)
+    print_table(("company", "e-mail", "state", "levels"), rows)
 
 
 def _shown_levels(levels: dict[str, int]) -> str:
@@ -144,25 +141,21 @@ def _shown_levels(levels: dict[str, int]) -> str:
 
 
 def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
-    from catalog.accounts import set_active
-
     address = _email(email)
     _run(context, lambda database: set_active(database, address, active=active))
     typer.echo(f"{address} is {'active' if active else 'disabled'}")
 
 
-def _run(context: typer.Context, work: "Callable[[Database], Awaitable[T]]") -> T:
+def _run(context: typer.Context, work: Callable[[Database], Awaitable[T]]) -> T:
     return asyncio.run(_with_database(begin_quietly(context), work))
 
 
-async def _with_database(settings: Settings, work: "Callable[[Database], Awaitable[T]]") -> T:
+async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
     async with open_migrated_database(settings) as database:
         return await work(database)
 
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:
-    from catalog.fields.base import Faults, read_fields
-
     faults = Faults()
     values = read_fields(model, given, faults=faults, require=False)
     if faults:
@@ -175,14 +168,10 @@ def _submitted(**values: str | None) -> dict[str, str]:
 
 
 def _email(email: str) -> str:
-    from catalog.fields.company import AccountFields
-
     return str(_checked(AccountFields, email=email)["email"])
 
 
 def _levels(written: list[str]) -> dict[str, int]:
-    from catalog.fields.company import AREAS, AccountFields
-
     levels: dict[str, int] = {}
     for text in written:
         area, _, level = text.rpartition("=")

@@ -7,15 +7,16 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from catalog.plain_text import for_terminal
-from engine.cli.errors import FAILURES, CommandInterruptedError
-from engine.cli.invocation import Invocation
+from engine.cli.command import FAILURES, CommandInterruptedError, Invocation
 from engine.process.errors import SettingsError
 from engine.process.metrics import engine_version
 
@@ -23,37 +24,79 @@ USAGE = 2
 FAILED = 1
 INTERRUPTED = 130  # a shell's status for a program that SIGINT ended
 _ENV_FILE = "--env-file"
-_COMMANDS = (
-    "run",
-    "api",
-    "migrate",
-    "account",
-    "catalog",
-    "index",
-    "connector",
-    "publish.command",
-    "replay.command",
-    "notifications.command",
-    "dead_letters.command",
-    "demo.command",
-    "statistics",
-    "verify.command",
-    "audit",
-    "forget",
-    "explain.command",
-    "tail",
-    "device",
-    "check.command",
-    "settings",
-)
+# Each command's module, and the line that lists it. The module is imported when it is called.
+_COMMANDS = {
+    "run": "Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0.",
+    "api": "Serve the management interface until SIGTERM or SIGINT; then finish requests, exit "
+    "with 0.",
+    "migrate": "Create or upgrade the tables in DATABASE_URL.",
+    "account": "Accounts of the management interface, and their permissions.",
+    "catalog": "The catalog: companies, venues, beacons, campaigns.",
+    "index": "The index in Redis, from which triggers read the catalog.",
+    "connector": "Customers' web services, which provide the content of connector campaigns.",
+    "publish": "Publish detections from FILE to <topic prefix>detections, keyed by the device's "
+    "udid.",
+    "replay": "Decide recorded detections again, and show what would have been sent.",
+    "notifications": "Notifications that the engine has published for push senders.",
+    "dead-letters": "Records that could not be processed.",
+    "demo": "Send real beacon readings from a library through Kafka, Redis and the engine.",
+    "statistics": "Show detections, devices and notifications by day, venue, beacon and campaign.",
+    "verify": "Count the topics again, up to the offsets that SQL has recorded, and compare with "
+    "SQL.",
+    "audit": "Show the latest changes made through the interface, the newest first.",
+    "forget": "Delete all data of the device UDID of COMPANY, one person's data, from SQL and "
+    "Redis.",
+    "explain": "Explain why a detection would fire each campaign of a beacon, or why not.",
+    "tail": "Show the decisions of running triggers as they happen, until Ctrl-C.",
+    "device": "Show the decisions on the last detections of the device UDID of COMPANY, the newest "
+    "first.",
+    "check": "Check everything that a process needs at its start, and change nothing.",
+    "settings": "Print every setting with its value, default, source and meaning.",
+}
+# The commands whose module has another name.
+_MODULES = {"api": "run", "migrate": "run", "index": "catalog", "forget": "device"}
+_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class CommandGroup(TyperGroup):
+    """The commands, each imported when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the list."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """The command of that name, or None."""
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            name = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+            module = importlib.import_module(f"engine.cli.{name}")
+            parent = typer.Typer(**_STYLE)
+            parent.callback()(lambda: None)
+            module.register(parent)
+            command = typer.main.get_group(parent).commands[cmd_name]
+            _show_full_sentences(command)
+            self.commands[cmd_name] = command
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def load(self) -> "CommandGroup":
+        """Import every command."""
+        for name in _COMMANDS:
+            self.get_command(None, name)
+        return self
+
 
 app = typer.Typer(
     name="proximity",
+    cls=CommandGroup,
     help="Beacon detections in, campaign notifications out.",
     no_args_is_help=True,
     add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    **_STYLE,
 )
 
 
@@ -79,9 +122,12 @@ def _proximity(
     context.obj = Invocation(env_file)
 
 
-def _register() -> None:
-    for name in _COMMANDS:
-        importlib.import_module(f"engine.cli.{name}").register(app)
+@lru_cache(maxsize=1)
+def command_group() -> CommandGroup:
+    """The command line."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, CommandGroup)  # noqa: S101  # as `cls` says
+    return group
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -91,12 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command. Returns the exit status."""
-    if not app.registered_commands:
-        _register()
-    command = typer.main.get_command(app)
-    _show_full_sentences(command)
     try:
-        status = command.main(
+        status = command_group().main(
             args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
         )
     except TyperException as error:

@@ -2,21 +2,23 @@
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from sqlalchemy import select
 
+from catalog.models import AuditEntry
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError
-from engine.cli.invocation import begin_quietly
-from engine.cli.servers import open_migrated_database
-from engine.cli.tables import echo_json
+from engine.cli.command import begin_quietly
+from engine.cli.output import echo_json
+from engine.cli.servers import company_named, open_migrated_database
+from engine.kafka.messages import format_instant
 from engine.process.settings import Settings
 
-if TYPE_CHECKING:
-    from catalog.models import AuditEntry
-
-_MOST = 10_000
+_FIELDS = (
+    *("id", "create_on", "company_id", "account_id", "email", "request", "action", "kind", "ref"),
+    *("before", "after"),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def audit(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most this many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show the latest changes made through the interface, the newest first.
@@ -36,56 +38,29 @@ def audit(
     """
     entries = asyncio.run(_read(begin_quietly(context), company, limit))
     for entry in entries:
+        fields = {name: getattr(entry, name) for name in _FIELDS}
+        fields["create_on"] = format_instant(entry.create_on.timestamp())
         if as_json:
-            echo_json(_fields(entry))
+            echo_json(fields)
         else:
-            typer.echo(for_terminal(_line(entry)))
+            typer.echo(for_terminal(_line(fields)))
     if not entries and not as_json:
         typer.echo("nothing was changed")
 
 
-async def _read(settings: Settings, company: str | None, limit: int) -> "list[AuditEntry]":
-    from sqlalchemy import select
-
-    from catalog.company_lookup import find_company
-    from catalog.models import AuditEntry
-
+async def _read(settings: Settings, company: str | None, limit: int) -> list[AuditEntry]:
     query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
     async with open_migrated_database(settings) as database, database.read() as session:
         if company is not None:
-            found = await find_company(session, company)
-            if found is None:
-                raise CommandError(f"there is no company {company!r}")
+            found = await company_named(session, company)
             query = query.where(AuditEntry.company_id == found.id)
         return list(await session.scalars(query))
 
 
-def _line(entry: "AuditEntry") -> str:
-    line = f"{_time(entry)} {entry.email} {entry.action} {entry.kind} {entry.ref}"
+def _line(entry: dict[str, Any]) -> str:
+    line = f"{entry['create_on']} {entry['email']} {entry['action']} {entry['kind']} {entry['ref']}"
     changes = ", ".join(
-        f"{name} {json.dumps(entry.before.get(name))} -> {json.dumps(value)}"
-        for name, value in entry.after.items()
+        f"{name} {json.dumps(entry['before'].get(name))} -> {json.dumps(value)}"
+        for name, value in entry["after"].items()
     )
-    return f"{line}: {changes}" if entry.action == "edit" else line
-
-
-def _time(entry: "AuditEntry") -> str:
-    from engine.kafka.timestamps import format_instant
-
-    return format_instant(entry.create_on.timestamp())
-
-
-def _fields(entry: "AuditEntry") -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "create_on": _time(entry),
-        "company_id": entry.company_id,
-        "account_id": entry.account_id,
-        "email": entry.email,
-        "request": entry.request,
-        "action": entry.action,
-        "kind": entry.kind,
-        "ref": entry.ref,
-        "before": entry.before,
-        "after": entry.after,
-    }
+    return f"{line}: {changes}" if entry["action"] == "edit" else line

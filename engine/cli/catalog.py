@@ -1,32 +1,58 @@
-"""`proximity catalog load`: loads a document of companies, venues and campaigns into SQL."""
+"""`proximity catalog load` and `proximity index rebuild`: they write the catalog and its index."""
 
 import asyncio
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from catalog.database import Database
+from catalog.errors import IndexMissingError, RedisUrlError, StaleWriterError
+from catalog.index.drain import (
+    OUTAGES,
+    DrainResult,
+    IndexCounts,
+    drain_once,
+    rebuild_if_missing,
+)
+from catalog.index.drain import rebuild as build_again
+from catalog.index.store import IndexStore
+from catalog.load import LoadError, LoadSummary, load_document
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError
-from engine.cli.examples import examples
-from engine.cli.invocation import begin_quietly
-from engine.cli.servers import open_migrated_database, redis_reason, refuse_wrong_servers
+from catalog.redis_connection import REDIS_SECONDS, connect_redis
+from catalog.secrets import open_cipher
+from connectors.egress import EgressGuard
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
+from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.output import count_of
+from engine.cli.servers import (
+    open_migrated_database,
+    open_migrated_stores,
+    redis_reason,
+    refuse_wrong_servers,
+)
 from engine.process.settings import Settings
+from engine.wiring.parts import catalog_limits
 
-if TYPE_CHECKING:
-    from catalog.database import Database
-
-_LATER = "running trigger processes will bring it up to date"
+_DRAIN_SECONDS = 5.0
+_PAUSE = 0.1
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command group."""
+    """Add the command groups."""
     group = typer.Typer(
         help="The catalog: companies, venues, beacons, campaigns.", no_args_is_help=True
     )
     group.command("load", epilog=examples("catalog load docs/examples/catalog.json"))(load)
     app.add_typer(group, name="catalog")
+    group = typer.Typer(
+        help="The index in Redis, from which triggers read the catalog.", no_args_is_help=True
+    )
+    group.command("rebuild")(rebuild)
+    app.add_typer(group, name="index")
 
 
 def load(
@@ -40,22 +66,14 @@ def load(
     so loading a file twice changes nothing.
     """
     settings = begin_quietly(context)
-    asyncio.run(_load(settings, str(file), _content(file)))
-
-
-def _content(file: Path) -> bytes:
-    if str(file) == "-":
-        return sys.stdin.buffer.read()
     try:
-        return file.read_bytes()
+        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise CommandError(f"cannot read {file}: {error.strerror}") from None
+    asyncio.run(_load(settings, str(file), raw))
 
 
 async def _load(settings: Settings, name: str, raw: bytes) -> None:
-    from catalog.load import LoadError
-    from engine.cli.catalog_loader import write_catalog
-
     await refuse_wrong_servers(settings)
     async with open_migrated_database(settings) as database:
         try:
@@ -63,23 +81,85 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
         except LoadError as error:
             for fault in error.faults:
                 typer.echo(for_terminal(f"{name}: {fault}"), err=True)
-            count = len(error.faults)
-            faults = "1 fault" if count == 1 else f"{count} faults"
+            faults = count_of(len(error.faults), "fault")
             raise CommandError(f"{name} has {faults}; nothing was changed") from None
         for line in summary.lines():
             typer.echo(line)
-        await _update_index(settings, database)
+        try:
+            await update_index(settings, database)
+        except (RedisUrlError, *OUTAGES) as error:
+            typer.echo(
+                f"the index in Redis is not up to date yet ({redis_reason(settings, error)}): "
+                "running trigger processes will bring it up to date",
+                err=True,
+            )
+        else:
+            typer.echo("the index in Redis is up to date")
 
 
-async def _update_index(settings: Settings, database: "Database") -> None:
-    from catalog.errors import RedisUrlError
-    from catalog.index.drainer import OUTAGES
-    from engine.cli.catalog_loader import update_index
+async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
+    """Load the document `raw`.
 
+    Raises SecretKeyError, LoadError, SQLAlchemyError or OSError; then nothing has changed.
+    """
+    egress = EgressGuard(allow_networks=settings.connector_allow_networks)
+    key = settings.secret_key
+    return await load_document(
+        database.write,
+        raw,
+        None if key is None else open_cipher(key.get_secret_value()),
+        limits=catalog_limits(settings),
+        url_fault=partial(_url_fault, egress),
+    )
+
+
+async def update_index(settings: Settings, database: Database) -> None:
+    """Bring the index in Redis up to date with SQL now, within 5 s.
+
+    Raises RedisUrlError and those of catalog.index.drain.OUTAGES. The outbox then keeps the
+    changes, and any process that reaches SQL and Redis writes them.
+    """
+    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
+    store = IndexStore(redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
     try:
-        await update_index(settings, database)
-    except (RedisUrlError, *OUTAGES) as error:
-        reason = redis_reason(settings, error)
-        typer.echo(f"the index in Redis is not up to date yet ({reason}): {_LATER}", err=True)
-    else:
-        typer.echo("the index in Redis is up to date")
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            await rebuild_if_missing(database, store)
+            while (outcome := await drain_once(database, store)) is not DrainResult.IDLE:
+                if outcome is DrainResult.BUSY:  # another process is writing the index
+                    await asyncio.sleep(_PAUSE)
+    finally:
+        await redis.aclose()
+
+
+async def _url_fault(egress: EgressGuard, url: str) -> str | None:
+    """The fault of a connector's url, or None; a name that does not resolve now is accepted."""
+    try:
+        with suppress(HostUnresolvedError):
+            await egress.check(url)
+    except UrlForbiddenError as error:
+        return str(error)
+    return None
+
+
+def rebuild(context: typer.Context) -> None:
+    """Build the whole index in Redis again from SQL, and notify running triggers.
+
+    This is not needed in daily work: every process compares the index with SQL each second, and a
+    missing or older index is rebuilt by itself. Triggers use the old index until the new one is
+    complete; Redis holds both meanwhile. It is safe to run this at any time, and beside other
+    writers: it waits up to half a minute for its turn.
+    """
+    built = asyncio.run(_rebuild(begin_quietly(context)))
+    typer.echo(
+        f"the index is built: {built.beacons} beacons, {built.campaigns} campaigns, "
+        f"{built.connectors} connectors"
+    )
+
+
+async def _rebuild(settings: Settings) -> IndexCounts:
+    async with open_migrated_stores(settings, "the index is as it was") as stores:
+        try:
+            return await build_again(stores.database, stores.index_store)
+        except (IndexMissingError, StaleWriterError) as error:
+            message = f"the index was lost while it was built: {error}; try again"
+            raise CommandError(message) from None

@@ -2,20 +2,24 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError
-from engine.cli.examples import examples
-from engine.cli.invocation import begin_quietly
+from catalog.secrets import MISSING_SECRET_KEY, RekeyResult, open_cipher, rekey_connectors
+from connectors.model import Call
+from engine.cli.command import CommandError, begin_quietly, examples
 from engine.cli.servers import open_migrated_database
+from engine.connector.trial_call import (
+    make_trial,
+    reply_lines,
+    request_lines,
+    result_lines,
+    sample_call,
+)
 from engine.process.settings import Settings
-
-if TYPE_CHECKING:
-    from catalog.key_rotation import RekeyResult
-    from connectors.model import Call
+from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
 
 _MOST_NAMES = 10
 _UDID = "sample-device"
@@ -62,10 +66,7 @@ def rekey(context: typer.Context) -> None:
         )
 
 
-async def _rekey(settings: Settings) -> "RekeyResult":
-    from catalog.key_rotation import rekey_connectors
-    from catalog.secrets import MISSING_SECRET_KEY, open_cipher
-
+async def _rekey(settings: Settings) -> RekeyResult:
     if settings.secret_key is None:
         raise CommandError(MISSING_SECRET_KEY)
     cipher = open_cipher(settings.secret_key.get_secret_value())
@@ -74,20 +75,13 @@ async def _rekey(settings: Settings) -> "RekeyResult":
 
 
 async def _test(settings: Settings, company: str, udid: str) -> None:
-    from engine.connector.trial_call import sample_call
-    from engine.wiring.connector import endpoint_decryptor
-
     decryptor = endpoint_decryptor(settings)
     async with open_migrated_database(settings) as database:
         call = await sample_call(database, decryptor, company, udid)
     await _show_trial(settings, call)
 
 
-async def _show_trial(settings: Settings, call: "Call") -> None:
-    from engine.connector.call_report import reply_lines, request_lines, result_lines
-    from engine.connector.trial_call import make_trial
-    from engine.wiring.connector import open_caller, user_agent
-
+async def _show_trial(settings: Settings, call: Call) -> None:
     caller = open_caller(settings)
     try:
         trial = await make_trial(caller, call, agent=user_agent())

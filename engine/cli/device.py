@@ -1,39 +1,46 @@
-"""`proximity device`: shows the decisions on one device's last detections."""
+"""`proximity device` and `proximity forget`: what is kept of one device, and its deletion."""
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from sqlalchemy import select
 
+from api.devices import shown_decisions
+from catalog.erasure import DeviceData, TopicRetention
+from catalog.models import Device
 from catalog.plain_text import for_terminal
-from engine.cli.errors import CommandError
-from engine.cli.examples import examples
-from engine.cli.invocation import begin_quietly
-from engine.cli.servers import reason_of, redis_reason, refuse_wrong_servers, sql_reason
+from engine.cli.command import begin_quietly, examples
+from engine.cli.output import echo_json
+from engine.cli.servers import company_named, open_migrated_stores
 from engine.process.settings import Settings
-
-if TYPE_CHECKING:
-    from engine.wiring.stores import Stores
+from engine.redis.devices import DeviceKey
+from engine.wiring.parts import build_decision_store, device_eraser
 
 
 class _Found(NamedTuple):
-    """The company's name, the device's id if SQL has it, and its last decisions."""
-
     company: str
     device_id: int | None
     decisions: list[dict[str, Any]]
 
 
+Company = Annotated[str, typer.Argument(help="The company's name or id.")]
+Udid = Annotated[str, typer.Argument(help="The device.")]
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command("device", epilog=examples('device "Harbour Mall" device-1'))(device)
+    lines = ('forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
+    app.command("forget", epilog=examples(*lines))(forget)
 
 
 def device(
     context: typer.Context,
-    company: Annotated[str, typer.Argument(help="The company's name or id.")],
-    udid: Annotated[str, typer.Argument(help="The device.")],
+    company: Company,
+    udid: Udid,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show the decisions on the last detections of the device UDID of COMPANY, the newest first.
@@ -41,8 +48,6 @@ def device(
     Each decision has its reason, and each campaign its own. Triggers keep the last
     RECENT_DECISIONS of them for a day. Exact repeats are left out, and under high load others too.
     """
-    from engine.cli.tables import echo_json
-
     settings = begin_quietly(context)
     found = asyncio.run(_read(settings, company, udid))
     if as_json:
@@ -54,48 +59,12 @@ def device(
 
 
 async def _read(settings: Settings, company: str, udid: str) -> _Found:
-    from redis.exceptions import RedisError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from catalog.errors import DatabaseUrlError, RedisUrlError
-    from engine.wiring.stores import open_stores
-
-    await refuse_wrong_servers(settings)
-    try:
-        async with open_stores(settings) as stores:
-            return await _find(settings, stores, company, udid)
-    except (RedisUrlError, DatabaseUrlError) as error:
-        raise CommandError(str(error)) from None
-    except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
-    except RedisError as error:
-        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None
-    except (OSError, TimeoutError) as error:
-        raise CommandError(f"Redis or the database does not serve: {reason_of(error)}") from None
-
-
-async def _find(settings: Settings, stores: "Stores", company: str, udid: str) -> _Found:
-    from sqlalchemy import select
-
-    from api.records.decision import shown_decisions
-    from catalog.company_lookup import find_company
-    from catalog.migrate import pending_on
-    from catalog.models import Device
-    from engine.redis.devices import DeviceKey
-    from engine.wiring.explain import build_decision_store
-
-    if await pending_on(stores.database.engine):
-        raise CommandError("the database lacks what this version needs; run: proximity migrate")
-    async with stores.database.read() as session:
-        owner = await find_company(session, company)
-        if owner is None:
-            raise CommandError(f"there is no company {company!r}")
+    async with open_migrated_stores(settings) as stores, stores.database.read() as session:
+        owner = await company_named(session, company)
         query = select(Device.id).where(Device.company_id == owner.id, Device.udid == udid)
         device_id = await session.scalar(query)
-        store = build_decision_store(settings, stores.redis)
-        kept = await store.read(DeviceKey(owner.id, udid))
-        shown = await shown_decisions(session, owner.id, kept)
-    return _Found(owner.name, device_id, shown)
+        kept = await build_decision_store(settings, stores.redis).read(DeviceKey(owner.id, udid))
+        return _Found(owner.name, device_id, await shown_decisions(session, owner.id, kept))
 
 
 def _lines(settings: Settings, found: _Found, udid: str) -> Iterator[str]:
@@ -110,3 +79,49 @@ def _lines(settings: Settings, found: _Found, udid: str) -> Iterator[str]:
         for campaign in each["campaigns"]:
             name = campaign["name"] or "deleted"
             yield f"    {campaign['outcome']:13}  {campaign['id']:>6}  {name}"
+
+
+def forget(
+    context: typer.Context,
+    company: Company,
+    udid: Udid,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete; without it, only show what would be deleted.")
+    ] = False,
+) -> None:
+    """Delete all data of the device UDID of COMPANY, one person's data, from SQL and Redis.
+
+    Daily statistics stay, because they name no device. Kafka keeps the messages until each topic's
+    retention ends. A later detection creates the device again. It is safe to run this again.
+    """
+    settings = begin_quietly(context)
+    name, data = asyncio.run(_forget(settings, company, udid, delete=yes))
+    rows = data.rows
+    typer.echo(
+        f"{'deleted' if yes else 'would delete'}, of {for_terminal(name)}: "
+        f"devices {rows.devices}, detections {rows.detections}, authentications "
+        f"{rows.authentications}, presences {rows.presences}, keys in Redis {data.keys}"
+    )
+    until = _until(data.kafka)
+    typer.echo(f"Kafka keeps its messages until retention: {settings.topic_prefix}*, {until}")
+    if not yes:
+        typer.echo("nothing is deleted yet: add --yes")
+
+
+async def _forget(
+    settings: Settings, company: str, udid: str, *, delete: bool
+) -> tuple[str, DeviceData]:
+    async with open_migrated_stores(settings, "run it again") as stores:
+        async with stores.database.read() as session:
+            owner = await company_named(session, company)
+        eraser = device_eraser(settings, stores)
+        work = eraser.erase if delete else eraser.count
+        return owner.name, await work(DeviceKey(owner.id, udid))
+
+
+def _until(kafka: TopicRetention) -> str:
+    if not kafka.is_known:
+        return "which no broker reports"
+    if kafka.longest is None:
+        return "which one of them does not have"
+    return f"{(datetime.now(UTC) + kafka.longest):%Y-%m-%d %H:%M} UTC at the latest"

@@ -1,4 +1,7 @@
-"""`proximity run`: runs roles."""
+"""`proximity run`, `proximity api` and `proximity migrate`: the processes of a deployment.
+
+What they need is imported late, so that the parent of several workers stays small.
+"""
 
 import asyncio
 import time
@@ -9,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from engine.cli.errors import CommandError
-from engine.cli.examples import examples
-from engine.cli.invocation import settings_of
-from engine.cli.servers import (
-    first_contact,
-    kafka_failures,
-    refuse_wrong_servers,
-    sql_reason,
-    url_faults,
-)
+from engine.cli.command import CommandError, examples, settings_of
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,9 +31,11 @@ class RoleChoice(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     lines = ("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
     app.command("run", epilog=examples(*lines))(run)
+    app.command("api")(api)
+    app.command("migrate")(migrate)
 
 
 def run(
@@ -70,7 +66,7 @@ def run(
     if write_env is not None and not embedded:
         raise typer.BadParameter("goes with --embedded", param_hint="write-env")
     if workers > 1:
-        from engine.process.supervisor import supervise
+        from engine.process.workers import supervise
 
         env_file = context.find_root().obj.env_file
         raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
@@ -82,19 +78,28 @@ def run(
     configure_logs(settings)
     names = ROLES if role is RoleChoice.ALL else (role.value,)
     parent = None if worker_of is None else ParentProcess.of(worker_of)
-    work = _embedded(settings, names, write_env) if embedded else _serve(settings, names, parent)
+    work = (
+        _embedded(settings, names, write_env) if embedded else _serve_roles(settings, names, parent)
+    )
     asyncio.run(work)
 
 
-async def _serve(
+async def _serve_roles(
     settings: Settings, names: tuple[str, ...], parent: "ParentProcess | None" = None
 ) -> None:
     from sqlalchemy.exc import SQLAlchemyError
 
+    from engine.cli.servers import (
+        first_contact,
+        kafka_failures,
+        refuse_wrong_servers,
+        sql_reason,
+        url_faults,
+    )
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import Metrics, engine_version, finished_work
-    from engine.process.settings_display import shown_servers
+    from engine.process.settings_sources import shown_servers
     from engine.wiring.run import run_roles
 
     stop = asyncio.Event()
@@ -122,11 +127,61 @@ async def _serve(
 
 
 async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:
-    from engine.cli.embedded.child import ServerStartError
-    from engine.cli.embedded.run import embedded_settings
+    from engine.cli.embedded import embedded_settings
+    from engine.cli.local_servers import ServerStartError
 
     try:
         async with embedded_settings(settings, write_env) as own:
-            await _serve(own, names)
+            await _serve_roles(own, names)
     except ServerStartError as error:
         raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error
+
+
+def api(context: typer.Context) -> None:
+    """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
+
+    Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
+    API_METRICS_PORT.
+    """
+    from engine.process.logs import configure_logs
+
+    settings = settings_of(context)
+    configure_logs(settings)
+    asyncio.run(_serve_api(settings))
+
+
+async def _serve_api(settings: Settings) -> None:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from engine.cli.servers import refuse_wrong_servers, sql_reason, url_faults
+    from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
+    from engine.process.metrics import engine_version
+    from engine.process.settings_sources import shown_servers
+    from engine.wiring.api import serve_api
+
+    stop = asyncio.Event()
+    log.info("starting", version=engine_version(), **shown_servers(settings))
+    tune_garbage_collector()
+    try:
+        with url_faults(), stop_on_signals(stop):
+            await refuse_wrong_servers(settings)
+            await serve_api(settings, stop)
+    except SQLAlchemyError as error:
+        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
+
+
+def migrate(context: typer.Context) -> None:
+    """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from catalog.migrate import migrate as upgrade
+    from engine.cli.servers import sql_reason
+
+    settings = settings_of(context)
+    try:
+        applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
+    except (SQLAlchemyError, ValueError, OSError) as error:
+        raise CommandError(f"cannot migrate the database: {sql_reason(settings, error)}") from None
+    for revision in applied:
+        typer.echo(f"applied {revision}")
+    typer.echo("the database is up to date")

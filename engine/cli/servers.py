@@ -5,13 +5,26 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.errors import CommandError
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from asyncpg import InterfaceError, PostgresError
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from catalog.accounts import find_company
+from catalog.database import Database, open_database
+from catalog.errors import DatabaseUrlError, RedisUrlError
+from catalog.migrate import pending_on
+from catalog.models import Company
+from catalog.redis_connection import probe_redis
+from engine.cli.command import CommandError
+from engine.kafka.diagnosis import diagnose
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
-from engine.process.settings_display import shown
+from engine.process.settings_sources import shown
 
 if TYPE_CHECKING:
-    from catalog.database import Database
+    from engine.wiring.parts import Stores
 
 _LONG = 4.0
 
@@ -19,8 +32,6 @@ _LONG = 4.0
 @contextmanager
 def url_faults() -> Iterator[None]:
     """Turn the error of an invalid URL into a SettingsError that names its setting."""
-    from catalog.errors import DatabaseUrlError, RedisUrlError
-
     try:
         yield
     except RedisUrlError as error:
@@ -31,38 +42,73 @@ def url_faults() -> Iterator[None]:
 
 async def refuse_wrong_servers(settings: Settings) -> None:
     """Raise SettingsError if the answer of Redis shows that REDIS_URL is wrong."""
-    from catalog.redis_connection import probe_redis
-
     with url_faults():
         await probe_redis(settings.redis_url.get_secret_value())
 
 
+@contextmanager
+def server_failures(settings: Settings, done: str = "") -> Iterator[None]:
+    """Turn errors of Redis and SQL into a CommandError; `done` says what was done before."""
+    after = f"; {done}" if done else ""
+    try:
+        yield
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does
+        raise
+    except RedisError as error:
+        reason = redis_reason(settings, error)
+        raise CommandError(f"Redis does not serve: {reason}{after}") from None
+    except (SQLAlchemyError, PostgresError, InterfaceError, OSError) as error:
+        reason = sql_reason(settings, error)
+        raise CommandError(f"the database refused: {reason}{after}") from None
+
+
 @asynccontextmanager
 async def open_migrated_database(
-    settings: Settings, *, command_timeout: float | None = None
-) -> "AsyncIterator[Database]":
+    settings: Settings, *, command_timeout: float = 30.0
+) -> AsyncIterator[Database]:
     """Open the database for the context.
 
     Errors of SQL within the context and missing migrations are raised as CommandError. Also raises
     DatabaseUrlError.
     """
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from catalog.database import open_database
-    from catalog.migrate import pending_on
-
-    options = {} if command_timeout is None else {"command_timeout": command_timeout}
-    database = open_database(settings.database_url.get_secret_value(), **options)
+    url = settings.database_url.get_secret_value()
+    database = open_database(url, command_timeout=command_timeout)
     try:
-        if await pending_on(database.engine):
-            raise CommandError("the database lacks what this version needs; run: proximity migrate")
-        yield database
-    except BrokenPipeError:  # the reader of the output has ended, as `head` does
-        raise
-    except (SQLAlchemyError, OSError) as error:
-        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from None
+        with server_failures(settings):
+            await _refuse_old_tables(database)
+            yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def open_migrated_stores(settings: Settings, done: str = "") -> "AsyncIterator[Stores]":
+    """Redis and SQL for the context. Raises SettingsError, and CommandError for their failures."""
+    from engine.wiring.parts import open_stores
+
+    await refuse_wrong_servers(settings)
+    with url_faults(), server_failures(settings, done):
+        try:
+            async with open_stores(settings) as stores:
+                await stores.redis_answers()
+                await _refuse_old_tables(stores.database)
+                yield stores
+        except TimeoutError:  # an OSError, too
+            after = f"; {done}" if done else ""
+            raise CommandError(f"Redis or the database took too long{after}") from None
+
+
+async def _refuse_old_tables(database: Database) -> None:
+    if await pending_on(database.engine):
+        raise CommandError("the database lacks what this version needs; run: proximity migrate")
+
+
+async def company_named(session: AsyncSession, name_or_id: str) -> Company:
+    """The company of that name or id. Raises CommandError if there is none."""
+    found = await find_company(session, name_or_id)
+    if found is None:
+        raise CommandError(f"there is no company {name_or_id!r}")
+    return found
 
 
 def reason_of(error: Exception) -> str:
@@ -83,10 +129,6 @@ def redis_reason(settings: Settings, error: Exception) -> str:
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
     """Turn Kafka's errors and timeouts into a CommandError; `done` says what was done before."""
-    from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
-
-    from engine.kafka.diagnosis import diagnose
-
     try:
         yield
     except (KafkaError, TimeoutError) as error:
@@ -104,8 +146,6 @@ async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> 
 
     Raises CommandError if waiting cannot help, and the errors of `work`.
     """
-    from engine.kafka.diagnosis import diagnose
-
     task = asyncio.create_task(work)
     try:
         if not (await asyncio.wait([task], timeout=_LONG))[0]:

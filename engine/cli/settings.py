@@ -1,17 +1,37 @@
 """`proximity settings`: prints every setting with its value and source; secrets are hidden."""
 
 import os
-from collections.abc import Iterable
+import shutil
+import textwrap
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
 
-from engine.cli.invocation import Invocation
-from engine.cli.tables import echo_json, print_rows
-from engine.process.secret_files import file_variable, secret_files, secret_settings
-from engine.process.settings import Settings, variable_name
-from engine.process.settings_display import shown
-from engine.process.settings_sources import read_env_file
+from catalog.plain_text import for_terminal
+from engine.cli.command import Invocation
+from engine.cli.output import echo_json
+from engine.process.settings import Settings, unit_of, variable_name
+from engine.process.settings_sources import (
+    file_variable,
+    read_env_file,
+    secret_files,
+    secret_settings,
+    shown,
+)
+
+_INDENT = " " * 6
+_WIDEST = 100
+# The first word of a setting's name says which group it is in.
+_GROUPS = {
+    "Kafka": ("kafka", "topic", "group", "detection", "schema"),
+    "Redis, SQL and secrets": ("redis", "database", "secret"),
+    "Logs, metrics and traces of spans": ("log", "metrics", "otel"),
+    "Management interface": ("api", "console", "login", "campaign", "venue", "beacon"),
+    "Connectors": ("connector",),
+}
+_OTHER = "Roles"
 
 
 class _Row(NamedTuple):
@@ -20,6 +40,8 @@ class _Row(NamedTuple):
     default: str
     source: str
     meaning: str
+    unit: str
+    group: str
 
 
 def register(app: typer.Typer) -> None:
@@ -29,23 +51,34 @@ def register(app: typer.Typer) -> None:
 
 def settings(
     context: typer.Context,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that differ from their defaults.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
-    rows = list(_rows(context.find_root().obj))
+    order = [*_GROUPS, _OTHER]
+    rows = sorted(_rows(context.find_root().obj), key=lambda row: order.index(row.group))
+    if changed:
+        rows = [row for row in rows if row.value != row.default]
     if json:
         for row in rows:
             echo_json(row._asdict())
         return
-    keys = ("name", "value", "default", "source", "meaning")
-    print_rows(keys, rows, narrow=_blocks(rows))
+    for group, members in groupby(rows, key=lambda row: row.group):
+        typer.echo(group)
+        for row in members:
+            _print(row)
+    if changed and not rows:
+        typer.echo("every setting has its default")
 
 
-def _rows(invocation: Invocation) -> Iterable[_Row]:
+def _rows(invocation: Invocation) -> Iterator[_Row]:
     current = invocation.settings()
     written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
     environment = {key.upper() for key in os.environ}
     files, secrets = secret_files(written), frozenset(secret_settings())
+    groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
         variable = variable_name(name)
         source = "default"
@@ -55,15 +88,20 @@ def _rows(invocation: Invocation) -> Iterable[_Row]:
             source = "environment"
         elif variable in written:
             source = str(invocation.env_file)
-        value, meaning = shown(getattr(current, name)), field.description or ""
+        meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
-        yield _Row(variable, value, shown(field.default), source, meaning)
+        group = groups.get(name.partition("_")[0], _OTHER)
+        value, default = shown(getattr(current, name)), shown(field.default)
+        yield _Row(variable, value, default, source, meaning, unit_of(name), group)
 
 
-def _blocks(rows: Iterable[_Row]) -> Iterable[str]:
-    """Lines for a narrow screen: name and value, then the meaning."""
-    for row in rows:
-        yield f"{row.name}={row.value}"
-        changed = f" [{row.source}; default: {row.default or 'none'}]"
-        yield f"    {row.meaning}{'' if row.source == 'default' else changed}"
+def _print(row: _Row) -> None:
+    value = f"{row.value} {row.unit}" if row.unit and row.value else row.value
+    origin = "default" if row.source == "default" else f"{row.source}; default: {row.default}"
+    typer.echo(for_terminal(f"  {row.name}={value}  [{origin}]"))
+    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    wrapper = textwrap.TextWrapper(
+        width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False
+    )
+    typer.echo(wrapper.fill(row.meaning))

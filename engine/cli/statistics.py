@@ -2,31 +2,29 @@
 
 import asyncio
 import csv
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
 from catalog.plain_text import for_csv
-from engine.cli.errors import CommandError
-from engine.cli.examples import examples
-from engine.cli.invocation import begin_quietly
+from catalog.statistics import (
+    WEEK,
+    StatisticFilter,
+    StatisticLine,
+    latest_week,
+    statistic_lines,
+)
+from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
-from engine.cli.tables import echo_json, print_rows
 from engine.process.settings import Settings
 
-if TYPE_CHECKING:
-    from catalog.statistics import StatisticFilter, StatisticLine
-
-_FIGURES = 3
-_SHORTEST_NAME = 16
-
-Keep = Callable[["StatisticLine"], None]
+Keep = Callable[[StatisticLine], None]
 
 
 class Kind(StrEnum):
@@ -88,9 +86,7 @@ def statistics(
 
 def _choice(
     first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
-) -> "StatisticFilter":
-    from catalog.statistics import WEEK, StatisticFilter, latest_week
-
+) -> StatisticFilter:
     begin, end = latest_week(datetime.now(UTC))
     if last:
         end = _day(last, "to")
@@ -116,10 +112,8 @@ def _opened(file: Path) -> TextIO:
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> int:
+def _export(settings: Settings, choice: StatisticFilter, stream: TextIO) -> int:
     """Write CSV with a header. Returns the number of lines after it."""
-    from catalog.statistics import StatisticLine
-
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(StatisticLine._fields)
 
@@ -129,10 +123,8 @@ def _export(settings: Settings, choice: "StatisticFilter", stream: TextIO) -> in
     return asyncio.run(_read(settings, choice, keep))
 
 
-async def _read(settings: Settings, choice: "StatisticFilter", keep: Keep) -> int:
+async def _read(settings: Settings, choice: StatisticFilter, keep: Keep) -> int:
     """Pass every line to `keep`. Returns the number of lines."""
-    from catalog.statistics import statistic_lines
-
     count = 0
     async with open_migrated_database(settings) as database, database.read() as session:
         async for line in statistic_lines(session, choice):
@@ -141,49 +133,26 @@ async def _read(settings: Settings, choice: "StatisticFilter", keep: Keep) -> in
     return count
 
 
-def _show(lines: "list[StatisticLine]", choice: "StatisticFilter") -> None:
+def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
     if not lines:
         typer.echo(f"nothing from {choice.first} to {choice.last}")
         return
     header = ("day", "company", "venue", "kind", "id", "name")
     figures = ("detections", "devices", "notifications")
-    rows = [(*_place(line), line.kind, str(line.id), *_end(line)) for line in lines]
-    print_rows((*header, *figures), rows, narrow=_blocks(lines), numbers=_FIGURES)
+    print_table((*header, *figures), [_cells(line) for line in lines], numbers=len(figures))
 
 
-def _place(line: "StatisticLine") -> tuple[str, str, str]:
-    return str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"
-
-
-def _end(line: "StatisticLine") -> tuple[str, str, str, str]:
+def _cells(line: StatisticLine) -> tuple[str, ...]:
     # Detections count for beacons and venues, notifications for campaigns.
     irrelevant = line.kind == "campaign" and not line.detections
-    detections = "-" if irrelevant else f"{line.detections:,}"
-    devices = f"{line.devices:,}"
-    return line.name or "deleted", detections, devices, f"{line.notifications:,}"
-
-
-def _blocks(lines: "list[StatisticLine]") -> Iterator[str]:
-    """For a narrow screen: print day and venue once, then a table with room for the names."""
-    room = max(
-        _SHORTEST_NAME, shutil.get_terminal_size().columns - len(_row("", "", 0, "", *"   "))
-    )
-    place = None
-    for line in lines:
-        if _place(line) != place:
-            place = _place(line)
-            yield f"{place[0]}  {place[1]}, {place[2]}"
-            yield _row("kind", "id", room, "name", "detections", "devices", "notifications")
-        name, *figures = _end(line)
-        if len(name) > room:
-            yield f"  {name}"
-            name = ""
-        yield _row(line.kind, str(line.id), room, name, *figures)
-
-
-def _row(kind: str, number: str, room: int, name: str, *figures: str) -> str:
-    detections, devices, notifications = figures
     return (
-        f"  {kind:8}  {number:>4}  {name:{room}}  {detections:>10}  {devices:>7}  "
-        f"{notifications:>13}"
+        str(line.day),
+        line.company or "-",
+        line.venue or f"deleted ({line.venue_id})",
+        line.kind,
+        str(line.id),
+        line.name or "deleted",
+        "-" if irrelevant else f"{line.detections:,}",
+        f"{line.devices:,}",
+        f"{line.notifications:,}",
     )

@@ -1,32 +1,174 @@
-"""The partitions that one member of a group owns: their positions, their workers, their end.
+"""The partitions that one member of a group owns: their positions, workers, commits, their end.
 
-A revoked partition finishes its batch and commits. A lost partition (the group gave this member up)
-may have another owner already: it is dropped without a commit.
+A revoked partition finishes the records in flight, then commits. A lost partition (the group gave
+this member up) may have another owner already: it is dropped without a commit.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaError,
+)
 
-from engine.kafka.committer import AssignedPartition, OffsetCommitter
+from engine.kafka.client import KafkaCluster
 from engine.kafka.errors import PartitionRestartError
-from engine.kafka.partition_worker import PartitionWorker
-from engine.kafka.positions import Position, Positioner
-from engine.process.cancelling import cancel
-from engine.process.failures import describe
-from engine.process.metrics import Metrics
+from engine.kafka.offsets import Position, Positioner
+from engine.kafka.workers import PartitionWorker
+from engine.process.failures import Backoff, describe
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics, StepTimer
 
 log = structlog.get_logger(__name__)
 
 _RESTART_SECONDS = 2.0
 _IDENTITY_SECONDS = 3.0
-_IDENTITY_DEADLINE = 2.0
+_COMMITTING = "committing"
+_COMMIT_RETRY_SECONDS = 0.5
+_COMMIT_SECONDS = 10.0
+_PROBE_SECONDS = 5.0
+# The parts of the drain timeout in which workers finish, and in which that is committed. The rest
+# is for leaving the group, and for closing what the process has open.
+_DRAIN_SHARE, _COMMIT_SHARE = 0.6, 0.7
 
-WorkerFactory = Callable[[TopicPartition, Callable[[], None]], PartitionWorker]
+# Makes a worker: the partition, its position, and the callback for progress.
+WorkerFactory = Callable[[TopicPartition, Position, Callable[[], None]], PartitionWorker]
+
+
+class AssignedPartition:
+    """One assignment of one partition: its worker, its topic, and its committed position."""
+
+    def __init__(self, worker: PartitionWorker, position: Position) -> None:
+        """The worker begins at `position`, which need not be committed."""
+        self.worker = worker
+        self.topic_id = position.topic_id
+        self._committed = position
+
+    def to_commit(self, *, again: bool = False) -> Position | None:
+        """The position to commit, with `again` even if it is committed already; or None."""
+        done, ranges = self.worker.done_offset, self.worker.finished_ranges
+        if done is None and not ranges:
+            return None
+        position = Position(self._committed.offset if done is None else done, self.topic_id, ranges)
+        return position if again or position != self._committed else None
+
+    @property
+    def uncommitted(self) -> int:
+        """How many offsets are done and not committed."""
+        return max(0, (self.worker.done_offset or 0) - self._committed.offset)
+
+    def note_committed(self, position: Position) -> None:
+        """The group has committed `position`."""
+        self._committed = position
+
+
+class OffsetCommitter:
+    """Commits offsets as soon as their records are done, so that a crash repeats little.
+
+    One request at a time commits all partitions; offsets that become done meanwhile are in the next
+    request. `on_commit` is called after each success.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        role: str,
+        metrics: Metrics,
+        *,
+        on_commit: Callable[[], None],
+    ) -> None:
+        self._consumer = consumer
+        self._role = role
+        self._errors = metrics.kafka_errors
+        self._step = StepTimer(metrics, role)
+        self._on_commit = on_commit
+        self._logged_refusal = False
+        self._progress = asyncio.Event()
+
+    def note_progress(self) -> None:
+        """A worker may have finished more records."""
+        self._progress.set()
+
+    async def run(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
+        """Commit whenever there is an offset to commit, until cancelled."""
+        backoff = Backoff(_COMMIT_RETRY_SECONDS, _COMMIT_RETRY_SECONDS)
+        while True:
+            await self._progress.wait()
+            self._progress.clear()
+            if not await self.commit(dict(partitions)):
+                self._progress.set()
+                await backoff.pause()
+
+    async def is_refused(self, ended: Mapping[TopicPartition, AssignedPartition]) -> bool:
+        """Whether the group has given this member up: then it refuses the done offsets.
+
+        They are committed (again) before anything else. aiokafka calls one listener for revoked and
+        for lost partitions, and only the group knows the difference.
+        """
+        done = _commits(ended, again=True)
+        if not done:  # aiokafka refuses an empty commit with ValueError
+            return False
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._consumer.commit({each: at.to_commit() for each, at in done.items()})
+        except (CommitFailedError, IllegalStateError):
+            return True
+        except (KafkaError, TimeoutError):
+            return False  # no answer is no refusal
+        return False
+
+    async def commit(
+        self,
+        partitions: Mapping[TopicPartition, AssignedPartition],
+        deadline: float = _COMMIT_SECONDS,
+    ) -> bool:
+        """Commit the done offsets within `deadline` seconds; False if that failed.
+
+        A commit that the group refuses is not retried for long: the partitions are about to be
+        revoked, and the next owner begins at the last commit.
+        """
+        commits = _commits(partitions)
+        if not commits:
+            return True
+        try:
+            with self._step("commit"):
+                async with asyncio.timeout(deadline):
+                    await self._consumer.commit(
+                        {each: at.to_commit() for each, at in commits.items()}
+                    )
+        except (CommitFailedError, IllegalStateError) as error:
+            self._errors.inc()
+            if not self._logged_refusal:
+                log.warning("commit refused", role=self._role, error=describe(error))
+            self._logged_refusal = True
+            return False
+        except (KafkaError, TimeoutError) as error:
+            if not self._errors.may_recover(error):
+                raise
+            self._errors.failed(error, _COMMITTING)
+            return False
+        self._errors.answered(_COMMITTING)
+        self._logged_refusal = False
+        for partition, position in commits.items():
+            partitions[partition].note_committed(position)
+        self._on_commit()
+        return True
+
+
+def _commits(
+    partitions: Mapping[TopicPartition, AssignedPartition], *, again: bool = False
+) -> dict[TopicPartition, Position]:
+    """The positions to commit; with `again` also those that are committed already."""
+    return {
+        partition: position
+        for partition, each in partitions.items()
+        if (position := each.to_commit(again=again)) is not None
+    }
 
 
 class Assignment:
@@ -37,8 +179,9 @@ class Assignment:
 
     def __init__(
         self,
-        *,
         consumer: AIOKafkaConsumer,
+        cluster: KafkaCluster,
+        *,
         role: str,
         positioner: Positioner,
         committer: OffsetCommitter,
@@ -49,6 +192,7 @@ class Assignment:
     ) -> None:
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self._consumer = consumer
+        self._cluster = cluster
         self._role = role
         self._positioner = positioner
         self._committer = committer
@@ -70,14 +214,14 @@ class Assignment:
         # the positions may be down for long.
         self._position(partitions, self._begin(partitions))
 
-    async def end(self, revoked: Iterable[TopicPartition], *, lost: bool) -> None:
+    async def end(self, revoked: Iterable[TopicPartition]) -> None:
         """End the workers of partitions that this member no longer owns."""
         # aiokafka revokes all before it assigns: partitions without a position are assigned again.
         await self._cancel_positioning()
-        ended = [self.partitions.pop(each) for each in revoked if each in self.partitions]
-        if ended and lost:
+        ended = {each: self.partitions.pop(each) for each in revoked if each in self.partitions}
+        if ended and await self._committer.is_refused(ended):
             log.warning("partitions lost", role=self._role, count=len(ended))
-            await asyncio.gather(*(each.worker.abandon() for each in ended))
+            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
         else:
             await self._drain(ended)
         self._forget(ended)
@@ -85,7 +229,7 @@ class Assignment:
     async def end_all(self) -> None:
         """At shutdown: workers finish the batches in flight, and their offsets are committed."""
         await self._cancel_positioning()
-        ended = list(self.partitions.values())
+        ended = dict(self.partitions)
         await self._drain(ended)
         self._forget(ended)
         self.partitions.clear()
@@ -118,9 +262,8 @@ class Assignment:
         while True:
             await asyncio.sleep(_IDENTITY_SECONDS)
             with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
-                async with asyncio.timeout(_IDENTITY_DEADLINE):
-                    topics = {partition.topic for partition in self.partitions}
-                    ids = await self._positioner.topic_ids(topics)
+                topics = {partition.topic for partition in self.partitions}
+                ids = await self._cluster.topic_ids(topics) if topics else {}
                 recreated = [
                     partition
                     for partition, assigned in self.partitions.items()
@@ -148,7 +291,7 @@ class Assignment:
     async def _begin(self, partitions: Collection[TopicPartition]) -> None:
         positions = await self._positioner.seek(partitions)
         for partition, position in positions.items():
-            worker = self._worker_for(partition, self._on_progress)
+            worker = self._worker_for(partition, position, self._on_progress)
             self.partitions[partition] = AssignedPartition(worker, position)
         self._resume(partitions)
 
@@ -163,11 +306,11 @@ class Assignment:
 
         (If another member owns the partition by now, the group revokes it meanwhile.)
         """
-        ended = [self.partitions.pop(each) for each in partitions if each in self.partitions]
+        ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
         try:
             await self._drain(ended)
         finally:
-            await asyncio.gather(*(each.worker.abandon() for each in ended))
+            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
             self._forget(ended)
         await asyncio.sleep(pause)
         await self._begin(partitions)
@@ -196,15 +339,16 @@ class Assignment:
         self._metrics.kafka_errors.inc()
         self._position([partition], self._begin_again([partition], pause=_RESTART_SECONDS))
 
-    async def _drain(self, ended: Collection[AssignedPartition]) -> None:
-        await asyncio.gather(*(each.worker.finish(self._drain_timeout) for each in ended))
-        await self._committer.commit(ended)
+    async def _drain(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
+        until = asyncio.get_running_loop().time() + _COMMIT_SHARE * self._drain_timeout
+        deadline = _DRAIN_SHARE * self._drain_timeout
+        await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
+        await self._committer.commit(ended, until - asyncio.get_running_loop().time())
 
-    def _forget(self, ended: Iterable[AssignedPartition]) -> None:
-        for each in ended:
-            failure = each.worker.failure
+    def _forget(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
+        for (topic, number), assigned in ended.items():
+            failure = assigned.worker.failure
             if not isinstance(failure, PartitionRestartError):
                 self._failure = self._failure or failure
-            topic, number = each.partition
             with suppress(KeyError):  # never measured
                 self._metrics.lag.remove(self._role, topic, str(number))

@@ -4,59 +4,100 @@ assignment.py handles each partition from its assignment to its end.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 
-from engine.kafka.assignment import Assignment, WorkerFactory
-from engine.kafka.committer import AssignedPartition, OffsetCommitter
-from engine.kafka.consumer_lag import ConsumerLag
-from engine.kafka.fetch_pace import FetchPace, FetchWait
-from engine.kafka.partition_worker import Records
-from engine.kafka.positions import GroupOffsets, Positioner, PositionStore
-from engine.process.cancelling import cancel
-from engine.process.metrics import Metrics, StepTimer
+from engine.kafka.assignment import (
+    AssignedPartition,
+    Assignment,
+    OffsetCommitter,
+    WorkerFactory,
+)
+from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
+from engine.kafka.offsets import GroupOffsets, Positioner, PositionStore
+from engine.kafka.workers import Records
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
+_LAG_SECONDS = 1.0
+# Fetches of few records are this far apart: a cycle costs nearly the same for one record as for
+# ten, and without a pace a process with a thousand records a second is busy with cycles of one.
+_PACE_SECONDS = 0.01
+_FEW_RECORDS = 250
+_LEAST_LEAVE_SECONDS = 0.5
+_LEAVE_SHARE = 0.8  # of the drain timeout, at the end of which the consumer has left
+
+
+def role_group(settings: Settings, role: str) -> str:
+    """The consumer group of a role."""
+    return f"{settings.group_prefix}{role}"
+
+
+def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
+    """A member of the role's group; it never commits by itself."""
+    session_ms = int(settings.kafka_session_timeout * 1000)
+    return AIOKafkaConsumer(
+        **connection_options(settings),
+        group_id=role_group(settings, role),
+        enable_auto_commit=False,
+        auto_offset_reset="none",  # every partition gets a position; no jump goes unnoticed
+        isolation_level="read_committed",
+        fetch_max_wait_ms=int(settings.fetch_wait * 1000),
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=session_ms // 5,
+        # A revoked partition finishes its batch first; the group waits for that.
+        rebalance_timeout_ms=int((settings.drain_timeout + REQUEST_SECONDS) * 1000),
+        partition_assignment_strategy=[StickyPartitionAssignor],
+    )
 
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Consumes `topics` as one member of the consumer's group until it is stopped.
+    """Consumes `topics` as one member of the role's group until it is stopped.
 
     `worker_for` makes the worker of one assignment of one partition. `positions`, if given, has the
     positions at which partitions begin, whatever the group has committed; other partitions begin at
     their first record. Nothing is fetched while `has_room()` is false; it is called again when a
-    worker makes progress. `fetch_wait` (seconds) is the longest time that a broker holds a fetch.
+    worker makes progress.
     """
 
     def __init__(
         self,
+        settings: Settings,
         *,
-        consumer: AIOKafkaConsumer,
         topics: Collection[str],
         role: str,
         worker_for: WorkerFactory,
         metrics: Metrics,
         batch_records: int,
         in_flight_records: int,
-        fetch_wait: float,
-        commit_interval: float,
-        drain_timeout: float,
+        cluster: KafkaCluster | None = None,
         positions: PositionStore | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._consumer = consumer
+        self._consumer = group_consumer(settings, role)
+        self._cluster = cluster or KafkaCluster(settings)
         self._topics = topics
         self._role = role
         self._metrics = metrics
         self._batch_records = batch_records
         self._in_flight_records = in_flight_records
-        self._drain_timeout = drain_timeout
+        self._drain_timeout = settings.drain_timeout
         self._has_room = has_room
         # With another store of positions the group's commits do not decide what a crash repeats.
         self._waits_for_commits = positions is None
@@ -64,32 +105,21 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._assigned_once = False
         self._has_backpressure = False
         self._any_full = False
-        self._pace = FetchPace(batch_records)
-        self._fetch_wait = FetchWait(consumer, int(fetch_wait * 1000))
-        self._committer = OffsetCommitter(
-            consumer=consumer,
-            role=role,
-            errors=metrics.kafka_errors,
-            step=StepTimer(metrics, role),
-            spacing=commit_interval,
-            deadline=drain_timeout,
-            may_commit=lambda: not self._is_lost(),
-            on_commit=self._make_room,
-        )
-        store = positions or GroupOffsets(consumer, metrics)
+        self._next_fetch = 0.0
+        self._committer = OffsetCommitter(self._consumer, role, metrics, on_commit=self._make_room)
+        store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
         self._assignment = Assignment(
-            consumer=consumer,
+            self._consumer,
+            self._cluster,
             role=role,
-            positioner=Positioner(consumer, store, role=role, metrics=metrics),
+            positioner=Positioner(self._consumer, self._cluster, store, role=role, metrics=metrics),
             committer=self._committer,
             worker_for=worker_for,
             metrics=metrics,
-            drain_timeout=drain_timeout,
+            drain_timeout=settings.drain_timeout,
             on_progress=self._note_progress,
         )
-        self._lag = ConsumerLag(
-            consumer=consumer, role=role, partitions=self.partitions, metrics=metrics
-        )
+        self._lag = _Lag(self._consumer, role, self.partitions, metrics)
 
     @property
     def assigned(self) -> bool:
@@ -114,7 +144,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         background = [
             asyncio.create_task(work, name=f"{self._role} {name}")
             for name, work in {
-                "commits": self._committer.run(self.partitions.values),
+                "commits": self._committer.run(self.partitions),
                 "lag": self._lag.run(),
                 "topic ids": self._assignment.watch_topics(),
             }.items()
@@ -137,7 +167,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """The group revokes these partitions, or has revoked them already."""
-        await self._assignment.end(revoked, lost=self._is_lost())
+        await self._assignment.end(revoked)
 
     async def _run_until(self, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(stop.wait())
@@ -164,7 +194,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     self._lag.note_fetched(partition, records)
                     self.partitions[partition].worker.offer(records)
             # At least one turn of the loop: a full buffer makes getmany return without a pause.
-            await asyncio.sleep(self._pace.pause_after(sum(map(len, fetched.values()))))
+            await asyncio.sleep(self._pause_after(sum(map(len, fetched.values()))))
 
     async def _fetch(self) -> Mapping[TopicPartition, Records]:
         fetched: Mapping[TopicPartition, Records] = {}
@@ -179,6 +209,15 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 self._assignment.skip_gap(partition, position)
         return fetched
 
+    def _pause_after(self, fetched: int) -> float:
+        """What is fetched is handed over first, so a record that comes alone is never delayed."""
+        if not 0 < fetched < min(_FEW_RECORDS, self._batch_records):
+            return 0.0
+        now = time.monotonic()
+        pause = max(0.0, self._next_fetch - now)
+        self._next_fetch = now + pause + _PACE_SECONDS
+        return pause
+
     async def _await_room(self) -> None:
         """Backpressure: full partitions are paused; over the total bound nothing is fetched."""
         while True:
@@ -192,7 +231,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             await self._progress.wait()
 
     def _in_flight(self, assigned: AssignedPartition) -> int:
-        """The records of a partition that a crash would repeat."""
+        """The records of a partition that a crash would repeat.
+
+        What is done and not committed counts too, so a slow coordinator does not add to them.
+        """
         uncommitted = assigned.uncommitted if self._waits_for_commits else 0
         return assigned.worker.pending + uncommitted
 
@@ -223,33 +265,87 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 self._consumer.resume(partition)
             any_full = any_full or is_full
         self._any_full = any_full or bool(paused)
-        self._fetch_wait.note(any_full=any_full)
 
     async def _leave(self) -> None:
-        """At shutdown: finish the batches in flight, commit, leave the group."""
+        """Finish, commit and leave the group, within the drain timeout in all."""
+        until = asyncio.get_running_loop().time() + _LEAVE_SHARE * self._drain_timeout
         await self._assignment.end_all()
-        try:
-            async with asyncio.timeout(self._drain_timeout):
-                await self._stop_consumer()
-        except TimeoutError:
-            log.warning("leaving the group took too long", role=self._role)
+        left = max(_LEAST_LEAVE_SECONDS, until - asyncio.get_running_loop().time())
+        if not await stop_consumer(self._consumer, left):
+            log.warning("closing took too long", what="consumer", role=self._role)
+        await self._cluster.close()
 
-    async def _stop_consumer(self) -> None:
-        try:
-            await self._consumer.stop()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # This task was not cancelled: aiokafka has cancelled one of its fetches before its
-            # first step, awaits it, and leaves its connections open.
-            await self._consumer._client.close()  # noqa: SLF001  # no public way to close them
 
-    def _is_lost(self) -> bool:
-        """Whether the group has given this member up: it has no generation any more.
+class _Lag:
+    """How far a member is behind the ends of its partitions: in records, and in seconds.
 
-        aiokafka calls one listener for revoked and lost partitions; only its coordinator knows the
-        difference.
+    The ends are asked for each second, independently of fetching, which stands still while a
+    partition is full.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        role: str,
+        partitions: Mapping[TopicPartition, AssignedPartition],
+        metrics: Metrics,
+    ) -> None:
+        self._consumer = consumer
+        self._role = role
+        self._partitions = partitions
+        self._metrics = metrics
+        self._records: dict[TopicPartition, int] = {}
+        self._newest: dict[TopicPartition, float] = {}  # epoch seconds of the last fetched record
+
+    def note_fetched(self, partition: TopicPartition, records: Records) -> None:
+        """These records were fetched."""
+        timestamp = records[-1].timestamp
+        if timestamp > 0:  # brokers before 0.10 know none
+            self._newest[partition] = timestamp / 1000
+
+    def seconds_behind(self, now: float) -> float | None:
+        """The age of the newest fetched record of the partition that is the farthest behind.
+
+        0 if every record has been handled; None while a partition has no position yet, or its end
+        is not known. By the records' own timestamps; `now` in epoch seconds.
         """
-        coordinator = self._consumer._coordinator  # noqa: SLF001  # no public method
-        return getattr(coordinator, "generation", 0) < 0
+        if set(self._consumer.assignment()) - set(self._partitions):
+            return None
+        behind = 0.0
+        for partition in self._partitions:
+            records, newest = self._records.get(partition), self._newest.get(partition)
+            if records is None or (records and newest is None):
+                return None
+            if records and newest is not None:
+                behind = max(behind, now - newest)
+        return behind
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            await asyncio.sleep(_LAG_SECONDS)
+            for removed in self._records.keys() - self._partitions.keys():
+                self._records.pop(removed)
+                self._newest.pop(removed, None)
+            measured = list(self._partitions)
+            try:
+                ends = await self._consumer.end_offsets(measured) if measured else {}
+            except (KafkaError, TimeoutError):  # some partition has no leader: the others are known
+                ends = dict.fromkeys(measured)
+            for partition in measured:
+                # Revoked meanwhile, or without a position: the next round measures it.
+                with suppress(IllegalStateError, TimeoutError):
+                    await self._measure(partition, ends[partition])
+
+    async def _measure(self, partition: TopicPartition, end: int | None) -> None:
+        if partition not in self._consumer.assignment():
+            return
+        if end is None:
+            end = self._consumer.highwater(partition) or 0  # as of the last fetch
+        async with asyncio.timeout(_LAG_SECONDS):
+            fetched = await self._consumer.position(partition)
+        if partition in self._partitions:
+            lag = max(0, end - fetched + self._partitions[partition].worker.pending)
+            labels = (self._role, partition.topic, str(partition.partition))
+            self._metrics.lag.labels(*labels).set(lag)
+            self._records[partition] = lag

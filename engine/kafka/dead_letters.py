@@ -4,20 +4,132 @@ A dead letter never stops a partition.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
-from aiokafka import ConsumerRecord
+from aiokafka import ConsumerRecord, TopicPartition
 
-from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.publisher import OnAcknowledged, Outgoing, Publisher
-from engine.kafka.timestamps import format_instant
+from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
+from engine.kafka.messages import format_instant
+from engine.kafka.producer import OnAcknowledged, Outgoing, Publisher
+from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+
+PATIENCE = 10.0  # seconds without one good record
+RUN = 1000  # different keys that fail while no record is good
+_KNOWN = 1000  # remembered keys whose records were good
+_NOTED_OF_A_BATCH = 16  # a sample, because nearly all records are good
+_MOST_RUN = 100_000
+_BYTES_OF_A_VALUE = 256
+
+
+class DeadLetterLimit:
+    """Stops a role when too many different senders fail.
+
+    That is when `run` different keys fail and no record is good, or when more than the part `share`
+    of the last 1000 good keys fail now. All partitions of a topic share a limit. A record that is
+    delivered again counts once. `clock` in seconds.
+    """
+
+    def __init__(
+        self, *, share: float, run: int = RUN, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._share = share
+        self._run = run
+        self._clock = clock
+        self._since = 0.0
+        self._failing: set[int] = set()  # since the last good record
+        self._known: OrderedDict[int, bool] = OrderedDict()  # key understood once: fails now
+        self._next: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The limit for all partitions of one topic.
+
+        A limit for each partition would be reached by a single bad sender in a quiet partition.
+        """
+        return cls(share=settings.dead_letter_share)
+
+    def note(self, records: Records, dead_positions: Sequence[int]) -> None:
+        """Count a batch of one partition; the records at `dead_positions` (ascending) failed.
+
+        Raises TooManyDeadLettersError. Call it before anything of the batch is published.
+        """
+        if not records or not self._is_new(records[-1]):
+            return
+        names = {_name(records[position]) for position in dead_positions}
+        if len(dead_positions) < len(records):
+            self._failing.clear()
+            self._note_good(records, set(dead_positions))
+        else:
+            if not self._failing:
+                self._since = self._clock()
+            if len(self._failing) < _MOST_RUN:
+                self._failing |= names
+        self._known.update((name, True) for name in names & self._known.keys())
+        if dead_positions:
+            self._judge()
+
+    def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
+        """Whether the batch was not counted yet; while SQL is down a batch is read repeatedly."""
+        place = TopicPartition(last.topic, last.partition)
+        if last.offset < self._next.get(place, 0):
+            return False
+        self._next[place] = last.offset + 1
+        return True
+
+    def _note_good(self, records: Records, dead: set[int]) -> None:
+        """Remember a few of the good keys.
+
+        If some records failed, look for all remembered keys, and do not replace those by other good
+        ones.
+        """
+        step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
+        for position in range(0, len(records), step):
+            name = _name(records[position])
+            if position in dead or (dead and name not in self._known and self._is_full):
+                continue
+            self._known[name] = False
+            self._known.move_to_end(name)
+        while len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._known) >= _KNOWN
+
+    def _judge(self) -> None:
+        if self._share >= 1:
+            return
+        failing, seconds = len(self._failing), self._clock() - self._since
+        if self._run <= failing and seconds >= PATIENCE:
+            raise TooManyDeadLettersError(
+                f"the records of {failing} different keys failed, and none was good for "
+                f"{seconds:.0f} s (limit {self._run}): nothing of this batch was published; repair "
+                "the producer, or set PROXIMITY_DEAD_LETTER_SHARE to 1 to let them through"
+            )
+        known, fallen = len(self._known), sum(self._known.values())
+        if self._is_full and fallen > self._share * known:
+            raise TooManyDeadLettersError(
+                f"of {known} keys whose records were good, {fallen} fail now "
+                f"(limit {self._share:.0%}): nothing of this batch was published; repair the "
+                "producer, or raise PROXIMITY_DEAD_LETTER_SHARE to let them through"
+            )
+
+
+def _name(record: ConsumerRecord[bytes, bytes]) -> int:
+    """The sender of a record: its key, or without a key the beginning of its value."""
+    if record.key is not None:
+        return hash(record.key)
+    return hash((record.value or b"")[:_BYTES_OF_A_VALUE])
+
 
 _LONGEST_DETAIL = 500
 # The prefix of headers that are copied from the original record: those of CloudEvents, the MQTT
-# topic that names the receiver, the schema's id (engine/kafka/formats), and the trace context.
+# topic that names the receiver, the schema's id (engine/formats), and the trace context.
 ORIGINAL = "original-"
 _KEPT = ("ce_", "content-type", "mqtt.topic", "__value_schema_id", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together

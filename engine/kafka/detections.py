@@ -1,24 +1,144 @@
-"""Turns a record's message into a detection for the rules, or into a dead letter."""
+"""Decodes records into detections for the rules, or into dead letters."""
 
+import asyncio
 import re
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letter_limit import DeadLetterLimit
-from engine.kafka.decoding import DecodedBatch, decode_records
-from engine.kafka.messages import Detection
-from engine.kafka.partition_worker import Records
-from engine.kafka.timestamps import parse
+from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
+from engine.kafka.messages import LONGEST_UUID, Detection, check_udid, parse, shown
+from engine.kafka.workers import Records
 from rules.model import Zone
-from rules.proximity import parse_zone, zone_from_rssi
+from rules.parsing import parse_zone, zone_from_rssi
 
+Message = TypeVar("Message")
+Record: TypeAlias = ConsumerRecord[bytes, bytes]
+
+# The errors of a decoder for an invalid record: it is not JSON, a field is wrong, or its JSON is
+# nested too deep to be read.
+UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+AT_ONCE = 64  # records of many messages each
+
+_OFFSET = attrgetter("offset")
+
+
+class DecodedBatch(NamedTuple, Generic[Message]):
+    """A decoded batch, in the order of its records.
+
+    `dead_positions` are the positions of the dead letters' records in the batch.
+    """
+
+    messages: list[Message]
+    dead_letters: list[DeadLetter]
+    dead_positions: list[int]
+
+
+def decode_records(
+    records: Records,
+    decode: Callable[[Record], Message],
+    limit: DeadLetterLimit | None = None,
+    *,
+    among: Records | None = None,
+) -> DecodedBatch[Message]:
+    """Decode every record. A record for which `decode` raises UNDECODABLE becomes a dead letter.
+
+    Raises TooManyDeadLettersError over the limit, before anything of the batch is published.
+    `among` is the batch of the partition that the records belong to, if it has others: these are
+    good, which matters to the limit.
+    """
+    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
+    messages, dead_letters, dead_positions = decoded
+    keep = messages.append
+    for record in records:
+        try:
+            keep(decode(record))
+        except UNDECODABLE as error:
+            dead_positions.append(len(messages) + len(dead_letters))
+            dead_letters.append(
+                DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
+            )
+    if limit is None:
+        return decoded
+    if among is None:
+        limit.note(records, dead_positions)
+    else:
+        offsets = [letter.record.offset for letter in dead_letters]
+        limit.note(among, [bisect_left(among, offset, key=_OFFSET) for offset in offsets])
+    return decoded
+
+
+async def decode_each(
+    records: Records,
+    decode: Callable[[Record], Iterable[Message]],
+    limit: DeadLetterLimit | None = None,
+    *,
+    prepare: Callable[[Records], Awaitable[None]],
+) -> DecodedBatch[Message]:
+    """Decode records that each hold any number of messages.
+
+    A record is decoded whole or becomes a dead letter, so that a replay counts no message twice.
+    `prepare` is awaited for each AT_ONCE records; between them other tasks have their turn.
+    """
+    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
+    messages, dead_letters, dead_positions = decoded
+    for position, record in enumerate(records):
+        if position % AT_ONCE == 0:
+            await asyncio.sleep(0)
+            await prepare(records[position : position + AT_ONCE])
+        try:
+            messages += list(decode(record))
+        except UNDECODABLE as error:
+            dead_positions.append(position)
+            dead_letters.append(
+                DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
+            )
+    if limit is not None:
+        limit.note(records, dead_positions)
+    return decoded
+
+
+def failure_reason(error: Exception) -> DeadLetterReason:
+    """The reason of the dead letter for an error of a decoder."""
+    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
+        return DeadLetterReason.MALFORMED_JSON
+    if isinstance(error, UnicodeDecodeError | RecursionError):
+        return DeadLetterReason.MALFORMED_JSON
+    return DeadLetterReason.INVALID_FIELD
+
+
+def failure_detail(error: Exception, value: bytes | None) -> str:
+    """What is wrong with a record of this value, for people: the field, its content, the rule."""
+    if not isinstance(error, msgspec.ValidationError):
+        return str(error)
+    text, _, place = str(error).replace("`", "").partition(" - at $")
+    path = place.removeprefix(".")
+    missing = _MISSING.fullmatch(text)
+    if missing is not None:
+        return f"{'.'.join(filter(None, (path, missing['field'])))}: it is required, and missing"
+    rule = text[:1].lower() + text[1:]
+    try:
+        found: Any = msgspec.json.decode(value or b"")
+        for name in filter(None, path.split(".")):
+            found = found[name]
+    except (*UNDECODABLE, LookupError, TypeError):  # in a list, or not JSON
+        return f"{path or 'the record'}: {rule}"
+    return f"{path or 'the record'}: {shown(found)} is not accepted: {rule}"
+
+
+_MISSING = re.compile(r"Object missing required field (?P<field>.*)")
 _HIGHEST = 65535
+_LONGEST_NUMBER = 5
 _UUID = re.compile(
     r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
 )
+_ZONES = "immediate, near, far, unknown"
 _decode = msgspec.json.Decoder(Detection).decode
 
 
@@ -33,7 +153,7 @@ class BeaconKey(NamedTuple):
 class DecodedDetection(msgspec.Struct, gc=False):
     """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's.
 
-    `index` is its position in a record of several detections (engine/kafka/formats). The record's
+    `index` is its position in a record of several detections (engine/formats). The record's
     position and `index` identify the detection.
     """
 
@@ -75,23 +195,35 @@ def detection_of(
     record: ConsumerRecord[bytes, bytes], message: Detection, path_loss_exponent: float
 ) -> DecodedDetection:
     """The detection in a record's message. Raises ValueError (a field is wrong)."""
-    if "\0" in message.device.udid:
-        raise ValueError("a udid has no NUL character - at `$.device.udid`")
-    proximity, detected_at = message.proximity, message.detected_at
+    written = message.detected_at
+    check_udid(message.device.udid)
+    try:
+        detected_at = record.timestamp / 1000 if written is None else parse(written)
+    except ValueError as error:
+        raise ValueError(f"detected_at: {error}") from None
     return DecodedDetection(
         record,
         message,
         beacon_key(message.uuid, message.major, message.minor),
-        # An explicit proximity wins over rssi.
-        _zone_of_rssi(message, path_loss_exponent) if proximity is None else parse_zone(proximity),
-        record.timestamp / 1000 if detected_at is None else parse(detected_at),
+        _zone(message, path_loss_exponent),
+        detected_at,
     )
 
 
-@lru_cache(maxsize=65_536)
 def beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
-    """The key of a triple as written. Cached, because few beacons are new."""
-    return BeaconKey(canonical_uuid(uuid), _number(major), _number(minor))
+    """The key of a triple as written. Raises ValueError."""
+    if len(uuid) > LONGEST_UUID:
+        raise ValueError(f"uuid: {shown(uuid)} is longer than {LONGEST_UUID} characters")
+    return _known_key(uuid, major, minor)
+
+
+@lru_cache(maxsize=65_536)  # because few beacons are new; the parts are short
+def _known_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
+    try:
+        canonical = canonical_uuid(uuid)
+    except ValueError as error:
+        raise ValueError(f"uuid: {error}") from None
+    return BeaconKey(canonical, _number("major", major), _number("minor", minor))
 
 
 @lru_cache(maxsize=65_536)
@@ -99,19 +231,26 @@ def canonical_uuid(text: str) -> str:
     """The UUID in lower case with dashes, from any accepted form. Raises ValueError."""
     lower = text.strip().lower()
     if not _UUID.fullmatch(lower):
-        raise ValueError("32 hexadecimal digits, with or without dashes - at `$.uuid`")
+        raise ValueError(f"{shown(text)} is not 32 hexadecimal digits, with or without dashes")
     digits = lower.replace("-", "")
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _number(digits: str | int) -> int:
-    number = int(digits)
-    if number > _HIGHEST:
-        raise ValueError(f"major and minor are at most {_HIGHEST}")
-    return number
+def _number(field: str, written: str | int) -> int:
+    digits = written.strip() if isinstance(written, str) else str(written)
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER
+    if not is_number or int(digits) > _HIGHEST:
+        raise ValueError(f"{field}: {shown(written)} is no whole number from 0 to {_HIGHEST}")
+    return int(digits)
 
 
-def _zone_of_rssi(message: Detection, path_loss_exponent: float) -> Zone:
-    if message.rssi is None:
-        raise ValueError("one of proximity and rssi is required")
-    return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)
+def _zone(message: Detection, path_loss_exponent: float) -> Zone:
+    """An explicit proximity wins over rssi."""
+    if message.proximity is None:
+        if message.rssi is None:
+            raise ValueError("proximity: one of proximity and rssi is required")
+        return zone_from_rssi(message.rssi, message.tx_power, path_loss_exponent)
+    try:
+        return parse_zone(message.proximity)
+    except ValueError:
+        raise ValueError(f"proximity: {shown(message.proximity)} is none of {_ZONES}") from None

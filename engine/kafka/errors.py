@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from aiokafka.errors import KafkaError
 
 if TYPE_CHECKING:
-    from engine.kafka.batch_sender import Outgoing
+    from engine.kafka.producer import Outgoing
 
 
 class StreamError(Exception):

@@ -3,20 +3,33 @@
 The grant is client credentials (RFC 6749 4.4). No message contains a token or a secret.
 """
 
-import base64
+import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+import time
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus
 
+import httpx
 import msgspec
+import structlog
+from aiokafka.abc import AbstractTokenProvider
 
 from engine.kafka.errors import LoginTokenError
-from engine.process.bounded_http import BoundedAddress, BoundedAnswer
-from engine.process.errors import BoundedHttpError, SettingsError
-from engine.process.settings import PREFIX
+from engine.process.errors import SettingsError
+from engine.process.http_client import (
+    AnswerTooLongError,
+    BoundedAnswer,
+    NoHttpError,
+    fetch_bounded,
+)
+from engine.process.settings import PREFIX, Settings
+
+log = structlog.get_logger(__name__)
 
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
 _MOST_BYTES = 64 * 1024
@@ -50,106 +63,90 @@ class LoginToken:
     seconds: float
 
 
+@lru_cache(maxsize=4)
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError):
+        raise SettingsError(f"{_OF}CA_FILE {ca_file}: contains no certificate in PEM") from None
+
+
 @dataclass(frozen=True)
-class TokenClient:
-    """The client and the endpoint of a token request, with the deadline of one request."""
+class TokenEndpoint:
+    """Requests tokens for one client. Raises SettingsError for a CA file without certificates."""
 
     url: str
     id: str
     secret: str = field(repr=False)
-    scope: str | None
-    ca_file: Path | None
-    deadline: float
+    scope: str | None = None
+    ca_file: Path | None = None
+    deadline: float = 5.0  # of one request, seconds
 
+    def __post_init__(self) -> None:
+        _tls(self.ca_file)
 
-class TokenEndpoint:
-    """Requests tokens. Raises SettingsError for a CA file without certificates."""
-
-    def __init__(self, client: TokenClient) -> None:
-        self._client = client
-        try:
-            self._address = BoundedAddress(
-                client.url, ca_file=client.ca_file, deadline=client.deadline, most_bytes=_MOST_BYTES
-            )
-        except (OSError, ValueError):
-            fault = "contains no certificate in PEM"
-            raise SettingsError(f"{_OF}CA_FILE {client.ca_file}: {fault}") from None
-        parts = urlsplit(client.url)
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    @property
+    def shown(self) -> str:
+        """The address without its query, which may contain secrets."""
+        return self.url.partition("?")[0]
 
     async def fetch(self) -> LoginToken:
         """A fresh token. Raises LoginTokenError."""
-        client, where = self._client, shown_endpoint(self._client.url)
+        form = {"grant_type": "client_credentials"}
+        if self.scope:
+            form["scope"] = self.scope
         try:
-            answer = await self._address.fetch(
-                self._target, _headers(client), method="POST", body=_body(client)
+            answer = await fetch_bounded(
+                self.url,
+                tls=_tls(self.ca_file),
+                deadline=self.deadline,
+                most_bytes=_MOST_BYTES,
+                headers={"accept": "application/json"},
+                form=form,
+                # RFC 6749 2.3.1: each is encoded as in a form before it is encoded as Basic.
+                auth=httpx.BasicAuth(quote_plus(self.id), quote_plus(self.secret)),
             )
         except ssl.SSLCertVerificationError as error:
-            fault = f"the certificate of {where} is refused ({error.verify_message or error})"
+            fault = f"the certificate of {self.shown} is refused ({error.verify_message or error})"
             raise LoginTokenError(f"{fault}: check {_OF}CA_FILE", certain=True) from None
-        except TimeoutError:
-            fault = f"{where} does not answer within {client.deadline:g} s"
-            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL, and whether it runs") from None
-        except OSError as error:
-            fault = f"{where} cannot be reached ({error.strerror or type(error).__name__})"
-            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL, and whether it runs") from None
-        except BoundedHttpError:
-            fault = f"{where} is no token endpoint"
-            raise LoginTokenError(f"{fault}: check {_OF}TOKEN_URL") from None
-        return _read(client, where, answer)
+        except (OSError, NoHttpError, AnswerTooLongError) as error:
+            raise LoginTokenError(self._unreachable(error)) from None
+        if answer.status != _FOUND:
+            raise self._refusal(answer)
+        return self._read(answer.body)
 
+    def _unreachable(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            fault = f"does not answer within {self.deadline:g} s"
+        elif isinstance(error, OSError):
+            fault = f"cannot be reached ({error.strerror or type(error).__name__})"
+        else:
+            fault = "is no token endpoint"
+        return f"{self.shown} {fault}: check {_OF}TOKEN_URL, and whether it runs"
 
-def shown_endpoint(url: str) -> str:
-    """The endpoint's address without its query, which may contain secrets."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path}"
+    def _read(self, body: bytes) -> LoginToken:
+        try:
+            granted = _granted(body)
+            seconds = _DEFAULT_SECONDS if granted.expires_in is None else float(granted.expires_in)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            granted, seconds = _Granted(""), 0.0
+        if not _TOKEN.fullmatch(granted.access_token) or not seconds > 0:
+            raise LoginTokenError(f"{self.shown} answers with no token: check {_OF}TOKEN_URL")
+        return LoginToken(granted.access_token, seconds)
 
-
-def _headers(client: TokenClient) -> list[tuple[bytes, bytes]]:
-    # RFC 6749 2.3.1: each is encoded as in a form before it is encoded as Basic.
-    user = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
-    return [
-        (b"authorization", b"Basic " + base64.b64encode(user.encode())),
-        (b"accept", b"application/json"),
-        (b"content-type", b"application/x-www-form-urlencoded"),
-    ]
-
-
-def _body(client: TokenClient) -> bytes:
-    form = {"grant_type": "client_credentials"}
-    if client.scope:
-        form["scope"] = client.scope
-    return urlencode(form).encode()
-
-
-def _read(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginToken:
-    if answer.status != _FOUND:
-        raise _refusal(client, where, answer)
-    try:
-        granted = _granted(answer.body)
-        seconds = _DEFAULT_SECONDS if granted.expires_in is None else float(granted.expires_in)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        granted, seconds = _Granted(""), 0.0
-    if not _TOKEN.fullmatch(granted.access_token) or not seconds > 0:
-        raise LoginTokenError(f"{where} answers with no token: check {_OF}TOKEN_URL")
-    return LoginToken(granted.access_token, seconds)
-
-
-def _refusal(client: TokenClient, where: str, answer: BoundedAnswer) -> LoginTokenError:
-    reason = _reason(answer.body)
-    shown = f"{answer.status} {reason}".strip()
-    if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
-        fault = f"refuses the client {client.id[:80]!r} ({shown})"
-        return LoginTokenError(
-            f"{where} {fault}: check {_OF}CLIENT_ID and _CLIENT_SECRET", certain=True
-        )
-    if reason == "invalid_scope":
-        return LoginTokenError(f"{where} refuses the scope: check {_OF}SCOPE", certain=True)
-    is_permanent = 400 <= answer.status < 500 and answer.status not in _TEMPORARY
-    hint = f": check {_OF}TOKEN_URL" if is_permanent else ""
-    return LoginTokenError(
-        f"{where} gives no token, it answers {shown}{hint}", certain=is_permanent
-    )
+    def _refusal(self, answer: BoundedAnswer) -> LoginTokenError:
+        reason = _reason(answer.body)
+        shown = f"{answer.status} {reason}".strip()
+        if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
+            fault = f"refuses the client {self.id[:80]!r} ({shown}): check {_OF}CLIENT_ID and "
+            return LoginTokenError(f"{self.shown} {fault}_CLIENT_SECRET", certain=True)
+        if reason == "invalid_scope":
+            fault = f"refuses the scope: check {_OF}SCOPE"
+            return LoginTokenError(f"{self.shown} {fault}", certain=True)
+        is_permanent = 400 <= answer.status < 500 and answer.status not in _TEMPORARY
+        hint = f": check {_OF}TOKEN_URL" if is_permanent else ""
+        fault = f"gives no token, it answers {shown}{hint}"
+        return LoginTokenError(f"{self.shown} {fault}", certain=is_permanent)
 
 
 def _reason(body: bytes) -> str:
@@ -161,6 +158,102 @@ def _reason(body: bytes) -> str:
     return reason if _REASON.fullmatch(reason) else ""
 
 
-def extensions_of(pairs: tuple[str, ...]) -> Mapping[str, str]:
-    """The SASL extensions by name."""
-    return dict(pair.split("=", 1) for pair in pairs)
+# A token is renewed after this share of its lifetime, as Kafka's own clients do it.
+_RENEWED_AFTER = 0.8
+# The pause after a failed renewal, while the old token is still valid.
+_PAUSE = 5.0
+_LOG_EVERY = 60.0
+
+
+class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """Provides the token of one client. Concurrent callers share one request.
+
+    The event loops of several threads share the token, which is replaced atomically.
+    """
+
+    def __init__(
+        self,
+        endpoint: TokenEndpoint,
+        extensions: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint = endpoint
+        self._extensions = dict(extensions or {})
+        self._clock = clock
+        self._cached = LoginToken("", 0.0), float("-inf")
+        self._not_before = float("-inf")
+        self._logged_at = float("-inf")
+        self._requests: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
+        ] = weakref.WeakKeyDictionary()
+
+    def extensions(self) -> dict[str, str]:
+        """The SASL extensions that are sent beside the token."""
+        return self._extensions
+
+    async def token(self) -> str:
+        """A valid token. Raises LoginTokenError, within the endpoint's deadline."""
+        token, since = self._cached
+        age = self._clock() - since
+        is_fresh = age < token.seconds * _RENEWED_AFTER
+        if is_fresh or (age < token.seconds and self._clock() < self._not_before):
+            return token.text
+        try:
+            return (await self._shared()).text
+        except LoginTokenError as error:
+            # The old token may have expired while the endpoint was slow.
+            remaining = since + token.seconds - self._clock()
+            if remaining <= 0:
+                raise
+            self._postpone_renewal(error, remaining)
+            return token.text
+
+    async def _shared(self) -> LoginToken:
+        loop = asyncio.get_running_loop()
+        task = self._requests.get(loop)
+        if task is None or task.done():
+            task = loop.create_task(self._fetch(), name="kafka login token")
+            # The callers may have been cancelled when the request fails.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._requests[loop] = task
+        return await asyncio.shield(task)
+
+    async def _fetch(self) -> LoginToken:
+        begin = self._clock()
+        token = await self._endpoint.fetch()
+        self._cached = token, begin
+        return token
+
+    def _postpone_renewal(self, error: LoginTokenError, remaining: float) -> None:
+        now = self._clock()
+        self._not_before = now + _PAUSE
+        if now - self._logged_at >= _LOG_EVERY:
+            self._logged_at = now
+            log.warning(
+                "the token of the login at Kafka cannot be renewed; the old one is used",
+                error=str(error),
+                seconds_left=round(remaining),
+            )
+
+
+def token_endpoint(settings: Settings) -> TokenEndpoint:
+    """The endpoint of settings with OAUTHBEARER, which are complete."""
+    secret = settings.kafka_sasl_oauth_client_secret
+    return TokenEndpoint(
+        url=settings.kafka_sasl_oauth_token_url or "",
+        id=settings.kafka_sasl_oauth_client_id or "",
+        secret="" if secret is None else secret.get_secret_value(),
+        scope=settings.kafka_sasl_oauth_scope,
+        ca_file=settings.kafka_sasl_oauth_ca_file,
+    )
+
+
+def token_provider(settings: Settings) -> SharedTokenProvider:
+    """The token provider, the same one for all Kafka clients of a process."""
+    return _shared_provider(token_endpoint(settings), settings.kafka_sasl_oauth_extensions)
+
+
+@lru_cache(maxsize=4)
+def _shared_provider(endpoint: TokenEndpoint, pairs: tuple[str, ...]) -> SharedTokenProvider:
+    return SharedTokenProvider(endpoint, dict(pair.split("=", 1) for pair in pairs))

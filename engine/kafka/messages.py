@@ -4,13 +4,34 @@ Decoders ignore unknown fields. Checks that a type cannot express (the forms of 
 and a zone's name) are in detections.py.
 """
 
+import re
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+EARLIEST_MS = 978_307_200_000  # 2001-01-01: a smaller number is epoch seconds
+LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
+# The longest strings of a message. A longer one makes the record a dead letter, so that one sender
+# can fill no cache.
+LONGEST_UDID = 255
+LONGEST_NAME = 128
+LONGEST_TOKEN = 4096
+LONGEST_UUID = 64
+_LONGEST_IP = 64
+_LONGEST_DIGITS = 16
+_LONGEST_KEY = 255
+_LONGEST_ZONE = 32
+
 Unsigned16 = Annotated[int, Meta(ge=0, le=65535)]
-DigitString = Annotated[str, Meta(pattern=r"^\s*[0-9]{1,5}\s*$")]
+DigitString = Annotated[
+    str,
+    # detections.py checks it, and says in words what is wrong.
+    Meta(max_length=_LONGEST_DIGITS, extra_json_schema={"pattern": r"^\s*[0-9]{1,5}\s*$"}),
+]
 Timestamp = (
     Annotated[
         str,
@@ -19,11 +40,18 @@ Timestamp = (
             examples=["2026-11-20T10:00:00+0100"],
         ),
     ]
-    | Annotated[int, Meta(ge=0, description="epoch milliseconds")]
+    | Annotated[
+        int,
+        Meta(
+            description="epoch milliseconds, not before 2001",
+            extra_json_schema={"minimum": EARLIEST_MS},
+        ),
+    ]
 )
 ZoneName = Annotated[
     str,
     Meta(
+        max_length=_LONGEST_ZONE,
         description="immediate, near, far or unknown; any case, a leading 'Proximity' is allowed",
         examples=["near", "ProximityNear"],
     ),
@@ -32,23 +60,30 @@ ZoneThatTriggers = Literal["immediate", "near", "far"]
 ZoneNumber = Annotated[
     int, Meta(ge=0, le=3, description="CoreLocation: 0 unknown, 1 immediate, 2 near, 3 far")
 ]
+_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+_Ip = Annotated[str, Meta(max_length=_LONGEST_IP)]
 
 
 class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The phone that reports, as in the interface: name is the operating system."""
 
-    udid: Annotated[str, Meta(min_length=1, max_length=255)]
-    name: str | None = None
-    version: str | None = None
-    model: str | None = None
-    token_push: str | None = None
+    udid: Annotated[str, Meta(min_length=1, max_length=LONGEST_UDID)]
+    name: _Name | None = None
+    version: _Name | None = None
+    model: _Name | None = None
+    token_push: Annotated[str, Meta(max_length=LONGEST_TOKEN)] | None = None
     id_connector: int | None = None
 
 
 class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The device of an outgoing message: as received, with the `id` of its record if known."""
+    """The device of an outgoing message: as received, completed from the catalog's record."""
 
     id: int | None = None
+    # As long as the management interface allows.
+    name: str | None = None
+    version: str | None = None
+    model: str | None = None
+    token_push: str | None = None
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -64,16 +99,16 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     rssi: float | None = None
     tx_power: float | None = None
     detected_at: Timestamp | None = None
-    ip: str | None = None
+    ip: _Ip | None = None
 
 
 class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`authentications`: a device opened the application that owns `api_key`."""
 
-    api_key: Annotated[str, Meta(min_length=1)]
+    api_key: Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)]
     device: ReceivedDevice
     authenticated_at: Timestamp | None = None
-    ip: str | None = None
+    ip: _Ip | None = None
 
 
 class CampaignReference(msgspec.Struct, frozen=True, gc=False):
@@ -155,3 +190,62 @@ class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     delay: int
     connector: ConnectorEndpoint | None = None
+
+
+_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LONGEST_SHOWN = 60
+# Devices report whole seconds and pipelines batch them, so most timestamps are in the cache.
+_REMEMBERED = 16_384
+
+
+def shown(value: object) -> str:
+    """A value of a message as a detail shows it, on one line and not longer than 60 characters."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
+def check_udid(udid: str) -> None:
+    """Raise ValueError for a udid that no database can hold."""
+    if "\0" in udid:
+        raise ValueError(f"device.udid: {shown(udid)} has a NUL character")
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def parse_text(text: str) -> float:
+    """Epoch seconds of a written timestamp, to the millisecond. Raises ValueError.
+
+    No finer, because Redis keeps claims in milliseconds, and memory must give the same answers.
+    """
+    if _FORM.fullmatch(text):
+        with suppress(ValueError):  # a date that does not exist
+            return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND / 1000
+    raise ValueError(
+        f"{shown(text)} is no timestamp: write 2026-11-20T10:00:00+0100, RFC 3339, or integer "
+        "epoch milliseconds"
+    )
+
+
+def parse(value: str | int) -> float:
+    """Epoch seconds of a timestamp in any accepted form. Raises ValueError."""
+    if isinstance(value, str):
+        return parse_text(value)
+    if EARLIEST_MS <= value <= LATEST_MS:
+        return value / 1000
+    if EARLIEST_MS <= value * 1000 <= LATEST_MS:
+        meant = format_instant(value)
+        raise ValueError(f"{value} is {meant} in epoch seconds: write epoch milliseconds")
+    raise ValueError(f"{shown(value)} is no time from 2001 to 9999 in epoch milliseconds")
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
+
+
+def format_instant(epoch: float) -> str:
+    """The timestamp in the first form, in UTC and whole seconds (rounded down)."""
+    return _format_second(int(epoch // 1))

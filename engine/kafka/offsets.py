@@ -1,13 +1,27 @@
-"""Tracks the offset to commit when records finish in any order. Pure."""
+"""Offsets of partitions: which are finished, which is committed, and of which topic."""
 
 import base64
+import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from engine.kafka.client import KafkaCluster
+from engine.process.failures import retry
+from engine.process.metrics import Metrics
+
+log = structlog.get_logger(__name__)
 
 # The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
+_LONGEST_RANGE = 20  # bytes of a distance and a length
 _SPARE = 1000  # finished offsets behind an unfinished one that are kept at least
 
 
@@ -45,7 +59,12 @@ class OffsetTracker:
 
     def finish(self, offset: int) -> None:
         """Note the offset as finished. Raises KeyError for one that is not unfinished."""
-        self._open.remove(offset)
+        self.finish_all([offset])
+
+    def finish_all(self, offsets: Iterable[int]) -> None:
+        """Note several offsets as finished, in any order."""
+        for offset in offsets:
+            self._open.remove(offset)
         while self._begun and self._begun[0] not in self._open:
             self._begun.popleft()
         if len(self._begun) > 2 * len(self._open) + _SPARE:
@@ -107,10 +126,15 @@ class FinishedRanges:
         """The ranges from `end` on."""
         return [range(max(each.start, end), each.stop) for each in self._ranges if each.stop > end]
 
-    def text(self) -> str:
-        """The distances and lengths in turn, seven bits a byte, in base64."""
+    def text(self, most: int | None = None) -> str:
+        """The distances and lengths in turn, seven bits a byte, in base64.
+
+        Ranges at the end that do not fit into `most` characters are left out.
+        """
         raw, position = bytearray(), 0
         for each in self._ranges:
+            if most is not None and len(raw) > most * 3 // 4 - _LONGEST_RANGE:
+                break
             for number in (each.start - position, len(each)):
                 while number >= 0x80:
                     raw.append(number & 0x7F | 0x80)
@@ -143,3 +167,195 @@ def _numbers(raw: bytes) -> Iterator[int]:
         if not byte & 0x80:
             yield number
             number, shift = 0, 0
+
+
+class FinishedOffsets(OffsetTracker):
+    """Tracks a partition whose records finish in any order, from its position on."""
+
+    def __init__(self, begin: "Position") -> None:
+        super().__init__()
+        self._begin_at = begin
+        self._before = FinishedRanges.read(begin.finished_ranges)
+
+    def was_finished(self, offset: int) -> bool:
+        """Whether an earlier owner of the partition finished the record."""
+        return offset in self._before
+
+    def ranges(self, finishing: Collection[int] = ()) -> FinishedRanges:
+        """The finished offsets after the one to commit, once `finishing` are finished too.
+
+        Offsets that were finished before this assignment and are not read again yet are included.
+        """
+        _, finished = self.after(finishing)
+        return FinishedRanges([*finished, *self._before.beyond(self.end or 0)])
+
+    def position(self, finishing: Collection[int] = ()) -> "Position":
+        """The position to commit, once `finishing` are finished too."""
+        done, _ = self.after(finishing)
+        offset = self._begin_at.offset if done is None else done
+        return Position(offset, self._begin_at.topic_id, self.ranges(finishing).text())
+
+
+_DEADLINE = 30.0
+_POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
+_METADATA = re.compile(
+    r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>[\w=-]*))?", re.ASCII
+)
+
+
+class Position(NamedTuple):
+    """The first record that is not done yet, and the id of its topic.
+
+    A topic that is deleted and created again counts from 0 under the old name, and once it is
+    longer than the old topic, old offsets seem to fit. So the id is stored with the offset: for a
+    consumer group in the metadata of the commit, for the recorder in SQL. It is None if it is not
+    known. `finished_ranges` is the text of FinishedRanges: the records after the offset that are
+    done.
+    """
+
+    offset: int
+    topic_id: str | None = None
+    finished_ranges: str = ""
+
+    def to_commit(self) -> OffsetAndMetadata:
+        """The position as a group commits it."""
+        if self.topic_id is None:
+            return OffsetAndMetadata(self.offset, "")
+        finished = f" finished={self.finished_ranges}" if self.finished_ranges else ""
+        return OffsetAndMetadata(self.offset, f"topic={self.topic_id}{finished}")
+
+    @classmethod
+    def from_commit(cls, committed: OffsetAndMetadata) -> "Position":
+        """The position in a commit. Metadata of another program name no topic."""
+        found = _METADATA.fullmatch(committed.metadata or "")
+        if found is None:
+            return cls(committed.offset)
+        return cls(committed.offset, found["topic"], found["finished"] or "")
+
+    def may_belong_to(self, topic_id: str | None) -> bool:
+        """Whether the position may be in the topic of this id; an unknown id may be any."""
+        return self.topic_id is None or topic_id is None or self.topic_id == topic_id
+
+    def topic_ended_before(self, new: "Position") -> bool:
+        """Whether this position's topic was deleted, if the partition continues at `new`."""
+        return new.offset < self.offset or not self.may_belong_to(new.topic_id)
+
+
+Positions = Mapping[TopicPartition, Position]
+
+
+class PositionStore(Protocol):
+    """Stores the positions at which partitions continue."""
+
+    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
+        """The position of each partition; a new partition is left out. May wait without a bound."""
+
+    async def replace(self, old: Positions, new: Positions) -> bool:
+        """Partitions continue at `new`, which differs from `old` (of `load`).
+
+        False if `old` is out of date: load again.
+        """
+
+
+class GroupOffsets:
+    """Implements PositionStore with the commits of a consumer group."""
+
+    def __init__(self, cluster: KafkaCluster, group: str, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._errors = metrics.kafka_errors
+
+    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
+        """The committed positions. Waits for brokers that are down."""
+        fetch = partial(self._cluster.committed, self._group, partitions)
+        found = await retry(fetch, self._errors, _POSITIONING, deadline=_DEADLINE)
+        return {partition: Position.from_commit(each) for partition, each in found.items()}
+
+    async def replace(self, _old: Positions, _new: Positions) -> bool:
+        """Nothing to do: the next commit writes the new position."""
+        return True
+
+
+class Extent(NamedTuple):
+    """The brokers' data on partitions: first offset, the offset after the last, topic ids."""
+
+    begin: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
+class Positioner:
+    """Seeks a consumer to the positions of its partitions; logs and counts skipped records."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        cluster: KafkaCluster,
+        store: PositionStore,
+        *,
+        role: str,
+        metrics: Metrics,
+    ) -> None:
+        self._consumer = consumer
+        self._cluster = cluster
+        self._store = store
+        self._role = role
+        self._metrics = metrics
+
+    async def seek(self, partitions: Collection[TopicPartition]) -> Positions:
+        """Move each partition to its position, and return the positions. Waits for brokers.
+
+        If a topic is another one than the position's, it is read from its beginning. Deleted
+        records are skipped. Both are logged, and skipped records are counted. Raises the store's
+        errors.
+        """
+        while True:
+            known = await self._store.load(partitions)
+            extent = await self.extent(partitions)
+            found = {each: self._position(each, known.get(each), extent) for each in partitions}
+            changed = {each: at for each, at in found.items() if at != known.get(each)}
+            if not changed or await self._store.replace(known, changed):
+                break
+        for partition, position in found.items():
+            self._consumer.seek(partition, position.offset)
+        return found
+
+    async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
+        """The extent of partitions. Waits for brokers that are down."""
+
+        async def fetch() -> Extent:
+            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
+            begin = await self._consumer.beginning_offsets(partitions)
+            return Extent(begin, await self._consumer.end_offsets(partitions), ids)
+
+        return await retry(fetch, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
+
+    def note_skipped(self, partition: TopicPartition, missing: int) -> None:
+        """Count and log records that were deleted before they were read."""
+        self._log("records are gone that were never read", partition, missing=missing)
+        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+
+    def _position(
+        self, partition: TopicPartition, known: Position | None, extent: Extent
+    ) -> Position:
+        begin, end = extent.begin[partition], extent.end[partition]
+        topic_id = extent.topic_ids.get(partition.topic)
+        if known is None:
+            return Position(begin, topic_id)
+        is_same = topic_id is not None and topic_id == known.topic_id
+        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
+            event = "the topic is another one, reading it from its beginning"
+            self._log(event, partition, known_offset=known.offset)
+            return Position(begin, topic_id)
+        if known.offset > end:
+            event = "the partition has lost its end, going on where it ends"
+            self._log(event, partition, known_offset=known.offset)
+            return Position(end, topic_id)
+        if known.offset < begin:
+            self.note_skipped(partition, begin - known.offset)
+            known = known._replace(offset=begin)
+        return known._replace(topic_id=topic_id or known.topic_id)
+
+    def _log(self, event: str, partition: TopicPartition, **fields: int) -> None:
+        topic, number = partition
+        log.error(event, role=self._role, topic=topic, partition=number, **fields)

@@ -1,17 +1,15 @@
 """Reads topics for commands, outside any consumer group, so that the roles are not disturbed."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from engine.kafka.client_options import connection_options
-from engine.kafka.cluster_metadata import topic_ids
-from engine.kafka.fetched_records import fetch_structs
+from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
 from engine.process.settings import Settings
 
 _POLL_MS = 200
@@ -79,14 +77,6 @@ class TopicReader:
             found = await self._consumer.offsets_for_times(dict.fromkeys(partitions, milliseconds))
         return {tp: None if found.get(tp) is None else found[tp].offset for tp in partitions}
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of those topics that exist, if the brokers support ids.
-
-        Raises KafkaError, OSError or TimeoutError.
-        """
-        async with asyncio.timeout(self._deadline):
-            return await topic_ids(self._consumer._client, topics)  # noqa: SLF001
-
     async def records_until(
         self, begins: Offsets, ends: Offsets
     ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
@@ -106,6 +96,27 @@ class TopicReader:
             done = {tp for tp in open_ if positions[tp] >= ends[tp]}
             self._consumer.pause(*done)
             open_ -= done
+
+    async def in_order_of_time(
+        self, begins: Offsets, ends: Offsets
+    ) -> AsyncGenerator[ConsumerRecord[bytes, bytes], None]:
+        """Every record from `begins` up to `ends`, merged by the records' timestamps.
+
+        Raises KafkaError, and TimeoutError if no record arrives within the deadline.
+        """
+        positions = {tp: begins[tp] for tp in ends}
+        waiting: dict[TopicPartition, deque[ConsumerRecord[bytes, bytes]]]
+        waiting = {tp: deque() for tp in ends if positions[tp] < ends[tp]}
+        self._assign(positions)
+        while waiting:
+            for tp in {tp for tp, records in waiting.items() if not records}:
+                if positions[tp] >= ends[tp]:
+                    del waiting[tp]
+            if empty := {tp for tp, records in waiting.items() if not records}:
+                for tp, fetched in (await self._progress(empty, positions)).items():
+                    waiting[tp] += _before(fetched, ends[tp])
+            elif waiting:
+                yield min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
 
     async def follow(
         self, begins: Offsets
@@ -168,49 +179,28 @@ async def open_topic_reader(
     `missing` says how to handle records that are deleted before they are read. With `group` the
     reader may commit. Lists have at most `largest_list` records.
     """
-    deadline = settings.kafka_request_timeout
-    fetch_structs()
+    deadline = REQUEST_SECONDS
     consumer = AIOKafkaConsumer(
         **connection_options(settings),
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="none" if missing == "error" else "earliest",
         isolation_level="read_committed",
-        fetch_max_wait_ms=int(settings.kafka_fetch_wait * 1000),
+        fetch_max_wait_ms=int(settings.fetch_wait * 1000),
         max_poll_records=largest_list,
     )
     try:
         async with asyncio.timeout(deadline):
             await consumer.start()
-        await asyncio.sleep(0)  # stopped before its tasks have started, it raises CancelledError
         yield TopicReader(consumer, deadline)
     finally:
-        async with asyncio.timeout(deadline):
-            await consumer.stop()
-
-
-@asynccontextmanager
-async def open_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A client for requests about the cluster; all its requests together have one deadline.
-
-    Raises KafkaError or TimeoutError.
-    """
-    admin = AIOKafkaAdminClient(**connection_options(settings))
-    async with asyncio.timeout(settings.kafka_request_timeout):
-        try:
-            await admin.start()
-            yield admin
-        finally:
-            await admin.close()
+        await stop_consumer(consumer, deadline)
 
 
 async def partitions_of(settings: Settings, topics: Collection[str]) -> list[TopicPartition]:
-    """The partitions of those topics that exist. Raises KafkaError or TimeoutError."""
-    async with open_admin(settings) as admin:
-        present = sorted(set(topics) & set(await admin.list_topics()))
-        described = await admin.describe_topics(present) if present else []
+    """The partitions of those topics that exist. Raises KafkaError, OSError or TimeoutError."""
+    async with KafkaCluster(settings) as cluster:
+        found = (await cluster.state(topics)).topics
     return [
-        TopicPartition(topic["topic"], each["partition"])
-        for topic in described
-        for each in topic["partitions"]
+        TopicPartition(name, number) for name in sorted(found) for number in found[name].partitions
     ]

@@ -1,15 +1,21 @@
 """The names of the topics, and their creation if a broker does not create them by itself."""
 
 import asyncio
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from engine.kafka.client_options import connection_options
-from engine.process.detection_topics import DetectionTopic
+from catalog.erasure import TopicRetention
+from engine.kafka.client import NOT_THERE, REQUEST_SECONDS, KafkaCluster, connection_options
 from engine.process.settings import Settings, variable_name
+from engine.process.settings_types import DetectionTopic
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +90,7 @@ async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
     Raises KafkaError if a topic is missing and cannot be created, TimeoutError after the deadline.
     """
     admin = AIOKafkaAdminClient(**connection_options(settings))
-    async with asyncio.timeout(settings.kafka_request_timeout * 2):
+    async with asyncio.timeout(REQUEST_SECONDS * 2):
         await admin.start()
         try:
             present = set(await admin.list_topics())
@@ -122,12 +128,72 @@ def _refused(name: str, code: int, settings: Settings) -> KafkaError:
     """A topic that a login may not see looks as if it were missing."""
     fault = f"topic {name} is missing and cannot be created"
     if code == _FORBIDDEN:
-        fault = (
-            f"this login may neither see nor create topic {name}: `proximity check` lists what "
-            "it may do"
-        )
+        fault = f"this login may neither see nor create topic {name}"
     elif code == _INVALID_REPLICATION:
         setting, replicas = variable_name("topic_replication"), settings.topic_replication
         fault += f": {setting} is {replicas}, and there are fewer brokers"
     error: KafkaError = for_code(code)(fault)
     return error
+
+
+_TOPIC = 2
+_KEYS = ("cleanup.policy", "retention.ms", "segment.ms")
+_DEADLINE = 5.0
+_KNOWN_SECONDS = 600.0
+_PAUSE_SECONDS = 30.0  # after a failure
+_UNKNOWN = TopicRetention(is_known=False)
+
+
+class RetentionReader:
+    """Reads the configuration of every topic of the settings; callers share one request."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._answer = _UNKNOWN
+        self._valid_until = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> TopicRetention:
+        """The longest time of all topics, cached for ten minutes.
+
+        Unknown if no broker answers, or this login may not see it.
+        """
+        async with self._reading:
+            if self._clock() > self._valid_until:
+                self._answer = await self._fetch()
+                kept = _KNOWN_SECONDS if self._answer.is_known else _PAUSE_SECONDS
+                self._valid_until = self._clock() + kept
+        return self._answer
+
+    async def _fetch(self) -> TopicRetention:
+        resources = [(_TOPIC, name, list(_KEYS)) for name in Topics.of(self._settings).all()]
+        try:
+            async with KafkaCluster(self._settings, _DEADLINE) as cluster:
+                response = await cluster.send(DescribeConfigsRequest(resources))
+        except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+            # (aiokafka raises NotImplementedError if the broker lacks the request.)
+            log.info("Kafka does not report its retention", error=type(error).__name__)
+            return _UNKNOWN
+        return longest_retention(response.to_object()["resources"])
+
+
+def longest_retention(resources: Iterable[Any]) -> TopicRetention:
+    """How long the topics keep a message at most.
+
+    A segment is deleted when its newest message is `retention.ms` old, and its oldest one may be
+    older by `segment.ms`.
+    """
+    longest = timedelta()
+    for resource in resources:
+        if resource["error_code"] == NOT_THERE:
+            continue
+        found = {each["config_names"]: each["config_value"] for each in resource["config_entries"]}
+        if resource["error_code"] or not set(_KEYS) <= set(found):
+            return _UNKNOWN
+        retention = int(found["retention.ms"])
+        if retention < 0 or "delete" not in found["cleanup.policy"]:
+            return TopicRetention(is_known=True)
+        kept = timedelta(milliseconds=retention + int(found["segment.ms"]))
+        longest = max(longest, kept)
+    return TopicRetention(is_known=True, longest=longest)

@@ -2,20 +2,93 @@
 
 Only a record that has a sampled trace context gets a span, so the sender of detections decides how
 many spans there are. Without an endpoint OpenTelemetry is not imported, and trace contexts are
-passed on unchanged (trace_context.py).
+passed on unchanged.
 """
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Any, Protocol
 
-from engine.kafka.batch_sender import Headers
-from engine.kafka.trace_context import trace_headers
+import structlog
+from aiokafka import ConsumerRecord
+
+from engine.kafka.producer import Headers
 from engine.process.errors import SettingsError
-from engine.process.metrics import engine_version
+from engine.process.metrics import BatchHistogram, engine_version
 from engine.process.settings import PREFIX, Settings
+
+log = structlog.get_logger(__name__)
+
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+
+_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_STATE = re.compile(rb"[\x20-\x7e]{1,512}")
+_MOST_HEADERS = 64  # examined, because a record may have a hundred thousand
+_ID = slice(3, 35)  # in the text of a traceparent
+
+
+def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
+    """The trace context among a record's first headers; empty if there is no valid one."""
+    first = islice(headers, _MOST_HEADERS)
+    found = {name: value for name, value in first if name in (TRACEPARENT, TRACESTATE)}
+    parent, state = found.get(TRACEPARENT), found.get(TRACESTATE)
+    if not parent or not _PARENT.fullmatch(parent):
+        return []
+    passed = [(TRACEPARENT, parent)]
+    if state and _STATE.fullmatch(state):
+        passed.append((TRACESTATE, state))
+    return passed
+
+
+def traceparent_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
+    """The traceparent in headers from `trace_headers` or from a span."""
+    return next((value.decode() for name, value in headers if name == TRACEPARENT), None)
+
+
+def trace_id_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
+    """The trace id in headers from `trace_headers` or from a span."""
+    parent = traceparent_of(headers)
+    return None if parent is None else parent[_ID]
+
+
+SLOW_SECONDS = 5.0
+
+
+def note_exemplar(
+    histogram: BatchHistogram,
+    *,
+    seconds: float,
+    notification_id: str,
+    record: ConsumerRecord[bytes, bytes],
+    company: int,
+    campaign: int,
+    now: float,
+) -> None:
+    """Add a notification as an exemplar of its bucket, and log it if it was slow.
+
+    `record` caused it: a detection, or a call of a customer's service.
+    """
+    labels = {"notification": notification_id}
+    if record.headers and (trace := trace_id_of(trace_headers(record.headers))):
+        labels["trace_id"] = trace
+    histogram.put_exemplar(seconds, labels, now)
+    if seconds >= SLOW_SECONDS:
+        log.warning(
+            "a notification was slow",
+            **labels,
+            seconds=round(seconds, 3),
+            company=company,
+            campaign=campaign,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
+
 
 Attributes = Mapping[str, str | int]
 
@@ -27,53 +100,49 @@ _MISSING = (
 )
 
 
-class Span(Protocol):
-    """Work of this process in a trace. Messages that follow from the work carry `headers`."""
+class Span:
+    """Work of this process in a trace. Messages that follow from the work carry `headers`.
 
-    @property
-    def headers(self) -> Headers: ...
-    def end(self, outcome: str) -> None: ...
-
-
-class Tracer(Protocol):
-    """Begins spans for records whose headers hold a trace context."""
-
-    def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span: ...
-
-
-class PassedOn:
-    """No span: the trace context, passed on unchanged. Implements Span."""
-
-    __slots__ = ("headers",)
-
-    def __init__(self, headers: Headers) -> None:
-        self.headers = headers
-
-    def end(self, outcome: str) -> None:
-        """Do nothing, because there is no span."""
-
-
-class PassingTracer:
-    """Passes trace contexts on without spans. Implements Tracer."""
-
-    def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:  # noqa: ARG002
-        """The trace context, passed on unchanged."""
-        return PassedOn(trace_headers(headers))
-
-
-class OtelSpan:
-    """A span of OpenTelemetry. Implements Span."""
+    `span` is that of OpenTelemetry; without it the trace context is passed on unchanged.
+    """
 
     __slots__ = ("_span", "headers")
 
-    def __init__(self, span: Any, headers: Headers) -> None:
-        self._span = span
+    def __init__(self, headers: Headers, span: Any = None) -> None:
         self.headers = headers
+        self._span = span
 
-    def end(self, outcome: str) -> None:
+    def end(self, outcome: str, **attributes: str | int) -> None:
         """End the span now."""
-        self._span.set_attribute("proximity.outcome", outcome)
-        self._span.end()
+        if self._span is not None:
+            self._span.set_attributes({"proximity.outcome": outcome, **attributes})
+            self._span.end()
+
+
+class Tracer(Protocol):
+    """Begins spans for records whose headers hold a trace context.
+
+    The span is a consumer's, or, with `is_client`, that of a request to another service.
+    """
+
+    def begin(
+        self, name: str, headers: Headers, attributes: Attributes, *, is_client: bool = False
+    ) -> Span: ...
+
+
+class NoopTracer:
+    """Passes trace contexts on without spans. Implements Tracer."""
+
+    def begin(
+        self,
+        name: str,  # noqa: ARG002
+        headers: Headers,
+        attributes: Attributes,  # noqa: ARG002
+        *,
+        is_client: bool = False,  # noqa: ARG002
+    ) -> Span:
+        """The trace context, passed on unchanged."""
+        return Span(trace_headers(headers))
 
 
 class OtelTracer:
@@ -87,25 +156,28 @@ class OtelTracer:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._tracer = tracer
-        self._kind = SpanKind.CONSUMER
+        self._kinds = SpanKind
         self._with_span = set_span_in_context
         self._propagator = TraceContextTextMapPropagator()
 
-    def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:
+    def begin(
+        self, name: str, headers: Headers, attributes: Attributes, *, is_client: bool = False
+    ) -> Span:
         """A span if the trace context is sampled, else the unchanged context."""
         passed = trace_headers(headers)
         if not passed:
-            return PassedOn(passed)
+            return Span(passed)
         came = {name: value.decode() for name, value in passed}
         context = self._propagator.extract(came)
+        kind = self._kinds.CLIENT if is_client else self._kinds.CONSUMER
         span = self._tracer.start_span(
-            name, context=context, kind=self._kind, attributes=dict(attributes)
+            name, context=context, kind=kind, attributes=dict(attributes)
         )
         if not span.is_recording():
-            return PassedOn(passed)
+            return Span(passed)
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, self._with_span(span, context))
-        return OtelSpan(span, [(key, value.encode()) for key, value in carrier.items()])
+        return Span([(key, value.encode()) for key, value in carrier.items()], span)
 
 
 @asynccontextmanager
@@ -115,7 +187,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
     Raises SettingsError.
     """
     if settings.otel_endpoint is None:
-        yield PassingTracer()
+        yield NoopTracer()
         return
     try:
         provider = _provider(settings.otel_endpoint)

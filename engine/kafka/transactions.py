@@ -11,8 +11,12 @@ offset. So it does not matter whether a commit with a lost answer has happened.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -25,12 +29,27 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from engine.kafka.batch_sender import OnAcknowledged, TopicLimits
-from engine.kafka.errors import MessageTooLargeError, TransactionLostError
-from engine.kafka.positions import Position
-from engine.kafka.publisher import Outgoing, Publisher
-from engine.kafka.record_time import RecordTime
-from engine.process.failures import describe
+from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options
+from engine.kafka.errors import MessageTooLargeError, TooManyPartitionsError, TransactionLostError
+from engine.kafka.offsets import GroupOffsets, Position, Positions
+from engine.kafka.producer import (
+    LARGEST_REQUEST,
+    OnAcknowledged,
+    Outgoing,
+    Publisher,
+    RecordTime,
+    TopicLimits,
+)
+from engine.kafka.workers import (
+    PartitionWorker,
+    Records,
+    exception_of,
+    next_batch,
+)
+from engine.process.failures import Backoff, describe, retry
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics, StepTimer
+from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -83,11 +102,11 @@ class TransactionalPublisher(Publisher):
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._sender.send(self._producer, fitting)
+                failed = await self._send(self._producer, fitting)
         except _LOSSES as error:
-            raise _sorted(error) from error
+            raise _classify(error) from error
         if failed:
-            raise _sorted(failed[0].error) from failed[0].error
+            raise _classify(failed[0].error) from failed[0].error
         if too_large:
             raise MessageTooLargeError(too_large)
 
@@ -102,16 +121,15 @@ class TransactionalPublisher(Publisher):
                     )
                     await self._producer.commit_transaction()
         except _LOSSES as error:
-            raise _sorted(error) from error
+            raise _classify(error) from error
         self.is_open = False
 
     async def close(self) -> None:
-        """Disconnect within the deadline. The next owner aborts an open transaction."""
+        """Disconnect. The next owner aborts an open transaction."""
         await super().close()
         with suppress(KafkaError, TimeoutError):
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._producer.client.close()  # a stop() that is cancelled leaves it open
-        _forget_errors(self._producer)
 
     async def _begin(self) -> None:
         async with self._beginning:
@@ -120,18 +138,255 @@ class TransactionalPublisher(Publisher):
                 self.is_open = True
 
 
-def _forget_errors(producer: Any) -> None:
-    """Retrieve the errors that aiokafka stores; the publisher has raised them already."""
-    kept = [producer._txn_manager.wait_for_transaction_end()]  # noqa: SLF001
-    for batches in producer._message_accumulator._batches.values():  # noqa: SLF001
-        kept += [batch._drain_waiter for batch in batches]  # noqa: SLF001
-    for future in kept:
-        if future is not None and future.done() and not future.cancelled():
-            future.exception()
-
-
-def _sorted(error: Any) -> Exception:
+def _classify(error: Any) -> Exception:
     """The error itself if it is permanent, else TransactionLostError."""
     if isinstance(error, REFUSALS):
         return cast(Exception, error)
     return TransactionLostError(describe(error))
+
+
+MOST_PRODUCERS = 100  # of a process, one a partition
+_STARTED_AT_ONCE = 8
+_RETRY_SECONDS = 1.0
+_BACKOFF_MS = 50
+_CLOSE_SECONDS = 1.0
+
+# Makes a worker: the partition, its publisher, its position, and the callback for progress.
+WorkerMaker = Callable[
+    [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
+]
+
+
+def transactional_id(group: str, topic: str, partition: int) -> str:
+    """The transactional id of a role's producer for a partition."""
+    return f"{group}-{topic}-{partition}"
+
+
+class Transactions(GroupOffsets):
+    """The producers of one process for one role, by partition; implements PositionStore.
+
+    The order of taking over a partition matters. First its producer starts, which aborts the open
+    transaction of the previous owner and fences that owner. Only then is the committed offset read,
+    at which the partition continues. `make` makes a worker, which closes the publisher that it is
+    given and uses no other.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        cluster: KafkaCluster,
+        group: str,
+        role: str,
+        metrics: Metrics,
+        make: WorkerMaker,
+    ) -> None:
+        super().__init__(cluster, group, metrics)
+        self._settings = settings
+        self._step = StepTimer(metrics, role)
+        self._make = make
+        self._limits = TopicLimits()
+        self._record_time = RecordTime()
+        self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
+        self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
+        logging.getLogger("asyncio").addFilter(_is_worth_logging)
+
+    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
+        """The committed positions, read after all previous owners are fenced.
+
+        `partitions` are all of this member, or some that begin again. Raises
+        TooManyPartitionsError.
+        """
+        if len(partitions) > MOST_PRODUCERS:
+            raise TooManyPartitionsError(
+                f"this process has {len(partitions)} partitions, each with a producer of its own, "
+                f"and may have {MOST_PRODUCERS}: start more workers"
+            )
+        await asyncio.gather(*(self._start(each) for each in partitions))
+        return await super().load(partitions)
+
+    def worker_for(
+        self, partition: TopicPartition, begin: Position, on_progress: Callable[[], None]
+    ) -> PartitionWorker:
+        """A worker for a partition whose position was loaded."""
+        return self._make(partition, self._publishers.pop(partition), begin, on_progress)
+
+    async def run(self) -> None:
+        """Wait until cancelled; then close the producers of partitions without a worker."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.gather(*(each.close() for each in self._publishers.values()))
+
+    async def _start(self, partition: TopicPartition) -> None:
+        """A started producer. Waits while the brokers are down."""
+        left = self._publishers.pop(partition, None)
+        if left is not None:
+            await left.close()
+
+        async def start() -> TransactionalPublisher:
+            publisher = self._new_publisher(partition)
+            try:
+                async with self._starting:
+                    await publisher.start()
+            except BaseException:
+                await publisher.close()
+                raise
+            return publisher
+
+        self._publishers[partition] = await retry(
+            start,
+            self._errors,
+            "starting a transactional producer",
+            may_recover=_can_start_later,
+            backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
+        )
+
+    def _new_publisher(self, partition: TopicPartition) -> TransactionalPublisher:
+        deadline = REQUEST_SECONDS
+        options = connection_options(self._settings) | {
+            "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
+            # For this time a dead owner's transaction may block consumers that read committed.
+            "transaction_timeout_ms": int((deadline + 10) * 1000),
+            "retry_backoff_ms": _BACKOFF_MS,
+            "max_batch_size": LARGEST_REQUEST,
+            "linger_ms": 0,
+        }
+        return TransactionalPublisher(
+            make=partial(AIOKafkaProducer, **options),
+            deadline=deadline,
+            partition=partition,
+            group=self._group,
+            limits=self._limits,
+            record_time=self._record_time,
+            timed=lambda: self._step("commit"),
+        )
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """aiokafka leaves the error of a lost transaction in futures that nobody awaits; the publisher
+    has raised it already."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, KafkaError) and "never retrieved" in record.getMessage())
+
+
+def _can_start_later(error: Exception) -> bool:
+    return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
+        error, REFUSALS
+    )
+
+
+# A transaction without a message only moves the offset, which can wait for the next transaction.
+_IDLE_SECONDS = 0.5
+
+
+class TransactionalWorker:
+    """Implements PartitionWorker: handles one batch after another, each in a transaction.
+
+    The batch goes through a worker of the role. It is done when that worker has finished all of it,
+    and committed with the transaction; the consumer never commits this worker's offsets. If a batch
+    fails, the worker ends and with it the role's memory of the batch. `hold` counts the records
+    that wait here (sign 1), and subtracts those that no longer do (-1).
+    """
+
+    done_offset = None
+    finished_ranges = ""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        *,
+        publisher: TransactionalPublisher,
+        inner: Callable[[Callable[[], None]], PartitionWorker],
+        topic_id: str | None,
+        batch_records: int,
+        on_progress: Callable[[], None],
+        hold: Callable[[Records, int], None] = lambda _records, _sign: None,
+    ) -> None:
+        self.partition = partition
+        self.pending = 0
+        self._hold = hold
+        self._publisher = publisher
+        self._topic_id = topic_id
+        self._batch_records = batch_records
+        self._on_progress = on_progress
+        self._queue: deque[Records] = deque()
+        self._arrived = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._closing = False
+        self._uncommitted: int | None = None
+        self._since = 0.0
+        self._inner = inner(self._moved.set)
+        self._task = asyncio.create_task(self._run(), name=f"transactions of {partition}")
+        self._task.add_done_callback(lambda _: on_progress())
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of the role or of the transaction, or None."""
+        return exception_of(self._task)
+
+    def offer(self, records: Records) -> None:
+        """Queue fetched records."""
+        self._hold(records, 1)
+        self._queue.append(records)
+        self.pending += len(records)
+        self._arrived.set()
+
+    async def finish(self, deadline: float) -> None:
+        """Finish and commit the batch in flight, drop the queue; end within `deadline` seconds."""
+        self._closing = True
+        self._drop_queue()
+        self._arrived.set()
+        await asyncio.wait([self._task], timeout=deadline)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End at once; the batch in flight is not committed."""
+        self._closing = True
+        self._drop_queue()
+        await cancel([self._task])
+        await self._inner.abandon()
+        await self._publisher.close()
+
+    async def _run(self) -> None:
+        while not self._closing:
+            if not await self._something_arrived():
+                await self._commit()
+            self._arrived.clear()
+            while self._queue and not self._closing:
+                await self._handle(next_batch(self._queue, self._batch_records))
+        await self._commit()
+
+    async def _something_arrived(self) -> bool:
+        """Wait for records; briefly while an offset waits for its commit."""
+        try:
+            async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _drop_queue(self) -> None:
+        while self._queue:
+            self._hold(self._queue.popleft(), -1)
+
+    async def _handle(self, batch: Records) -> None:
+        self._hold(batch, -1)
+        self._inner.offer(batch)
+        while self._inner.pending:
+            if self._inner.failure is not None:
+                raise self._inner.failure
+            await self._moved.wait()
+            self._moved.clear()
+        if self._uncommitted is None:
+            self._since = time.monotonic()
+        self._uncommitted = batch[-1].offset + 1
+        if self._publisher.is_open or time.monotonic() - self._since > _IDLE_SECONDS:
+            await self._commit()
+        self.pending -= len(batch)
+        self._on_progress()
+
+    async def _commit(self) -> None:
+        if self._uncommitted is not None:
+            await self._publisher.commit(Position(self._uncommitted, self._topic_id))
+            self._uncommitted = None

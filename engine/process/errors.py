@@ -29,15 +29,3 @@ class SchemaRegistryError(ProcessError):
 
     A role retries; a command ends.
     """
-
-
-class BoundedHttpError(Exception):
-    """An HTTP request got no usable answer. Callers turn it into an error of their own."""
-
-
-class NoHttpError(BoundedHttpError):
-    """A server's answer is not valid HTTP, or is cut off."""
-
-
-class AnswerTooLongError(BoundedHttpError):
-    """A server's answer is larger than the limit."""

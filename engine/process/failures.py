@@ -1,16 +1,33 @@
-"""Sorts errors: a temporary error is retried, every other error stops the process.
+"""Errors: what may be retried, the only retry, and one log line for each outage of a server.
 
-(Invalid records become dead letters where they are decoded. catalog.sql_failures sorts errors of
-SQL, for the management interface too.)
+A temporary error is retried, every other error stops the process. (Invalid records become dead
+letters where they are decoded. catalog.database sorts errors of SQL, for the management
+interface too.)
 """
 
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
 from aiokafka.errors import KafkaError, KafkaTimeoutError
+from prometheus_client import Counter
 from redis import exceptions as redis_errors
 
-from catalog.sql_failures import database_may_recover as database_may_recover
-from catalog.sql_failures import took_too_long as took_too_long
+from catalog.database import database_may_recover as database_may_recover
+from catalog.database import took_too_long as took_too_long
 from engine.process.errors import SchemaRegistryError
 
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+_FIRST_SECONDS = 0.05
+_LAST_SECONDS = 2.0
+_QUIET_SECONDS = 10.0
+_FORGOTTEN_SECONDS = 60.0
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
     redis_errors.ReadOnlyError,
@@ -42,11 +59,7 @@ def kafka_may_recover(error: Exception) -> bool:
 
 
 def registry_may_recover(error: Exception) -> bool:
-    """Whether a schema registry may answer later.
-
-    A person can correct any refusal (a missing permission, an error of the registry) while the role
-    retries.
-    """
+    """Whether a schema registry may answer later; a person can correct any of its refusals."""
     return isinstance(error, OSError | TimeoutError | SchemaRegistryError)
 
 
@@ -60,3 +73,134 @@ def redis_may_recover(error: Exception) -> bool:
         text = str(error)
         return isinstance(error, _REFUSALS_THAT_PASS) or any(c in text for c in _CODES_THAT_PASS)
     return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
+
+
+class ServerErrors:
+    """The failed calls to one server: a counter, a log line for the outage and one for its end.
+
+    `operation` names a kind of call. Some kinds may fail while others succeed (a full Redis answers
+    a ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
+    minute. A server that comes and goes is logged every 10 s at most. `may_recover` is the function
+    of failures.py for this server. Without `counter` nothing is counted.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        counter: Counter | None = None,
+        *,
+        may_recover: Callable[[Exception], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.may_recover = may_recover
+        self._server = server
+        self._counter = counter
+        self._clock = clock
+        self._failing: dict[str, float] = {}
+        self._since = 0.0
+        self._failures = 0
+        self._is_logged = False
+        self._back_at = float("-inf")
+
+    def inc(self) -> None:
+        """Count a failed call without a log line."""
+        if self._counter is not None:
+            self._counter.inc()
+
+    def failed(self, error: BaseException, operation: str) -> None:
+        """Count a failed call that will be retried, and log the beginning of an outage."""
+        self.inc()
+        self.lost(operation, describe(error))
+
+    def lost(self, operation: str, error: str) -> None:
+        """As `failed`, for a call that is counted already."""
+        now = self._clock()
+        if not self._failing:
+            self._since, self._failures, self._is_logged = now, 0, False
+        self._failing[operation] = now
+        self._failures += 1
+        if not self._is_logged and now >= self._back_at + _QUIET_SECONDS:
+            self._is_logged = True
+            log.error(
+                "server failed, trying again", server=self._server, what=operation, error=error
+            )
+
+    def answered(self, operation: str) -> None:
+        """A call succeeded. Costs nothing unless a call failed before."""
+        if not self._failing:
+            return
+        now = self._clock()
+        for kind, last in list(self._failing.items()):
+            if kind == operation or now - last > _FORGOTTEN_SECONDS:
+                del self._failing[kind]
+        if self._failing:
+            return
+        if self._is_logged:
+            self._back_at = now
+            log.warning(
+                "server answers again",
+                server=self._server,
+                seconds=round(now - self._since, 1),
+                failures=self._failures,
+            )
+
+
+class Backoff:
+    """Pauses between tries, each twice as long as the one before, from `first` to `last` seconds.
+
+    Up to half of each pause is left out at random, so that the processes of a cluster do not return
+    to a server at the same time. `sleep` is the clock.
+    """
+
+    def __init__(
+        self,
+        first: float = _FIRST_SECONDS,
+        last: float = _LAST_SECONDS,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._first = self._next = first
+        self._last = last
+        self._sleep = sleep
+
+    async def pause(self) -> None:
+        """Sleep for the next pause."""
+        seconds, self._next = self._next, min(self._next * 2, self._last)
+        await self._sleep(seconds * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
+
+    def reset(self) -> None:
+        """A try succeeded: the next pause is the first again."""
+        self._next = self._first
+
+
+async def retry(
+    call: Callable[[], Awaitable[Result]],
+    errors: ServerErrors,
+    operation: str,
+    *,
+    may_recover: Callable[[Exception], bool] | None = None,
+    deadline: float | None = None,
+    backoff: Backoff | None = None,
+) -> Result:
+    """The result of `call`, which is retried after temporary errors without an end.
+
+    The caller's partition waits meanwhile, which is backpressure and loses nothing. So `call` must
+    be idempotent, and each try needs a bound: `deadline` (seconds), or the call's own. `errors`
+    sorts the errors of its server (unless `may_recover` does), and logs once that the server is
+    down and once that it is back; `operation` names the kind of call. Raises permanent errors. A
+    cancellation takes effect at once.
+    """
+    backoff = backoff or Backoff()
+    may_recover = may_recover or errors.may_recover
+    while True:
+        try:
+            async with asyncio.timeout(deadline):
+                result = await call()
+        except Exception as error:  # temporary errors are retried, others are raised
+            if not may_recover(error):
+                raise
+            errors.failed(error, operation)
+        else:
+            errors.answered(operation)
+            return result
+        await backoff.pause()

@@ -12,16 +12,14 @@ import msgspec
 from prometheus_client import CollectorRegistry, make_asgi_app
 
 from catalog.deadline import within
-from engine.process.http_limits import HttpLimits
-from engine.process.http_server import BoundedServer, listen
-from engine.process.server_errors import ServerErrors
+from engine.process.failures import ServerErrors
+from engine.process.http_server import HttpServer, listen
 from engine.process.settings import PREFIX
 
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 PROBE = "probe"  # the kind of call (see ServerErrors) of a probe that writes nothing
-_HEAD_SECONDS = 5.0
 _CHECK_SECONDS = 2.0
 _PROBE_SECONDS = 1.5
 
@@ -29,7 +27,7 @@ _PROBE_SECONDS = 1.5
 class ServerProbe:
     """Checks whether one server works. Concurrent callers share one request.
 
-    `send_request` sends the request, and raises if the server does not work. `deadline` in seconds.
+    `send_request` raises if the server does not work. `deadline` in seconds.
     """
 
     def __init__(
@@ -66,10 +64,7 @@ class ServerProbe:
 
 
 async def run_checks(checks: Mapping[str, Check]) -> dict[str, bool]:
-    """The results by name. The checks run concurrently.
-
-    A check that raises, or takes longer than 2 s, counts as failed.
-    """
+    """The results by name; a check that raises, or takes longer than 2 s, counts as failed."""
     answers = await asyncio.gather(*(_passes(check) for check in checks.values()))
     return dict(zip(checks, answers, strict=True))
 
@@ -84,7 +79,9 @@ async def _passes(check: Check) -> bool:
 class HealthServer:
     """Serves the metrics port in the event loop that it reports on.
 
-    `checks` are named. /readyz answers 200 if all pass, else 503, and lists each result.
+    /readyz answers 200 if all of `checks` pass, else 503, and lists each result by name. The port
+    is opened at once: raises PortInUseError, which names `setting`. `listener` is a port that is
+    open already, to be served instead.
     """
 
     def __init__(
@@ -94,18 +91,14 @@ class HealthServer:
         checks: Mapping[str, Check],
         host: str,
         port: int,
+        setting: str = "METRICS_PORT",
         listener: socket.socket | None = None,
     ) -> None:
-        """Open the port at once, to find out whether it is in use. Raises PortInUseError.
-
-        `listener` is a port that is open already, to be served instead.
-        """
         self._metrics: Any = make_asgi_app(registry)
         self._checks = checks
-        self._socket = listener or listen(host, port, setting=f"{PREFIX}METRICS_PORT")
+        self._socket = listener or listen(host, port, setting=f"{PREFIX}{setting}")
         self.port: int = self._socket.getsockname()[1]
-        limits = HttpLimits(head_seconds=_HEAD_SECONDS)
-        self._server = BoundedServer(self._answer, limits, interface="asgi3")
+        self._server = HttpServer(self._answer, interface="asgi3")
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -115,18 +108,18 @@ class HealthServer:
             self._socket.close()
 
     async def _answer(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
-        path = scope["path"]
-        if path == "/metrics":
-            await self._metrics(scope, receive, send)
-        elif path == "/healthz":
-            await reply(send, 200, {"status": "ok"})
-        elif path == "/readyz":
-            results = await run_checks(self._checks)
-            ready = all(results.values())
-            status = "ready" if ready else "not ready"
-            await reply(send, 200 if ready else 503, {"status": status, "checks": results})
-        else:
-            await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+        match scope["path"]:
+            case "/metrics":
+                await self._metrics(scope, receive, send)
+            case "/healthz":
+                await reply(send, 200, {"status": "ok"})
+            case "/readyz":
+                results = await run_checks(self._checks)
+                ready = all(results.values())
+                status = "ready" if ready else "not ready"
+                await reply(send, 200 if ready else 503, {"status": status, "checks": results})
+            case _:
+                await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
 
 
 async def reply(send: Send, status: int, body: dict[str, Any]) -> None:

@@ -1,24 +1,19 @@
-"""The HTTP server of both ports of a process, with a bounded number of bounded connections."""
+"""The HTTP server of a process's ports: uvicorn with limits on what one client can take."""
 
 import asyncio
 import contextlib
 import socket
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from engine.process.errors import PortInUseError
-from engine.process.http_connection import BoundedProtocol
-from engine.process.http_limits import HttpLimits
-
-_log = structlog.get_logger(__name__)
 
 _BACKLOG = 2048
-_TICKS_A_SWEEP = 5
-_TICKS_A_REPORT = 100
+_HEAD_BYTES = 64 * 1024
+_WAIT_SECONDS = 30.0
 
 
 def listen(host: str, port: int, *, setting: str) -> socket.socket:
@@ -42,23 +37,25 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
-class BoundedServer(uvicorn.Server):
-    """Serves an application on bounded connections (http_connection.py)."""
+class HttpServer(uvicorn.Server):
+    """Serves an application. A head has at most 64 KiB; over `connections` the answer is 503.
 
-    def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
-        """`options` are uvicorn's."""
-        self._limits = limits
-        self._refusals: Counter[str] = Counter()
+    `options` are uvicorn's.
+    """
+
+    def __init__(self, app: Any, *, connections: int = 100, **options: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=self._connection,  # type: ignore[arg-type]  # called as a class is
+                http=_Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_keep_alive=int(limits.idle_seconds) + 1,  # the sweep is first
+                limit_concurrency=connections,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
+                timeout_keep_alive=int(_WAIT_SECONDS),
                 **options,
             )
         )
@@ -68,44 +65,26 @@ class BoundedServer(uvicorn.Server):
         """Signals are left to lifecycle.py."""
         yield
 
-    async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second."""
-        if counter % _TICKS_A_SWEEP == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in self._connections():
-                connection.sweep(now)
-        if counter % _TICKS_A_REPORT == 0 and self._refusals:
-            _log.warning("connections were refused or closed", **self._refusals)
-            self._refusals.clear()
-        return await super().on_tick(counter)
 
-    def _admit(self, new: BoundedProtocol) -> bool:
-        """Whether there is room for a connection that was just counted.
+class _Connection(H11Protocol):
+    """uvicorn's connection, which closes when a client neither sends a head nor reads its answer.
 
-        If there is none, the connection that has waited longest for a head is closed. A client that
-        opens many silent connections loses those; a client that sends its request at once loses
-        none.
-        """
-        if len(self.server_state.connections) <= self._limits.connections:
-            return True
-        waiting = [
-            (since, number, connection)
-            for number, connection in enumerate(self._connections())
-            if connection is not new and (since := connection.idle_since()) is not None
-        ]
-        if not waiting:
-            return False
-        min(waiting)[-1].close_for_another()
-        return True
+    uvicorn itself waits for both without an end. The application bounds the time in between.
+    """
 
-    def _connection(self, **options: Any) -> BoundedProtocol:
-        return BoundedProtocol(
-            limits=self._limits, is_admitted=self._admit, refusals=self._refusals, **options
-        )
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch = self.loop.call_later(_WAIT_SECONDS, self._look, None)
 
-    def _connections(self) -> list[BoundedProtocol]:
-        return [
-            connection
-            for connection in self.server_state.connections
-            if isinstance(connection, BoundedProtocol)
-        ]
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self, before: RequestResponseCycle | None) -> None:
+        """Close if no request came since the last look, which was `before`'s."""
+        request: RequestResponseCycle | None = self.cycle  # None until the first one
+        if self.transport.is_closing():
+            self.transport.abort()
+        elif request is before and (request is None or request.response_complete):
+            self.transport.close()
+        self._watch = self.loop.call_later(_WAIT_SECONDS, self._look, request)

@@ -15,13 +15,12 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from types import FrameType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import structlog
 
-from engine.process.cancelling import cancel
 from engine.process.errors import ServiceDiedError
 from engine.process.failures import describe
 
@@ -31,6 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _YOUNG = 50_000  # allocations between collections; the default of 700 is one in 150 records
 _OLDER = 20
 _POLL_SECONDS = 0.5
+_CANCEL_SECONDS = 0.2
 
 
 def tune_garbage_collector() -> None:
@@ -109,6 +109,23 @@ async def run_services(
         await _wait_for_foreground(front, back, stop)
     finally:
         await cancel(front | back)
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel all tasks and await their end. Raises none of their errors.
+
+    A cancellation can get lost: redis-py's cluster client swallows one that comes while it looks up
+    its nodes. So each task is cancelled again until it ends.
+    """
+    tasks = set(tasks)
+    pending = {task for task in tasks if not task.done()}
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it
 
 
 async def _wait_for_foreground(

@@ -13,7 +13,17 @@ from engine.process.settings import Settings
 _REPEAT_SECONDS = 10.0
 # ServerErrors logs once whether Kafka answers; aiokafka has a dozen messages about it.
 _KAFKA_REPEAT_SECONDS = 120.0
-_QUIET = ("aiokafka", "uvicorn", "asyncio", "sqlalchemy", "aiosqlite", "alembic", "opentelemetry")
+_QUIET = (
+    "aiokafka",
+    "uvicorn",
+    "asyncio",
+    "sqlalchemy",
+    "aiosqlite",
+    "alembic",
+    "opentelemetry",
+    "httpx",
+    "httpcore",
+)
 
 
 class RepeatFilter(logging.Filter):

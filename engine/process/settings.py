@@ -1,17 +1,18 @@
 """Every setting, with its default and meaning. Prefix `PROXIMITY_` in the environment."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from engine.process.detection_topics import REGISTERED_FORMATS, DetectionTopics
-from engine.process.kafka_security import kafka_security_fault
-from engine.process.settings_checks import (
+from engine.process.settings_types import (
+    REGISTERED_FORMATS,
     BootstrapServers,
     Count,
     DatabaseUrl,
+    DetectionTopics,
     EndpointUrl,
     Extensions,
     Networks,
@@ -28,6 +29,10 @@ from engine.process.settings_checks import (
 )
 
 PREFIX = "PROXIMITY_"
+_OF_A_PASSWORD = ("kafka_sasl_username", "kafka_sasl_password")
+_OF_OAUTH = tuple(
+    f"kafka_sasl_oauth_{name}" for name in ("token_url", "client_id", "client_secret")
+)
 _OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
 
 
@@ -35,6 +40,8 @@ class Settings(BaseSettings):
     """The settings of one process. Durations are in seconds unless the name says otherwise."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+    # Longest time (s) that a broker delays the answer to a fetch when it has no new records.
+    fetch_wait: ClassVar[float] = 0.1
 
     kafka_bootstrap_servers: BootstrapServers = setting(
         "localhost:9092", "host:port, comma-separated"
@@ -58,7 +65,6 @@ class Settings(BaseSettings):
     kafka_sasl_oauth_extensions: Extensions = setting(
         (), "SASL extensions that the brokers need: name=value, comma-separated"
     )
-    kafka_sasl_oauth_timeout: Seconds = setting(5.0, "deadline of one token request")
     kafka_sasl_oauth_ca_file: ReadableFile | None = setting(
         None, "PEM file that verifies the token endpoint"
     )
@@ -66,12 +72,8 @@ class Settings(BaseSettings):
     kafka_ssl_certfile: ReadableFile | None = setting(None, "PEM client certificate")
     kafka_ssl_keyfile: ReadableFile | None = setting(None, "PEM key of the client certificate")
     kafka_ssl_password: SecretStr | None = setting(None, "password of the key file")
-    kafka_request_timeout: Seconds = setting(20.0, "deadline of one request to a broker")
     kafka_session_timeout: Seconds = setting(
         10.0, "time without a heartbeat after which the group removes a member"
-    )
-    kafka_fetch_wait: Seconds = setting(
-        0.5, "longest time that a broker delays the answer to a fetch when it has no new records"
     )
     topic_prefix: TopicPrefix = setting("proximity.", "prefix of every topic name")
     topic_partitions: int = setting(
@@ -89,9 +91,6 @@ class Settings(BaseSettings):
         None,
         "http:// or https://, [user:password@]host; for the formats avro, protobuf and json-schema",
     )
-    schema_registry_timeout: Seconds = setting(
-        5.0, "deadline of one request to the schema registry"
-    )
     schema_registry_ca_file: ReadableFile | None = setting(
         None, "PEM file that verifies the schema registry"
     )
@@ -102,17 +101,17 @@ class Settings(BaseSettings):
         "redis://, rediss://, redis+cluster:// or redis+sentinel://; rediss is TLS",
     )
     redis_prefix: str = setting("proximity:", "prefix of every Redis key")
-    redis_timeout: Seconds = setting(5.0, "deadline of one call to Redis")
     database_url: DatabaseUrl = setting(
         SecretStr("sqlite:///proximity.sqlite3"), "postgresql:// or sqlite:///"
     )
+    database_pool: int = setting(16, "most connections of a process to PostgreSQL", ge=2, le=1000)
     secret_key: SecretStr | None = setting(
         None,
         "key that encrypts connector parameters at rest; to rotate it: the new key, a comma, "
         "the old key",
     )
 
-    metrics_host: str = setting("127.0.0.1", "address of the metrics port")
+    metrics_host: str = setting("127.0.0.1", "address of the metrics ports")
     metrics_port: Port = setting(9464, "port of metrics and health, one for all workers; 0: any")
     otel_endpoint: EndpointUrl | None = setting(
         None, "OTLP collector over HTTP that gets the spans of sampled traces; needs the extra otel"
@@ -120,9 +119,6 @@ class Settings(BaseSettings):
     api_host: str = setting("127.0.0.1", "address of the management interface")
     api_port: Port = setting(8000, "port of the management interface")
     api_metrics_port: Port = setting(9463, "metrics port of the management interface; 0: any")
-    api_metrics_host: str = setting(
-        "127.0.0.1", "address of the management interface's metrics port"
-    )
     api_trusted_proxies: Networks = setting(
         (), "networks of proxies whose X-Forwarded-For is trusted, comma-separated"
     )
@@ -130,31 +126,17 @@ class Settings(BaseSettings):
         (), "origins whose pages may call the interface, comma-separated"
     )
     console: bool = setting(True, "serve the console at /console beside the management interface")
-    api_max_body: int = setting(1024 * 1024, "most bytes of a request's body", ge=1024)
+    api_max_body: int = setting(
+        1024 * 1024, "most bytes of a request's body", unit="bytes", ge=1024
+    )
     campaign_content_bytes: int = setting(
-        65_536, "most bytes of a campaign's texts, nfcs and qrcodes together", ge=1024
+        65_536, "most bytes of a campaign's texts, nfcs and qrcodes together", unit="bytes", ge=1024
     )
     venue_campaigns: Count = setting(1000, "most campaigns of a venue")
     venue_beacons: Count = setting(10_000, "most beacons of a venue")
     beacon_open_campaigns: Count = setting(
         100, "most active campaigns of a beacon whose dates overlap"
     )
-    api_body_timeout: Seconds = setting(15.0, "time for a request's body to arrive")
-    api_answer_timeout: Seconds = setting(
-        30.0, "time for an answer to begin, and then for the client to read each piece of it"
-    )
-    api_list_timeout: Seconds = setting(600.0, "time for a whole answer, also for a long list")
-    api_connections: Count = setting(500, "most open connections to the management interface")
-    api_head_timeout: Seconds = setting(
-        10.0, "time for a request's head to arrive, from its first byte"
-    )
-    api_idle_timeout: Seconds = setting(
-        30.0, "time for which a connection may stay open without a request"
-    )
-    login_attempts_account: Count = setting(
-        10, "failed logins of an account from one network in LOGIN_WINDOW, after which it gets 429"
-    )
-    login_window: Seconds = setting(300.0, "period in which failed logins are counted")
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "debug, info, warning or error"
     )
@@ -162,75 +144,44 @@ class Settings(BaseSettings):
         "auto", "json, console, or auto: console on a terminal"
     )
 
-    max_detection_age: float = setting(
+    max_detection_age: Seconds = setting(
         300.0,
         "a detection that is older, or further in the future, triggers nothing; at most a week",
-        gt=0,
         le=7 * 86_400,  # the index keeps the content of an ended campaign for longer
-    )
-    clock_skew_limit: Seconds = setting(
-        30.0, "seconds by which the clocks of servers may differ without an error"
     )
     notification_lifetime: Seconds = setting(
         300.0, "time from detected_at to a notification's expires_at"
     )
     path_loss_exponent: float = setting(2.0, "n in the formula from rssi to distance", gt=0, le=10)
 
-    batch_records: Count = setting(5000, "most records in a batch; in one of a recorder four times")
-    in_flight_records: Count = setting(
-        20_000, "records in flight (fetched and not finished) at which fetching pauses"
+    batch_records: Count = setting(
+        5000, "most records in a batch; four times as many may be in flight"
     )
     in_flight_bytes: int = setting(
         64 * 1024 * 1024,
         "bytes of records in flight at which the trigger pauses fetching; it composes messages "
         "in pieces of a small part of it",
+        unit="bytes",
         ge=1024 * 1024,
-    )
-    commit_interval: float = setting(
-        0.0, "least time between two offset commits; 0: commit finished records at once", ge=0
     )
     delivery: Literal["at_least_once", "exactly_once"] = setting(
         "at_least_once",
         "at_least_once; or exactly_once: one Kafka transaction a batch, for consumers "
         "that read committed",
     )
-    transactional_producers: Count = setting(
-        100, "most partitions of a process with DELIVERY=exactly_once"
-    )
     drain_timeout: Seconds = setting(20.0, "time to finish the records in flight at shutdown")
-    index_cache_beacons: Count = setting(200_000, "most beacons that a process caches")
-    index_cache_bytes: int = setting(
-        256 * 1024 * 1024,
-        "most bytes of campaigns that a process caches: their content, and 900 bytes each",
-        ge=1024,
-    )
-    index_cache_age: Seconds = setting(300.0, "age at which a cached beacon is read again")
-    held_claims: Count = setting(
-        250_000, "most claims that a process remembers; four times as many if devices have many"
-    )
     recent_decisions: int = setting(
         10,
         "last decisions of each device, without repeats, kept in Redis for a day; 0: none",
         ge=0,
         le=100,
     )
-    decision_figures: bool = setting(
-        True,
-        "add decisions up by company, hour, reason and campaign, in Redis for a month; "
-        "false: the statistics have days only",
-    )
     dead_letter_share: float = setting(
         0.5,
         "a role stops when records fail for more than this share of the last 1000 keys that "
-        "succeeded before; 1: never",
+        "succeeded before, or for 1000 keys while no record succeeds for 10 s; 1: never",
         gt=0,
         le=1,
-    )
-    compiled: bool = setting(True, "use the compiled modules, where they are installed")
-    dead_letter_run: Count = setting(
-        1000,
-        "a role stops when so many different keys fail and no record has succeeded for 10 s; "
-        "above 100000: never",
     )
 
     trace: Literal["all", "changes", "none"] = setting(
@@ -239,9 +190,8 @@ class Settings(BaseSettings):
         "minute); none",
     )
     trace_retention: int = setting(
-        30, "days for which traces and receptions are kept", ge=1, le=3650
+        30, "days for which traces and receptions are kept", unit="days", ge=1, le=3650
     )
-    recorder_timeout: Seconds = setting(30.0, "deadline of one transaction of the recorder")
 
     connector_allow_networks: Networks = setting(
         (), "networks that connectors may call besides public ones, comma-separated"
@@ -249,29 +199,22 @@ class Settings(BaseSettings):
     connector_ca_file: Path | None = setting(
         None, "PEM file of authorities that verify connectors, besides the well-known ones"
     )
-    connector_connect_timeout: Seconds = setting(
-        1.0, "time to resolve a connector's name and connect, TLS included"
-    )
     connector_call_timeout: Seconds = setting(3.0, "time for a whole call to a connector")
-    connector_reply_bytes: Count = setting(65_536, "most bytes of the body of a connector's reply")
-    connector_reply_steps: Count = setting(
-        1000, "most parser events, reads and header lines of a connector's reply"
-    )
     connector_company_calls: Count = setting(32, "most calls of a company in flight")
     connector_calls: Count = setting(512, "most calls of a process in flight")
-    connector_pending: int = setting(
-        50_000, "most calls that a process holds, at most half of them of one company", ge=2
-    )
-    connector_tries: Count = setting(3, "tries of a call, while its detection is fresh")
-    connector_breaker_window: Count = setting(
-        20, "last calls of a company that its breaker considers"
-    )
-    connector_breaker_failures: Count = setting(
-        10, "failures among these calls at which the breaker opens"
-    )
-    connector_breaker_pause: Seconds = setting(
-        10.0, "time that an open breaker waits before a trial call"
-    )
+
+    @property
+    def in_flight_records(self) -> int:
+        """Records in flight (fetched and not finished) at which fetching pauses."""
+        return 4 * self.batch_records
+
+    @model_validator(mode="after")
+    def _ports(self) -> Self:
+        for name in ("metrics_port", "api_metrics_port"):
+            if self.api_port and self.api_port == getattr(self, name):
+                both = f"{variable_name(name)}: {self.api_port} is {variable_name('api_port')} too"
+                raise refused(f"{both}: choose another")
+        return self
 
     @model_validator(mode="after")
     def _detection_topics(self) -> Self:
@@ -286,12 +229,47 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _kafka_security(self) -> Self:
-        given = {name: value for name in self.model_fields_set if (value := getattr(self, name))}
-        ordered = {name: given[name] for name in type(self).model_fields if name in given}
-        if fault := kafka_security_fault(self.kafka_security_protocol, ordered):
-            name, cause = fault
-            raise refused(f"{variable_name(name)} {cause}")
+        given = {name for name in self.model_fields_set if getattr(self, name)}
+        for name in type(self).model_fields:
+            if name in given and (fault := self._has_no_effect(name)):
+                raise refused(f"{variable_name(name)} has no effect with {fault}")
+        for name, reason in self._required():
+            if name not in given:
+                raise refused(f"{variable_name(name)} is required {reason}")
         return self
+
+    def _has_no_effect(self, name: str) -> str:
+        """Why a setting of Kafka's security contradicts the others; empty if it does not."""
+        protocol, mechanism = self.kafka_security_protocol, self.kafka_sasl_mechanism
+        with_protocol = f"KAFKA_SECURITY_PROTOCOL {protocol}: set it to"
+        if name.startswith("kafka_sasl_") and "SASL" not in protocol:
+            has_tls = protocol == "SSL"
+            return f"{with_protocol} {'SASL_SSL' if has_tls else 'SASL_SSL or SASL_PLAINTEXT'}"
+        if name.startswith("kafka_ssl_") and "SSL" not in protocol.split("_"):
+            return f"{with_protocol} {'SASL_SSL' if 'SASL' in protocol else 'SSL or SASL_SSL'}"
+        if name.startswith("kafka_sasl_oauth_") and mechanism != "OAUTHBEARER":
+            return f"KAFKA_SASL_MECHANISM {mechanism}: set it to OAUTHBEARER"
+        if name in _OF_A_PASSWORD and mechanism == "OAUTHBEARER":
+            return "KAFKA_SASL_MECHANISM OAUTHBEARER"
+        return ""
+
+    def _required(self) -> Iterator[tuple[str, str]]:
+        """The names that the other settings require, each with the reason."""
+        if "SASL" in self.kafka_security_protocol:
+            if self.kafka_sasl_mechanism == "OAUTHBEARER":
+                for name in _OF_OAUTH:
+                    yield name, "by KAFKA_SASL_MECHANISM OAUTHBEARER"
+            else:
+                for name in _OF_A_PASSWORD:
+                    yield name, f"by KAFKA_SECURITY_PROTOCOL {self.kafka_security_protocol}"
+        if self.kafka_ssl_keyfile:
+            yield "kafka_ssl_certfile", "beside KAFKA_SSL_KEYFILE"
+
+
+def unit_of(name: str) -> str:
+    """The unit of a setting's value: s, bytes or days; empty without a unit."""
+    extra = Settings.model_fields[name].json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
 
 
 def variable_name(name: str) -> str:

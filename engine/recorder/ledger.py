@@ -1,54 +1,166 @@
 """The port to SQL: one transaction that writes a batch and moves the partition's offset.
 
-Both ledgers (postgresql.py, sqlite.py) behave alike, and one test suite checks both. They run the
-same statements, each in its own dialect and with its own way of passing rows. Their methods raise
-the driver's errors; engine.process.failures says which of them are temporary.
+Both ledgers (postgresql.py, sqlite.py) run the statements of statements.sql, and one test suite
+checks both. Rows are passed as one JSON list of objects. The methods raise the driver's errors;
+engine.process.failures says which of them are temporary. Instants in rows are aware and in UTC.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import date, datetime
-from functools import cache
+from datetime import UTC, date, datetime
 from importlib.resources import files
-from itertools import repeat
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
-from msgspec.structs import astuple
+import msgspec
 
 from engine.kafka.detections import BeaconKey
-from engine.kafka.positions import Position
-from engine.recorder.errors import AlreadyCountedError, CompanyDeletedError, NewDeviceCountedError
-from engine.recorder.rows import (
-    ActiveBeacon,
-    AuthenticationRow,
-    DetectionRow,
-    DeviceChanges,
-    DeviceColumns,
-    DeviceIdentity,
-    FigureIncrements,
-    PresenceKey,
-    PresenceState,
-    ReceptionRow,
-    RegisteredApplication,
-    StatisticKey,
-    StoredDevice,
-    ToldDevice,
-)
+from engine.kafka.offsets import Position
 
-_STATEMENT_MARK = "-- name: "
+VENUE, BEACON, CAMPAIGN = "venue", "beacon", "campaign"
+
+DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
+StoredDevice: TypeAlias = tuple[int, bool]  # its id, and whether it is a test device
+
+
+class RecorderError(Exception):
+    """The base of all errors of the recorder."""
+
+
+class OffsetsError(RecorderError):
+    """The offsets in SQL belong to other topics. The process stops; the message says what to do."""
+
+
+class WriteAgainError(RecorderError):
+    """The batch can be written again in a new transaction. None of it is written yet."""
+
+
+class DayMissingError(RecorderError):
+    """Rows are of days that have no partition yet. Create the days, and write the batch again."""
+
+    def __init__(self, days: Collection[date] = ()) -> None:
+        super().__init__(f"no partition of {', '.join(map(str, days))}")
+        self.days = days
+
+
+class ReadAgainError(RecorderError):
+    """The batch is out of date and its records must be read again. None of it is written."""
+
+
+class ActiveBeacon(NamedTuple):
+    """An active beacon at an active venue. `time_zone` is an IANA name."""
+
+    beacon_id: int
+    venue_id: int
+    company_id: int
+    time_zone: str | None
+
+
+class RegisteredApplication(NamedTuple):
+    """A mobile application, whose key is valid until `expire_on`."""
+
+    id: int
+    company_id: int
+    active: bool
+    expire_on: datetime | None
+
+    def admits(self, instant: float) -> bool:
+        """Whether the key is valid at `instant` (epoch seconds)."""
+        return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
+
+
+class DeviceChanges(msgspec.Struct, gc=False):
+    """The additions to a device's counters, and the last known facts of the device."""
+
+    company_id: int
+    udid: str
+    nb_beacon: int = 0
+    nb_campaign: int = 0
+    token_push: str | None = None
+    name: str | None = None
+    version: str | None = None
+    model: str | None = None
+    id_connector: int | None = None
+
+
+class DetectionRow(NamedTuple):
+    """A row of detection_trace."""
+
+    device_id: int
+    venue_id: int
+    beacon_id: int
+    status: str
+    create_on: datetime
+    ip: str | None
+
+
+class AuthenticationRow(msgspec.Struct, gc=False):
+    """A row of authentication_trace."""
+
+    device_id: int
+    application_id: int
+    create_on: datetime
+    ip: str | None
+
+
+class ReceptionRow(msgspec.Struct, gc=False):
+    """A row of reception."""
+
+    notification: UUID
+    device_id: int
+    campaign_id: int
+    create_on: datetime
+
+
+class PresenceKey(NamedTuple):
+    """A device at a beacon."""
+
+    device_id: int
+    beacon_id: int
+
+
+class PresenceState(NamedTuple):
+    """The zone and the instant of the last trace row of a device at a beacon."""
+
+    status: str
+    create_on: datetime
+
+
+class StatisticKey(NamedTuple):
+    """One day of a venue, beacon or campaign (`kind`), `ref` its id."""
+
+    day: date
+    kind: str
+    ref: int
+
+
+class Figures(msgspec.Struct):
+    """The additions to a day's figures, and the ids of the devices that they count."""
+
+    venue_id: int
+    detections: int = 0
+    notifications: int = 0
+    devices: set[int] = msgspec.field(default_factory=set)
+
+
+class RetentionWindow(NamedTuple):
+    """The rows to keep.
+
+    They are traces dated from `since` to `until`, receptions and presences recorded from `since`
+    on, and the devices that the figures from `day` on count.
+    """
+
+    since: datetime
+    until: datetime
+    day: date
 
 
 class LedgerTransaction(ABC):
-    """An open transaction. It locks rows in the order of their keys.
+    """An open transaction. It locks rows in the order of their keys."""
 
-    `tells_new`: whether ToldDevice.new is told; else it is False.
-    """
-
-    tells_new = False
     foreign_key_error: type[Exception]
     duplicate_error: type[Exception]
 
@@ -58,8 +170,8 @@ class LedgerTransaction(ABC):
         Later writers of the partition wait for this transaction.
         """
         if old is None:
-            return await self._has_changed_one("begin_offset", topic, partition, new)
-        return await self._has_changed_one("advance_offset", topic, partition, new, old)
+            return bool(await self._fetch("first_position", topic, partition, new, None))
+        return bool(await self._fetch("advance_offset", topic, partition, new, old))
 
     async def move_position(
         self, topic: str, partition: int, old: Position | None, new: Position
@@ -69,156 +181,101 @@ class LedgerTransaction(ABC):
         If `new` is of another topic, `verify` is told that the topic of `old` was deleted.
         """
         if old is None:
-            return await self._has_changed_one("first_position", topic, partition, *new[:2])
-        if not await self._has_changed_one("move_position", topic, partition, *new[:2], *old[:2]):
+            return bool(await self._fetch("first_position", topic, partition, *new[:2]))
+        if not await self._fetch("move_position", topic, partition, *new[:2], *old[:2]):
             return False
         if old.topic_ended_before(new):
-            await self._has_changed_one("note_past", topic)
+            await self._fetch("note_past", topic)
         return True
 
     async def now(self) -> datetime:
-        """The time on SQL's clock; the same for all rows of the transaction."""
+        """The time on SQL's clock."""
         ((now,),) = await self._fetch("now")
-        return self._instant(now)
+        return _instant(now)
 
     async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
         """The active beacons at active venues among `keys`."""
-        found = await self._fetch("active_beacons", *self._table(keys, 3))
+        found = await self._fetch_for("active_beacons", [key._asdict() for key in keys])
         return {
             BeaconKey(uuid, major, minor): ActiveBeacon(*beacon)
             for uuid, major, minor, *beacon in found
         }
 
     async def add_devices(
-        self, updates: Mapping[DeviceIdentity, DeviceChanges], now: datetime
+        self, changes: Mapping[DeviceIdentity, DeviceChanges]
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         """Create or update devices and increase their counters.
 
-        Fields that are None stay unchanged. Raises CompanyDeletedError.
+        Fields that are None stay unchanged. Raises ReadAgainError if a company was deleted.
         """
-        if not updates:
-            return {}
-        rows = [(*key, *astuple(update)) for key, update in sorted(updates.items())]
-        found = await self.add_device_columns(DeviceColumns(*zip(*rows, strict=True)), now)
-        return {
-            DeviceIdentity(company_id, udid): StoredDevice(number, bool(test))
-            for company_id, udid, number, test, _ in found
-        }
-
-    async def add_device_columns(
-        self, columns: DeviceColumns, now: datetime
-    ) -> Sequence[ToldDevice]:
-        """Like add_devices; returns the devices as SQL tells them, in any order."""
-        parameters = (*self._columns(columns), self._written(now), self.tells_new)
         try:
-            found: list[ToldDevice] = await self._fetch("add_devices", *parameters)
+            found = await self._fetch_for("add_devices", [changes[key] for key in sorted(changes)])
         except self.foreign_key_error as error:
-            raise CompanyDeletedError from error
-        return found
+            raise ReadAgainError("company_deleted") from error
+        return {(company_id, udid): (id_, bool(test)) for company_id, udid, id_, test in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append rows to the trace. Raises DayPartitionCreatedError."""
-        await self._append("add_detections", rows)
+        """Append rows to the trace. Raises DayMissingError."""
+        await self._fetch_for("add_detections", [row._asdict() for row in rows])
 
     async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
-        """Append rows to the trace. Raises DayPartitionCreatedError."""
-        await self._append("add_authentications", rows)
+        """Append rows to the trace. Raises DayMissingError."""
+        await self._fetch_for("add_authentications", rows)
 
     async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
         """The notifications that were counted before."""
-        found = await self._fetch("counted_notifications", self._list(ids))
-        return {self._uuid(number) for (number,) in found}
+        found = await self._fetch_for("counted_notifications", list(ids))
+        return {UUID(str(number)) for (number,) in found}
 
     async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
-        """Store notifications as counted. Raises AlreadyCountedError."""
+        """Store notifications as counted.
+
+        Raises WriteAgainError if another transaction has just counted one of them.
+        """
         try:
-            await self._append("add_receptions", sorted(rows))
+            await self._fetch_for("add_receptions", sorted(rows, key=lambda r: r.notification))
         except self.duplicate_error as error:
-            raise AlreadyCountedError from error
+            raise WriteAgainError("already_counted") from error
 
     async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
         """The last trace rows of devices at beacons."""
+        found = await self._fetch_for("presences", [key._asdict() for key in keys])
         return {
-            PresenceKey(device, beacon): PresenceState(status, self._instant(at))
-            for device, beacon, status, at in await self._fetch("presences", *self._table(keys, 2))
+            PresenceKey(device, beacon): PresenceState(status, _instant(at))
+            for device, beacon, status, at in found
         }
 
     async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
         """Replace the last trace rows of devices at beacons."""
-        rows = [(*key, *state) for key, state in sorted(states.items())]
-        await self._write("set_presences", rows, 4)
+        rows = [key._asdict() | states[key]._asdict() for key in sorted(states)]
+        await self._fetch_for("set_presences", rows)
 
-    async def add_statistics(
-        self,
-        figures: Mapping[StatisticKey, FigureIncrements],
-        devices: Mapping[StatisticKey, Collection[int]],
-        new_devices: Mapping[StatisticKey, Collection[int]] = MappingProxyType({}),
-    ) -> None:
-        """Add to daily figures. A device (by its id) that is new in them is counted there.
-
-        `new_devices` are others, which this transaction has created. Raises NewDeviceCountedError.
-        """
-        columns = _columns_of(devices)
-        counts = Counter({key: len(members) for key, members in new_devices.items()})
-        if columns[0]:
-            added = await self._fetch("add_statistic_devices", *self._columns(columns))
-            for day, kind, ref, count in added:
-                counts[StatisticKey(self._day(day), kind, ref)] += count
-        new_rows = list(zip(*_columns_of(new_devices), strict=True))
-        try:
-            await self._append("append_statistic_devices", new_rows)
-        except self.duplicate_error as error:
-            raise NewDeviceCountedError from error
+    async def add_statistics(self, figures: Mapping[StatisticKey, Figures]) -> None:
+        """Add to daily figures. A device that is new in them is counted there."""
+        keys = sorted(figures)
+        members = [key._asdict() | {"devices": sorted(figures[key].devices)} for key in keys]
+        added = Counter[StatisticKey]()
+        for day, kind, ref, count in await self._fetch_for("add_statistic_devices", members):
+            added[StatisticKey(date.fromisoformat(str(day)), kind, ref)] += count
         rows = [
-            (*key, add.venue_id, add.detections, counts[key], add.notifications)
-            for key, add in sorted(figures.items(), key=lambda item: item[0])
+            key._asdict()
+            | {
+                "venue_id": figures[key].venue_id,
+                "detections": figures[key].detections,
+                "devices": added[key],
+                "notifications": figures[key].notifications,
+            }
+            for key in keys
         ]
-        await self._write("add_statistics", rows, 7)
+        await self._fetch_for("add_statistics", rows)
+
+    async def _fetch_for(self, name: str, rows: Sequence[Any]) -> Sequence[Any]:
+        """Run a statement that takes rows; none without rows."""
+        return await self._fetch(name, as_json(rows)) if rows else []
 
     @abstractmethod
-    async def _fetch(self, name: str, *parameters: object) -> list[Any]:
+    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
         """Run a statement and return its rows."""
-
-    @abstractmethod
-    async def _has_changed_one(self, name: str, *parameters: object) -> bool:
-        """Run a statement; whether it has changed one row."""
-
-    @abstractmethod
-    async def _write(self, name: str, rows: list[tuple[Any, ...]], width: int) -> None:
-        """Run a statement that writes rows of `width` values."""
-
-    @abstractmethod
-    async def _append(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert rows in the fastest way."""
-
-    @abstractmethod
-    def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
-        """Rows of `width` values as parameters of a statement."""
-
-    @abstractmethod
-    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
-        """Columns of equal length as parameters of a statement."""
-
-    @abstractmethod
-    def _list(self, values: Collection[Any]) -> object:
-        """Values as one parameter of a statement."""
-
-    # Conversions between Python's values and the database's; the default is no conversion.
-
-    def _written(self, value: Any) -> Any:
-        return value
-
-    def _instant(self, value: Any) -> datetime:
-        instant: datetime = value
-        return instant
-
-    def _day(self, value: Any) -> date:
-        day: date = value
-        return day
-
-    def _uuid(self, value: Any) -> UUID:
-        uuid: UUID = value
-        return uuid
 
 
 class Ledger(ABC):
@@ -232,44 +289,71 @@ class Ledger(ABC):
         """The position of the first record that is not recorded, by partition with any records."""
         return {number: Position(*place) for number, *place in await self._find("positions", topic)}
 
-    async def existing_companies(self, ids: Collection[int]) -> set[int]:
+    async def existing_companies(self, ids: Iterable[int]) -> set[int]:
         """The ids among `ids` whose companies exist."""
-        return {number for (number,) in await self._find("existing_companies", ids)}
+        return {number for (number,) in await self._find("existing_companies", as_json(ids))}
 
-    async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
+    async def venue_time_zones(self, venues: Iterable[int]) -> Mapping[int, str | None]:
         """The time zones of the venues that exist."""
-        return dict(map(tuple, await self._find("venue_time_zones", venues)))
+        return dict(map(tuple, await self._find("venue_time_zones", as_json(venues))))
 
-    @abstractmethod
-    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
+    async def applications(self, keys: Iterable[str]) -> Mapping[str, RegisteredApplication]:
         """Applications by their api_key."""
+        return {
+            key: RegisteredApplication(
+                number, company, bool(active), None if expire_on is None else _instant(expire_on)
+            )
+            for key, number, company, active, expire_on in await self._find(
+                "applications", as_json(keys)
+            )
+        }
+
+    async def now(self) -> datetime:
+        """The time on SQL's clock."""
+        ((now,),) = await self._find("now")
+        return _instant(now)
 
     @abstractmethod
-    async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
+    async def create_days(self, days: Collection[date]) -> int:
+        """Create the missing partitions of these UTC days; returns how many were created.
+
+        Several processes may call it at once.
+        """
+
+    @abstractmethod
+    async def delete_outside(self, window: RetentionWindow) -> int:
+        """Delete rows outside the window; how many partitions were dropped and rows deleted."""
+
+    @abstractmethod
+    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
         """Run a statement outside of a transaction and return its rows."""
 
 
-def _columns_of(devices: Mapping[StatisticKey, Collection[int]]) -> tuple[list[Any], ...]:
-    """The columns day, kind, ref and device of the rows, in order, because rows are locked."""
-    days, kinds, refs, ids = list[Any](), list[Any](), list[Any](), list[Any]()
-    for key in sorted(devices):
-        members = sorted(devices[key])
-        ids += members
-        for column, value in zip((days, kinds, refs), key, strict=True):
-            column.extend(repeat(value, len(members)))
-    return days, kinds, refs, ids
+def as_json(values: Iterable[Any]) -> str:
+    """The parameter of a statement that takes rows or a list."""
+    return msgspec.json.encode(list(values)).decode()
 
 
-@cache
-def statements(dialect: str) -> dict[str, str]:
-    """The statements of a dialect, by name.
+def _instant(value: datetime | str) -> datetime:
+    """An instant as SQL returns it: SQLite as text, in UTC."""
+    if isinstance(value, datetime):
+        return value
+    return datetime.fromisoformat(value).replace(tzinfo=UTC)
 
-    `sql/` has one file for each dialect. Each statement in it begins with a line `-- name: <its
-    name>`.
+
+def statements(**macros: Callable[[str], str]) -> dict[str, str]:
+    """The statements of statements.sql by name, in a dialect.
+
+    A macro `{name argument}` is replaced by the result of `macros[name]`.
     """
-    text = (files("engine.recorder") / "sql" / f"{dialect}.sql").read_text(encoding="utf-8")
+
+    def expanded(macro: re.Match[str]) -> str:
+        name, _, argument = " ".join(macro[1].split()).partition(" ")
+        return macros[name](argument)
+
+    text = (files("engine.recorder") / "statements.sql").read_text(encoding="utf-8")
     found = {}
-    for part in text.split(_STATEMENT_MARK)[1:]:
+    for part in text.split("-- name: ")[1:]:
         name, _, statement = part.partition("\n")
-        found[name.strip()] = statement.strip().removesuffix(";")
+        found[name.strip()] = re.sub(r"\{(.*?)\}", expanded, statement, flags=re.DOTALL).strip()
     return found

@@ -5,61 +5,80 @@ count, aggregate, write. The offset moves only from the value that this recorder
 recorder has advanced it, only the records after the new offset are written.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 import structlog
 from aiokafka import TopicPartition
 
-from engine.kafka.partition_worker import Records
+from engine.kafka.offsets import Position
+from engine.kafka.tracing import NoopTracer, Span, Tracer
+from engine.kafka.workers import Records
+from engine.process.failures import Backoff, ServerErrors, database_may_recover, took_too_long
 from engine.process.metrics import Metrics, StepTimer
-from engine.recorder.aggregate import ChangesByDevice, NewRows, rows_of_changes
-from engine.recorder.errors import (
-    OffsetMovedError,
+from engine.recorder.ledger import (
+    DayMissingError,
+    DetectionRow,
+    Ledger,
+    LedgerTransaction,
     OffsetsError,
+    PresenceKey,
     ReadAgainError,
-    TransactionTooSlowError,
+    WriteAgainError,
 )
-from engine.recorder.ledger import Ledger, LedgerTransaction
-from engine.recorder.rows import DetectionRow, DeviceColumns, PresenceKey
-from engine.recorder.sql_retry import SqlRetry
-from engine.redis.recent_detections import BeaconMinute
+from engine.recorder.readers import NewRows, RecordReader, rows_of_changes
+from engine.redis.figures import BeaconMinute
 
 log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
 _UNLIMITED = 1_000_000  # records; consumers give less
 _QUICKLY = 0.25  # of the deadline: a transaction with twice as many records ends in time, too
+_LONGEST_PAUSE = 5.0
 
-Batch = TypeVar("Batch")
-
-
-class CountedBatch(Protocol):
-    """The records of a batch that count. Pure."""
-
-    def device_updates(self) -> ChangesByDevice | DeviceColumns:
-        """The additions to the counters of devices, and the known facts of devices; empty if
-        nothing counts."""
-
-    def rows(self, devices: Any, now: float) -> NewRows:
-        """The other rows to write. `devices` are StoredDevices, or if the updates were columns, a
-        sequence of ToldDevice. `now` is SQL's clock in epoch seconds."""
+Result = TypeVar("Result")
 
 
-class RecordReader(Protocol[Batch]):
-    """Reads and counts the records of one topic. All partitions share it."""
+class SqlRetry:
+    """Retries calls to SQL; each try has a `deadline` (seconds)."""
 
-    async def read(self, records: Records) -> Batch:
-        """Decode the records and publish dead letters.
+    def __init__(self, errors: ServerErrors, deadline: float) -> None:
+        self._errors = errors
+        self._deadline = deadline
 
-        Also makes the look-ups that the transaction need not see. Raises the database's errors.
+    async def until_answered(
+        self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
+    ) -> Result:
+        """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
+
+        The partition waits meanwhile, which is backpressure and loses nothing. If a call that
+        `may_be_split` times out, ReadAgainError is raised.
         """
+        backoff = Backoff(last=_LONGEST_PAUSE)
+        while True:
+            try:
+                async with asyncio.timeout(self._deadline):
+                    result = await call()
+            except WriteAgainError as error:
+                self._errors.inc()
+                log.warning("batch_retried", reason=str(error))
+            except Exception as error:  # permanent errors are raised
+                if not database_may_recover(error):
+                    raise
+                self._errors.failed(error, "recording")
+                if may_be_split and took_too_long(error):
+                    raise ReadAgainError("too_slow") from error
+            else:
+                self._errors.answered("recording")
+                return result
+            await backoff.pause()
 
-    async def count(self, transaction: LedgerTransaction, batch: Batch) -> CountedBatch:
-        """Find the records of the batch that count. Called again if the transaction is repeated."""
 
-
+@dataclass(kw_only=True)
 class Recorder:
     """The objects that the partitions of one process share.
 
@@ -67,26 +86,18 @@ class Recorder:
     transaction takes, by topic. `on_recent` is told the committed detections of the last minutes.
     """
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        readers: Mapping[str, RecordReader[Any]],
-        metrics: Metrics,
-        deadline: float,
-        on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None,
-        largest_pieces: Mapping[str, int] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.ledger = ledger
-        self.readers = readers
-        self.metrics = metrics
-        self.sql = SqlRetry(metrics.sql_errors, deadline)
-        self.quickly = _QUICKLY * deadline
-        self.on_recent = on_recent
-        self.largest_pieces = largest_pieces or {}
-        self.clock = clock
-        self.step = StepTimer(metrics, ROLE, clock)
+    ledger: Ledger
+    readers: Mapping[str, RecordReader]
+    metrics: Metrics
+    deadline: float
+    on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
+    largest_pieces: Mapping[str, int] = field(default_factory=dict)
+    tracer: Tracer = field(default_factory=NoopTracer)
+    clock: Callable[[], float] = time.perf_counter
+
+    def __post_init__(self) -> None:
+        self.sql = SqlRetry(self.metrics.sql_errors, self.deadline)
+        self.step = StepTimer(self.metrics, ROLE, self.clock)
 
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
@@ -98,7 +109,6 @@ class PartitionRecorder:
 
     def __init__(self, shared: Recorder, partition: TopicPartition) -> None:
         self._shared = shared
-        self._step = shared.step
         self._topic, self._partition = partition
         self._reader = shared.readers[partition.topic]
         self._next: int | None = None
@@ -107,24 +117,34 @@ class PartitionRecorder:
 
     async def handle(self, records: Records) -> None:
         """Record each of the records once. Raises permanent errors."""
+        spans = self._spans(records)
         rest = await self._unrecorded(records)
         while rest:
             piece = rest[: self._largest_piece]
             try:
                 await self._record(piece)
             except ReadAgainError as error:
-                if isinstance(error, TransactionTooSlowError):
-                    self._largest_piece = len(piece) // 2
-                log.warning(
-                    "batch_retried",
-                    reason=error.reason,
-                    topic=self._topic,
-                    partition=self._partition,
-                    records=min(len(rest), self._largest_piece),
-                )
+                self._largest_piece = max(1, len(piece) // 2)
+                log.warning("batch_retried", reason=str(error), topic=self._topic)
                 rest = await self._unrecorded(rest)
             else:
                 rest = rest[len(piece) :]
+        for span in spans:
+            span.end("recorded")
+
+    def _spans(self, records: Records) -> list[Span]:
+        """A span for each record with a trace context, from its arrival to its commit in SQL."""
+        begin = partial(self._shared.tracer.begin, "proximity.recorder")
+        where = {
+            "messaging.system": "kafka",
+            "messaging.destination.name": self._topic,
+            "messaging.destination.partition.id": str(self._partition),
+        }
+        return [
+            begin(record.headers, where | {"messaging.kafka.offset": record.offset})
+            for record in records
+            if record.headers
+        ]
 
     async def _unrecorded(self, records: Records) -> Records:
         """The records from the offset in SQL on. The offset is read from SQL unless it is known."""
@@ -147,66 +167,60 @@ class PartitionRecorder:
 
     async def _record(self, records: Records) -> None:
         """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
-        sql, end = self._shared.sql, records[-1].offset + 1
-        with self._step("read"):
-            batch = await sql.until_answered(lambda: self._reader.read(records))
-        begin = self._shared.clock()
-        with self._step("write"):
-            await sql.until_answered(lambda: self._write(batch, end), may_be_split=len(records) > 1)
-        if self._shared.clock() - begin < self._shared.quickly:
+        shared, end = self._shared, records[-1].offset + 1
+        with shared.step("read"):
+            batch = await shared.sql.until_answered(lambda: self._reader.read(records))
+        begin = shared.clock()
+        with shared.step("write"):
+            await shared.sql.until_answered(
+                lambda: self._write(batch, end), may_be_split=len(records) > 1
+            )
+        if shared.clock() - begin < _QUICKLY * shared.deadline:
             self._largest_piece = min(2 * self._largest_piece, self._limit)
-        self._shared.metrics.batch_size.observe(len(records))
+        shared.metrics.batch_size.observe(len(records))
 
-    async def _write(self, batch: object, end: int) -> None:
+    async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
-        metrics, begin = self._shared.metrics, self._shared.clock()
+        ledger, metrics, begin = self._shared.ledger, self._shared.metrics, self._shared.clock()
         self._knows_next = False  # until the commit has been acknowledged
-        async with self._shared.ledger.transaction() as transaction:
-            if not await transaction.advance_offset(self._topic, self._partition, self._next, end):
-                raise OffsetMovedError
-            counted = await self._reader.count(transaction, batch)
-            written, recent = await _write_rows(transaction, counted)
+        try:
+            async with ledger.transaction() as transaction:
+                if not await transaction.advance_offset(
+                    self._topic, self._partition, self._next, end
+                ):
+                    raise ReadAgainError("offset_moved")
+                devices, rows = await self._write_rows(transaction, batch)
+        except DayMissingError as error:
+            await ledger.create_days(error.days)
+            await self._write(batch, end)
+            return
         self._next, self._knows_next = end, True
         metrics.recorder_transactions.observe(self._shared.clock() - begin)
-        for table, count in written.items():
-            metrics.recorder_rows.labels(table).inc(count)
-        if recent:
-            self._shared.on_recent(recent)
+        metrics.recorder_rows.labels("device").inc(devices)
+        metrics.recorder_rows.labels("detection_trace").inc(len(rows.detections))
+        metrics.recorder_rows.labels("authentication_trace").inc(len(rows.authentications))
+        metrics.recorder_rows.labels("reception").inc(len(rows.receptions))
+        if rows.recent:
+            self._shared.on_recent(rows.recent)
 
-
-class _Written(NamedTuple):
-    rows: Mapping[str, int]  # by table
-    recent: Mapping[BeaconMinute, int]
-
-
-async def _write_rows(transaction: LedgerTransaction, counted: CountedBatch) -> _Written:
-    """Write the devices and the rows that need their ids."""
-    updates = counted.device_updates()
-    if not updates:
-        return _Written({}, {})
-    now = await transaction.now()
-    devices: Any
-    if isinstance(updates, DeviceColumns):
-        devices = await transaction.add_device_columns(updates, now)
-    else:
-        devices = await transaction.add_devices(updates, now)
-    rows = counted.rows(devices, now.timestamp())
-    detections = rows.detections
-    if rows.only_changes:
-        detections = await _only_changes(transaction, detections)
-    await transaction.add_detections(detections)
-    await transaction.add_authentications(rows.authentications)
-    await transaction.add_receptions(rows.receptions)
-    if rows.statistics is not None:
-        figures = rows.statistics
-        await transaction.add_statistics(figures.figures, figures.devices, figures.new_devices)
-    written = {
-        "device": len(devices),
-        "detection_trace": len(detections),
-        "authentication_trace": len(rows.authentications),
-        "reception": len(rows.receptions),
-    }
-    return _Written(written, rows.recent)
+    async def _write_rows(
+        self, transaction: LedgerTransaction, batch: list[Any]
+    ) -> tuple[int, NewRows]:
+        """Write the devices and the rows that need their ids; the number of devices, the rows."""
+        counted = await self._reader.count(transaction, batch)
+        changes = self._reader.changes(counted)
+        if not changes:
+            return 0, NewRows()
+        now = await transaction.now()
+        devices = await transaction.add_devices(changes)
+        rows = self._reader.rows(counted, devices, now.timestamp())
+        if self._reader.only_changes:
+            rows.detections = await _only_changes(transaction, rows.detections)
+        await transaction.add_detections(rows.detections)
+        await transaction.add_authentications(rows.authentications)
+        await transaction.add_receptions(rows.receptions)
+        await transaction.add_statistics(rows.figures)
+        return len(devices), rows
 
 
 async def _only_changes(
@@ -218,3 +232,39 @@ async def _only_changes(
     changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}
     await transaction.set_presences({key: states[key] for key in changed})
     return kept
+
+
+class RecordedPositions:
+    """Implements PositionStore with the table recorder_offset. Waits while SQL is down."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._ledger = recorder.ledger
+        self._sql = recorder.sql
+
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
+        """The recorded positions."""
+        found: dict[TopicPartition, Position] = {}
+        for topic in {partition.topic for partition in partitions}:
+            positions = await self._sql.until_answered(partial(self._ledger.positions, topic))
+            found |= {TopicPartition(topic, number): at for number, at in positions.items()}
+        return {each: found[each] for each in partitions if each in found}
+
+    async def replace(
+        self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
+    ) -> bool:
+        """Write the new positions, so that no batch is compared with the offsets of another topic.
+
+        False if another recorder has written meanwhile, or if this one has and the answer was lost.
+        """
+        for partition, place in new.items():
+            move = partial(self._move, partition, old.get(partition), place)
+            if not await self._sql.until_answered(move):
+                return False
+        return True
+
+    async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
+        topic, number = partition
+        async with self._ledger.transaction() as transaction:
+            return await transaction.move_position(topic, number, old, new)

@@ -1,7 +1,12 @@
-"""The ledger on PostgreSQL, through asyncpg: columns as arrays, and COPY for the traces."""
+"""The ledger on PostgreSQL, through asyncpg, with COPY for the traces of detections.
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+A trace row goes into the partition of its UTC day, so that dropping a day costs nothing. The
+default partition has only rows of days that retention has dropped already.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from asyncpg import (
@@ -11,35 +16,52 @@ from asyncpg import (
     InternalClientError,
     UniqueViolationError,
 )
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from engine.recorder.errors import DayPartitionCreatedError, NewDeviceCountedError
-from engine.recorder.ledger import Ledger, LedgerTransaction, statements
-from engine.recorder.rows import (
+from engine.recorder.ledger import (
     AuthenticationRow,
-    CopiedRows,
+    DayMissingError,
     DetectionRow,
-    ReceptionRow,
-    RegisteredApplication,
-    StatisticKey,
+    Ledger,
+    LedgerTransaction,
+    RetentionWindow,
+    statements,
 )
 
-_SQL = statements("postgresql")
-# The table and columns of COPY, by the name of the statement that it replaces.
-_COPIES = {
-    "add_detections": ("detection_trace", DetectionRow._fields),
-    "add_authentications": ("authentication_trace", AuthenticationRow._fields),
-    "add_receptions": ("reception", ReceptionRow._fields),
-    "append_statistic_devices": ("statistic_device", (*StatisticKey._fields, "device_id")),
-}
+_TRACES = ("detection_trace", "authentication_trace")
+_OTHERS = ("reception", "presence")
+_DAY = timedelta(days=1)
+_ROWS = 10_000
+_SQL = statements(
+    now=lambda _: "now()",
+    rows=lambda columns: f"SELECT * FROM json_to_recordset($1::json) AS row ({columns})",  # noqa: S608
+    list=lambda type_: f"SELECT value::{type_} FROM json_array_elements_text($1::json) AS value",  # noqa: S608
+    each=lambda column: f"unnest({column}) AS item (value)",
+)
+_SQL["add_statistic_devices"] = f"""
+WITH added AS ({_SQL["add_statistic_devices"].removesuffix(";")})
+SELECT day, kind, ref, count(*) FROM added GROUP BY day, kind, ref
+"""  # noqa: S608  # a statement of ours
+# Every process takes this lock, so that one at a time creates and drops partitions.
+_LOCK = text("SELECT pg_advisory_xact_lock(7076921)")
+# A transaction that waits for these locks blocks all later writers, so it fails soon instead.
+_BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
+_PARTITIONS = """
+SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid
+WHERE inhparent = CAST(CAST({} AS text) AS regclass)
+"""
 
 
 class PostgresLedger(Ledger):
-    """`engine` uses asyncpg. The ledger shares its pool and its deadlines."""
+    """`engine` uses asyncpg. The ledger shares its pool and its deadlines.
+
+    Table names in its statements come from this module, never from a user.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._tells_new = True
+        self._days: dict[str, set[date]] = {table: set() for table in _TRACES}  # there are more
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["PostgresTransaction"]:
@@ -47,10 +69,8 @@ class PostgresLedger(Ledger):
             transaction = connection.transaction()
             await transaction.start()
             try:
-                yield PostgresTransaction(connection, tells_new=self._tells_new)
-            except BaseException as error:
-                if isinstance(error, NewDeviceCountedError):
-                    self._tells_new = False
+                yield PostgresTransaction(connection, self._days)
+            except BaseException:
                 # After an interrupted COPY the connection accepts no statement: it is closed, and
                 # the server rolls back.
                 with suppress(Exception):
@@ -58,14 +78,10 @@ class PostgresLedger(Ledger):
                 raise
             await transaction.commit()
 
-    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
-        found = await self._find("applications", keys)
-        return {key: RegisteredApplication(*application) for key, *application in found}
-
-    async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
-        value = parameter if isinstance(parameter, str) else list(parameter)
+    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
         async with self._connection() as connection:
-            return list(await connection.fetch(_SQL[name], value))
+            found: Sequence[Any] = await connection.fetch(_SQL[name], *parameters)
+        return found
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
@@ -85,50 +101,134 @@ class PostgresLedger(Ledger):
                     connection.terminate()
                 raise
 
+    async def create_days(self, days: Collection[date]) -> int:
+        created = 0
+        for parent in _TRACES:
+            async with self._engine.begin() as connection:
+                there = await _locked_partitions(connection, parent)
+                missing = [day for day in sorted(set(days)) if _name(parent, day) not in there]
+                for day in missing:
+                    await _create(connection, parent, day)
+            created += len(missing)
+        return created
+
+    async def delete_outside(self, window: RetentionWindow) -> int:
+        deleted = 0
+        for parent in _TRACES:
+            default = f"{parent}_default"
+            deleted += await self._drop_days(parent, window.since.date())
+            deleted += await self._delete(default, "create_on < :limit", window.since)
+            deleted += await self._delete(default, "create_on >= :limit", window.until)
+        for table in _OTHERS:
+            deleted += await self._delete(table, "recorded_on < :limit", window.since)
+        return deleted + await self._delete("statistic_device", "day < :limit", window.day)
+
+    async def _drop_days(self, parent: str, first: date) -> int:
+        async with self._engine.begin() as connection:
+            there = _days_of(parent, await _locked_partitions(connection, parent))
+            old = [day for day in there if day < first]
+            for day in old:
+                await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
+        self._days[parent].difference_update(old)
+        return len(old)
+
+    async def _delete(self, table: str, condition: str, limit: date) -> int:
+        """Delete rows in pieces, so that no transaction is long."""
+        rows = f"SELECT ctid FROM {table} WHERE {condition} LIMIT {_ROWS}"  # noqa: S608  # see the class
+        statement = text(f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({rows}))")  # noqa: S608
+        deleted = 0
+        while True:
+            async with self._engine.begin() as connection:
+                result: Any = await connection.execute(statement, {"limit": limit})
+            count = int(result.rowcount)
+            deleted += count
+            if count < _ROWS:
+                return deleted
+
 
 class PostgresTransaction(LedgerTransaction):
-    """Passes rows as arrays, one for each column, and by COPY."""
+    """Writes the traces of detections by COPY.
+
+    `days` are the known partitions of the trace tables.
+    """
 
     foreign_key_error = ForeignKeyViolationError
     duplicate_error = UniqueViolationError
 
-    def __init__(self, connection: "Connection[Any]", *, tells_new: bool) -> None:
+    def __init__(self, connection: "Connection[Any]", days: dict[str, set[date]]) -> None:
         self._connection = connection
-        self.tells_new = tells_new
+        self._days = days
 
-    async def _fetch(self, name: str, *parameters: object) -> list[Any]:
-        return list(await self._connection.fetch(_SQL[name], *parameters))
-
-    async def _has_changed_one(self, name: str, *parameters: object) -> bool:
-        status: str = await self._connection.execute(_SQL[name], *parameters)
-        return status.endswith(" 1")
-
-    async def _write(self, name: str, rows: list[tuple[Any, ...]], width: int) -> None:
-        await self._connection.execute(_SQL[name], *self._table(rows, width))
-
-    async def _append(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         if not rows:
             return
-        table, columns = _COPIES[name]
+        await self._expect_days("detection_trace", rows)
         try:
-            if isinstance(rows, CopiedRows):
-                await self._connection.copy_to_table(
-                    table, source=rows.as_copy(), columns=columns, format="binary", timeout=None
-                )
-            else:
-                await self._connection.copy_records_to_table(
-                    table, records=rows, columns=columns, timeout=None
-                )
+            await self._connection.copy_records_to_table(
+                "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
+            )
+        except CheckViolationError as error:  # somebody created a day that retention had dropped
+            raise DayMissingError from error
+
+    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
+        await self._expect_days("authentication_trace", rows)
+        try:
+            await super().add_authentications(rows)
         except CheckViolationError as error:
-            # The default partition accepted these rows when COPY began, and refuses them now.
-            raise DayPartitionCreatedError from error
+            raise DayMissingError from error
 
-    def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:
-        return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * width
+    async def _expect_days(
+        self, table: str, rows: Sequence[DetectionRow] | Sequence[AuthenticationRow]
+    ) -> None:
+        """Check that the days of the rows have partitions. Raises DayMissingError.
 
-    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
-        # A shorter array is filled up with NULLs, and each element costs 50 ns.
-        return [[] if column.count(None) == len(column) else column for column in columns]
+        Without one the rows would go into the default partition, and whoever is writing there when
+        the day is created would fail.
+        """
+        days, known = {row.create_on.date() for row in rows}, self._days[table]
+        if not days <= known:
+            names = await self._connection.fetch(_PARTITIONS.format("$1"), table)
+            known |= _days_of(table, (name for (name,) in names))
+        if missing := days - known:
+            raise DayMissingError(missing)
 
-    def _list(self, values: Collection[Any]) -> object:
-        return list(values)
+    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
+        found: Sequence[Any] = await self._connection.fetch(_SQL[name], *parameters)
+        return found
+
+
+async def _locked_partitions(connection: AsyncConnection, parent: str) -> set[str]:
+    """The names of the parent's partitions, which cannot change until the transaction ends."""
+    await connection.execute(_LOCK)
+    await connection.execute(_BRIEFLY)
+    query = text(_PARTITIONS.format(":parent"))
+    return set((await connection.execute(query, {"parent": parent})).scalars())
+
+
+async def _create(connection: AsyncConnection, parent: str, day: date) -> None:
+    """Create the table beside its parent first: attaching it waits for no reader or writer."""
+    name = _name(parent, day)
+    begin = datetime.combine(day, datetime.min.time(), UTC)
+    since, until = begin.isoformat(), (begin + _DAY).isoformat()
+    within = f"create_on >= '{since}' AND create_on < '{until}'"
+    for statement in (
+        f"CREATE TABLE {name} (LIKE {parent} INCLUDING DEFAULTS INCLUDING INDEXES)",
+        f"LOCK TABLE {parent}_default IN ACCESS EXCLUSIVE MODE",
+        f"WITH moved AS (DELETE FROM {parent}_default WHERE {within} RETURNING *) "  # noqa: S608
+        f"INSERT INTO {name} SELECT * FROM moved",
+        f"ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ('{since}') TO ('{until}')",
+    ):
+        await connection.execute(text(statement))
+
+
+def _name(parent: str, day: date) -> str:
+    return f"{parent}_{day:%Y%m%d}"
+
+
+def _days_of(parent: str, names: Iterable[str]) -> set[date]:
+    days = set()
+    for name in names:
+        with suppress(ValueError):  # the default partition
+            at = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC)
+            days.add(at.date())
+    return days

@@ -1,9 +1,6 @@
-"""Deletes old traces and receptions, and creates the day partitions on PostgreSQL.
+"""Background tasks of the role: retention of SQL's rows, and counts of the last minutes in Redis.
 
-A trace row goes into the partition of its UTC day, which is created ahead. Rows of days without a
-partition (too old, too far ahead, a wrong clock) are in the default partition; when the partition
-of their day is created, they move into it. Dropping a day then costs nothing, however many rows it
-has.
+Retention deletes old traces and receptions, and creates days ahead (partitions on PostgreSQL).
 
 SQL's clock says which days are old. Before anything is deleted, this process's clock is compared
 with SQL's and with those of other servers. If two are far apart, one of them is wrong, and nothing
@@ -11,13 +8,17 @@ is deleted.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from typing import NamedTuple, Protocol
 
 import structlog
+from redis.exceptions import RedisError
 
 from engine.process.failures import database_may_recover, describe, redis_may_recover
+from engine.process.metrics import Metrics
+from engine.recorder.ledger import Ledger, RetentionWindow
+from engine.redis.figures import BeaconMinute, RecentDetectionStore
 
 log = structlog.get_logger(__name__)
 
@@ -26,36 +27,12 @@ MOST_SKEW = timedelta(minutes=5)
 # A record counts for a day while that day can still be today in some time zone.
 _DAYS_IN_EVERY_ZONE = 2
 _PERIOD = 3600.0
-_RETRY_PAUSE = 10.0
-_FAULT_PAUSE = 600.0
+_RETRY_PAUSE = 60.0
+_WRITE_SECONDS = 5.0
+_MOST_GATHERED = 20_000  # pairs of a beacon and a minute, between two writes
 
 # The time on a server's clock.
 Clock = Callable[[], Awaitable[datetime]]
-
-
-class RetentionWindow(NamedTuple):
-    """The rows to keep.
-
-    They are traces dated from `since` to `until`, receptions and presences recorded from `since`
-    on, and the devices that the figures from `day` on count.
-    """
-
-    since: datetime
-    until: datetime
-    day: date
-
-
-class RetentionStore(Protocol):
-    """The tables whose rows are deleted by age. Several processes may call it at once."""
-
-    async def now(self) -> datetime:
-        """The time on SQL's clock, in UTC."""
-
-    async def create_days(self, first: date, last: date) -> int:
-        """Create the missing partitions of these UTC days; returns how many were created."""
-
-    async def delete_outside(self, window: RetentionWindow) -> int:
-        """Delete rows outside the window; how many partitions were dropped and rows deleted."""
 
 
 class Retention:
@@ -68,14 +45,14 @@ class Retention:
 
     def __init__(
         self,
-        store: RetentionStore,
+        ledger: Ledger,
         *,
         days: int,
         max_age: float,
         clock: Callable[[], datetime],
         clocks: Mapping[str, Clock],
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._days = timedelta(days=days)
         self._spare = timedelta(days=_DAYS_IN_EVERY_ZONE + -(-max_age // 86_400))
         self._clock = clock
@@ -87,50 +64,89 @@ class Retention:
             pause = _PERIOD
             try:
                 await self.run_once()
-            except Exception as error:  # temporary, or logged for a person to look at
-                if database_may_recover(error) or redis_may_recover(error):
-                    log.warning("old traces cannot be dropped now", error=describe(error))
-                    pause = _RETRY_PAUSE
-                else:
-                    log.exception("old traces cannot be dropped")
-                    pause = _FAULT_PAUSE
+            except Exception as error:  # logged, with a traceback where somebody has to look
+                is_odd = not (database_may_recover(error) or redis_may_recover(error))
+                log.warning(
+                    "old traces cannot be dropped now", error=describe(error), exc_info=is_odd
+                )
+                pause = _RETRY_PAUSE
             await asyncio.sleep(pause)
 
     async def run_once(self) -> None:
         """Create days and, unless a clock is wrong, delete old ones."""
-        today = (await self._store.now()).date()
+        today = (await self._ledger.now()).date()
         first, last = today - self._days, today + timedelta(days=DAYS_AHEAD)
-        created = await self._store.create_days(first, last)
+        created = await self._ledger.create_days(
+            [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        )
         if await self._some_clock_is_wrong():
             return
         window = RetentionWindow(
             _midnight(first), _midnight(last + timedelta(days=1)), first - self._spare
         )
-        deleted = await self._store.delete_outside(window)
+        deleted = await self._ledger.delete_outside(window)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
 
     async def _some_clock_is_wrong(self) -> bool:
         """Whether this process's clock is far from another one; the difference is logged."""
-        wrong = False
-        for server, ask in {"sql": self._store.now, **self._clocks}.items():
-            skew = await self._skew(ask)
-            if abs(skew) > MOST_SKEW:
-                wrong = True
+        is_wrong = False
+        for server, ask in {"sql": self._ledger.now, **self._clocks}.items():
+            began, there, ended = self._clock(), await ask(), self._clock()
+            # The answer's delay is no skew.
+            if began - there > MOST_SKEW or there - ended > MOST_SKEW:
+                is_wrong = True
                 log.error(
                     "nothing old is deleted: the clock of this process is far from another one",
                     server=server,
-                    seconds_ahead=round(skew.total_seconds()),
+                    seconds_ahead=round((began - there).total_seconds()),
                 )
-        return wrong
-
-    async def _skew(self, ask: Clock) -> timedelta:
-        """How far this process's clock is ahead, at least; the answer's delay is no skew."""
-        began = self._clock()
-        server_time = await ask()
-        ended = self._clock()
-        return max(began - server_time, timedelta()) or min(ended - server_time, timedelta())
+        return is_wrong
 
 
 def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
+
+
+class RecentCounts:
+    """Writes how many detections each beacon had in the last minutes to Redis, every few seconds.
+
+    They are for the plan of a venue and may be too low: batches do not wait for Redis, counts that
+    cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
+    """
+
+    name = "recent detections"
+
+    def __init__(
+        self, *, store: RecentDetectionStore, metrics: Metrics, pause: float = _WRITE_SECONDS
+    ) -> None:
+        self._store = store
+        self._errors = metrics.redis_errors
+        self._pause = pause
+        self._gathered: Counter[BeaconMinute] = Counter()
+
+    def note(self, counts: Mapping[BeaconMinute, int]) -> None:
+        """Add the counts of a committed batch. Once the memory is full, a count whose beacon and
+        minute are not gathered yet is dropped."""
+        gathered = self._gathered
+        for key, count in counts.items():
+            if key in gathered or len(gathered) < _MOST_GATHERED:
+                gathered[key] += count
+
+    async def run(self) -> None:
+        """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
+        try:
+            while True:
+                await asyncio.sleep(self._pause)
+                await self._write()
+        finally:
+            await self._write()
+
+    async def _write(self) -> None:
+        counts, self._gathered = self._gathered, Counter()
+        if not counts:
+            return
+        try:
+            await self._store.add(counts)
+        except (RedisError, OSError, TimeoutError):
+            self._errors.inc()

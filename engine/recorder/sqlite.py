@@ -1,31 +1,60 @@
-"""The ledger on SQLite: rows are passed as one JSON list, or many at a time."""
+"""The ledger on SQLite: rows are passed as one JSON list."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, TypeVar
-from uuid import UUID
 
-import orjson
-from sqlalchemy import CursorResult
+from sqlalchemy import delete, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.database import with_write_lock
-from engine.recorder.ledger import Ledger, LedgerTransaction, statements
-from engine.recorder.rows import RegisteredApplication
+from catalog.models import (
+    AuthenticationTrace,
+    DetectionTrace,
+    Presence,
+    Reception,
+    StatisticDevice,
+)
+from engine.recorder.ledger import Ledger, LedgerTransaction, RetentionWindow, statements
 
-_SQL = statements("sqlite")
-_INSTANT = "%Y-%m-%d %H:%M:%S.%f"
+_ROWS = 10_000
+
+
+def _rows_of(columns: str) -> str:
+    values = []
+    for column in columns.split(", "):
+        name, type_ = column.split()
+        value = _value(f"json_extract(value, '$.{name}')", type_)
+        values.append(f"{value} AS {name}")
+    return f"SELECT {', '.join(values)} FROM json_each($1)"  # noqa: S608  # columns of ours
+
+
+def _value(text: str, type_: str) -> str:
+    """The value in the form in which SQLAlchemy writes it into SQLite."""
+    if type_ == "timestamptz":
+        return f"strftime('%Y-%m-%d %H:%M:%f000', {text})"
+    return f"replace({text}, '-', '')" if type_ == "uuid" else text
+
+
+_SQL = {
+    name: re.sub(r"\$(\d)", r"?\1", statement)
+    for name, statement in statements(
+        now=lambda _: _value("'now'", "timestamptz"),
+        rows=_rows_of,
+        list=lambda type_: f"SELECT {_value('value', type_)} FROM json_each($1)",  # noqa: S608
+        each=lambda column: f"json_each({column}) AS item",
+    ).items()
+}
 
 Result = TypeVar("Result")
 
 
 class SqliteLedger(Ledger):
-    """One transaction writes at a time, others wait for it. `engine` is
-    aiosqlite's.
-    """
+    """One transaction writes at a time, others wait for it. `engine` is aiosqlite's."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._reading = engine
@@ -34,26 +63,40 @@ class SqliteLedger(Ledger):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["SqliteTransaction"]:
         async with self._writing.connect() as connection:
-            await to_its_end(connection.begin())
+            await _to_its_end(connection.begin())
             try:
                 yield SqliteTransaction(connection)
             except BaseException:
-                await to_its_end(connection.rollback())
+                await _to_its_end(connection.rollback())
                 raise
-            await to_its_end(connection.commit())
+            await _to_its_end(connection.commit())
 
-    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
-        return {
-            key: RegisteredApplication(
-                number, company, bool(active), None if expire_on is None else _instant(expire_on)
-            )
-            for key, number, company, active, expire_on in await self._find("applications", keys)
-        }
+    async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
+        return 0  # SQLite has no partitions
 
-    async def _find(self, name: str, parameter: str | Collection[Any]) -> list[Any]:
-        value = parameter if isinstance(parameter, str) else _json(parameter)
+    async def delete_outside(self, window: RetentionWindow) -> int:
+        deleted = 0
+        for trace in (DetectionTrace, AuthenticationTrace):
+            is_outside = or_(trace.create_on < window.since, trace.create_on >= window.until)
+            old = select(trace.id).where(is_outside).limit(_ROWS)
+            while count := await self._run(delete(trace).where(trace.id.in_(old))):
+                deleted += count
+        for statement in (
+            delete(Reception).where(Reception.recorded_on < window.since),
+            delete(Presence).where(Presence.recorded_on < window.since),
+            delete(StatisticDevice).where(StatisticDevice.day < window.day),
+        ):
+            deleted += await self._run(statement)
+        return deleted
+
+    async def _run(self, statement: Any) -> int:
+        async with self._writing.begin() as connection:
+            result: Any = await connection.execute(statement)
+        return int(result.rowcount)
+
+    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
         async with self._reading.connect() as connection:
-            return list((await connection.exec_driver_sql(_SQL[name], (value,))).all())
+            return (await connection.exec_driver_sql(_SQL[name], parameters)).all()
 
 
 class SqliteTransaction(LedgerTransaction):
@@ -64,46 +107,13 @@ class SqliteTransaction(LedgerTransaction):
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def _fetch(self, name: str, *parameters: object) -> list[Any]:
-        return list((await self._run(name, *parameters)).all())
-
-    async def _has_changed_one(self, name: str, *parameters: object) -> bool:
-        return bool((await self._run(name, *parameters)).rowcount == 1)
-
-    async def _run(self, name: str, *parameters: object) -> CursorResult[Any]:
-        return await to_its_end(self._connection.exec_driver_sql(_SQL[name], parameters))
-
-    async def _write(self, name: str, rows: list[tuple[Any, ...]], width: int) -> None:  # noqa: ARG002
-        await self._append(name, rows)
-
-    async def _append(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        if rows:
-            written = [tuple(map(_written, row)) for row in rows]
-            await to_its_end(self._connection.exec_driver_sql(_SQL[name], written))
-
-    def _table(self, rows: Collection[Sequence[Any]], width: int) -> Sequence[object]:  # noqa: ARG002
-        return [_json(rows)]
-
-    def _columns(self, columns: Sequence[Sequence[Any]]) -> Sequence[object]:
-        return [_json(list(zip(*columns, strict=True)))]
-
-    def _list(self, values: Collection[Any]) -> object:
-        return _json(values)
-
-    def _written(self, value: Any) -> Any:
-        return _written(value)
-
-    def _instant(self, value: Any) -> datetime:
-        return _instant(value)
-
-    def _day(self, value: Any) -> date:
-        return date.fromisoformat(value)
-
-    def _uuid(self, value: Any) -> UUID:
-        return UUID(value)
+    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
+        statement = self._connection.exec_driver_sql(_SQL[name], parameters)
+        result = await _to_its_end(statement)
+        return result.all() if result.returns_rows else []
 
 
-async def to_its_end(statement: Awaitable[Result]) -> Result:
+async def _to_its_end(statement: Awaitable[Result]) -> Result:
     """The result of a statement, which is awaited even if the caller is cancelled.
 
     SQLite runs the statement in a thread that cannot be stopped. Left alone, the statement would
@@ -120,23 +130,3 @@ async def to_its_end(statement: Awaitable[Result]) -> Result:
         # An error that is never retrieved would be reported by the event loop.
         raise cancelled from None if task.cancelled() else task.exception()
     return task.result()
-
-
-def _json(values: Collection[Any]) -> str:
-    """Rows or values as a JSON list; dates in it are written as SQLAlchemy does."""
-    return orjson.dumps(
-        [tuple(each) if isinstance(each, tuple) else _written(each) for each in values]
-    ).decode()
-
-
-def _written(value: Any) -> Any:
-    """The value in the form in which SQLAlchemy writes it into SQLite."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime(_INSTANT)
-    if isinstance(value, UUID):
-        return value.hex
-    return str(value) if isinstance(value, date) else value
-
-
-def _instant(text: str) -> datetime:
-    return datetime.strptime(text, _INSTANT).replace(tzinfo=UTC)

@@ -12,7 +12,7 @@ from catalog.chunks import chunked
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey
-from rules.stored_decision import StoredDecision
+from rules.model import StoredDecision
 
 KEPT_SECONDS = 24 * 3600
 _MOST_A_CALL = 500  # decisions, so that no call blocks Redis for long

@@ -7,45 +7,101 @@ up in time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 from redis.asyncio import Redis, RedisCluster
 from sqlalchemy import ARRAY, String, any_, bindparam, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.chunks import chunked
 from catalog.database import Database
 from catalog.models import Device
-from catalog.reading import Reader, Reading, read
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
-from engine.redis.device_copies import (
-    NO_ANSWER,
-    DeviceCopy,
-    DeviceKey,
-    DeviceRecord,
-    RecentCopies,
-    decode_copy,
-    encode_copy,
-    is_fresh,
-)
 
-__all__ = [
-    "NO_ANSWER",
-    "DeviceKey",
-    "DeviceLookup",
-    "DeviceRecord",
-    "completed_device",
-]
+FRESH_SECONDS = 4.0
+_MOST_REMEMBERED = 20_000  # devices of each of two generations
+
+
+class DeviceKey(NamedTuple):
+    """A company and the udid of a device there."""
+
+    company_id: int
+    udid: str
+
+
+class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The fields of a device's record that notifications and calls need."""
+
+    id: int | None
+    id_connector: int | None
+    test: bool
+    token_push: str | None = None
+    name: str | None = None
+    version: str | None = None
+    model: str | None = None
+
+
+NO_ANSWER = DeviceRecord(None, None, False)
+
+
+class DeviceCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record as SQL had it at `read_at` (epoch s); None if SQL had no record."""
+
+    read_at: float
+    record: DeviceRecord | None
+
+
+encode_copy = msgspec.json.Encoder().encode
+decode_copy = msgspec.json.Decoder(DeviceCopy).decode
+
+
+class RecentCopies:
+    """The copies that were read in the last seconds.
+
+    A device that is sent several campaigns is read once. The age of a copy counts from the time at
+    which SQL was read.
+    """
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self._young: dict[DeviceKey, DeviceCopy] = {}
+        self._old: dict[DeviceKey, DeviceCopy] = {}
+
+    def fresh(self, keys: Iterable[DeviceKey], now: float) -> dict[DeviceKey, DeviceRecord | None]:
+        """The records of the remembered keys whose copies are fresh."""
+        if not 0 <= now - self._since < FRESH_SECONDS or len(self._young) > _MOST_REMEMBERED:
+            self._old, self._young, self._since = self._young, {}, now
+        found: dict[DeviceKey, DeviceRecord | None] = {}
+        for key in keys:
+            copy = self._young.get(key) or self._old.get(key)
+            if copy is not None and is_fresh(copy, now):
+                found[key] = copy.record
+        return found
+
+    def remember(self, copies: Mapping[DeviceKey, DeviceCopy]) -> None:
+        """Add copies that were just read."""
+        self._young.update(copies)
+
+
+def is_fresh(copy: DeviceCopy, now: float) -> bool:
+    """Whether the copy is fresh. A copy from the future is not: a wrong clock wrote it."""
+    return 0 <= now - copy.read_at < FRESH_SECONDS
+
 
 _COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
 _DEADLINE = 0.5
 _DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
 _PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
+
+# The fields of a message that the catalog may fill in.
+_COMPLETED = tuple(set(ReceivedDevice.__struct_fields__) & set(DeviceRecord.__struct_fields__))
 
 DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
@@ -54,15 +110,12 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
     """The device as received, with missing fields filled in from the record."""
     if known is None:
         known = NO_ANSWER
-    return KnownDevice(
-        udid=device.udid,
-        name=known.name if device.name is None else device.name,
-        version=known.version if device.version is None else device.version,
-        model=known.model if device.model is None else device.model,
-        token_push=known.token_push if device.token_push is None else device.token_push,
-        id_connector=known.id_connector if device.id_connector is None else device.id_connector,
-        id=known.id,
-    )
+    fields = structs.asdict(device)
+    for name in _COMPLETED:
+        if fields[name] is None:
+            fields[name] = getattr(known, name)
+    fields["id"] = known.id
+    return KnownDevice(**fields)
 
 
 class _Lookup:
@@ -180,16 +233,13 @@ class DeviceLookup:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
-            async with asyncio.timeout(deadline):
-                dialect = self._database.dialect
-                found = await read(self._database, lambda reader: _select(reader, dialect, keys))
+            async with asyncio.timeout(deadline), self._database.autocommit() as session:
+                found = await _select(session, self._database.dialect, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
             self._sql_down_until = now + _PAUSE_SECONDS
-            # Only counted. The health probes log the outage, because they run all the time: rare
-            # look-ups would log the end of an outage late.
-            self._metrics.sql_errors.inc()
+            # Not counted: a look-up is cut short long before SQL is away, which the probes report.
             return None
         return found
 
@@ -214,15 +264,15 @@ _DEVICE = select(
 ).where(Device.company_id == bindparam("company"))
 _UDIDS = func.json_each(bindparam("udids")).table_valued("value").c.value
 # One parameter for all udids: hundreds of them would cost more than the query.
-_READINGS = {
-    "postgresql": Reading(
-        _DEVICE.where(Device.udid == any_(bindparam("udids", type_=ARRAY(String))))
-    ),
-    "sqlite": Reading(_DEVICE.where(Device.udid.in_(select(_UDIDS)))),
+_QUERIES = {
+    "postgresql": _DEVICE.where(Device.udid == any_(bindparam("udids", type_=ARRAY(String)))),
+    "sqlite": _DEVICE.where(Device.udid.in_(select(_UDIDS))),
 }
 
 
-def _select(reader: Reader, dialect: str, keys: Collection[DeviceKey]) -> DeviceRecords:
+async def _select(
+    session: AsyncSession, dialect: str, keys: Collection[DeviceKey]
+) -> DeviceRecords:
     found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
     for company_id, udid in keys:
@@ -230,9 +280,11 @@ def _select(reader: Reader, dialect: str, keys: Collection[DeviceKey]) -> Device
     for company_id, udids in by_company.items():
         for part in chunked(udids, _LARGEST_QUERY):
             given = part if dialect == "postgresql" else _as_json(part)
-            for row in reader.rows(_READINGS[dialect], company=company_id, udids=given):
-                key = DeviceKey(company_id, row.pop("udid"))
-                found[key] = DeviceRecord(**row)
+            values = {"company": company_id, "udids": given}
+            for row in (await session.execute(_QUERIES[dialect], values)).mappings():
+                record = dict(row)
+                key = DeviceKey(company_id, record.pop("udid"))
+                found[key] = DeviceRecord(**record)
     return found
 
 

@@ -24,10 +24,11 @@ class IndexedBeacon:
 
     `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
     that are aimed at it, usable or not. `shares` belongs to the cache, `encoded_place` to
-    fragments.py.
+    message.py.
     """
 
     __slots__ = (
+        "beacon",
         "campaign_ids",
         "campaigns",
         "company_reference",
@@ -47,6 +48,7 @@ class IndexedBeacon:
         campaign_ids: Iterable[int] = (),
     ) -> None:
         given, has_connector = tuple(campaigns), connector is not None
+        self.beacon = beacon
         self.campaigns = given
         try:
             self.target = Target.of_beacon(beacon, given, has_connector)
@@ -63,6 +65,15 @@ class IndexedBeacon:
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
         self.campaign_ids = frozenset([*campaign_ids, *(campaign.id for campaign in given)])
+
+    def is_same(self, other: "IndexedBeacon") -> bool:
+        """Whether both were made from equal entries of the index."""
+        return (
+            self.beacon == other.beacon
+            and self.campaigns == other.campaigns
+            and self.connector == other.connector
+            and self.campaign_ids == other.campaign_ids
+        )
 
 
 def assemble(
@@ -128,6 +139,18 @@ class BeaconCache:
                 self._add(beacon)
         if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
             self._make_room(len(beacons))
+
+    def refresh(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
+        """Replace cached beacons by those that were read again, where they differ."""
+        self.keep({key: each for key, each in beacons.items() if self._differs(key, each)}, version)
+
+    def _differs(self, key: BeaconKey, beacon: IndexedBeacon | None) -> bool:
+        if key not in self.known:
+            return False  # it was dropped meanwhile
+        cached = self.known[key]
+        if cached is None or beacon is None:
+            return cached is not beacon
+        return not beacon.is_same(cached)
 
     def _make_room(self, newest: int) -> None:
         """Drop a tenth of the beacons, so that the next ones find room; the `newest` ones last.

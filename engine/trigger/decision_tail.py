@@ -7,33 +7,65 @@ filter, and the number of those left out. The pipeline does not wait for it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter
 
 from redis.exceptions import RedisError
 
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.process.metrics import Metrics
-from engine.redis.tail_store import TailFilter, TailStore, served_watchers
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.decision_record import DecidedDetection, decided_by_claims
-from engine.trigger.grants import Grant
-from engine.trigger.watchers import (
-    Watcher,
-    WatcherTable,
-    first_detections,
-    share_room,
+from engine.redis.tail_store import (
+    CampaignOutcome,
+    TailedDecision,
+    TailFilter,
+    TailStore,
+    served_watchers,
 )
-from rules.outcome import Decision
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.grants import SHARED, DecidedDetection
+from rules.model import Decision
 
 _POLL_SECONDS = 1.0
 _WRITE_SECONDS = 0.2
 _DEAD_SECONDS = 5.0  # without a heartbeat
 _MOST_SEEN = 1000  # watchers, including killed ones
+_MOST_A_WRITE = 20  # decisions of a process for a watcher
+_MOST_IN_ALL = 160
 _COMPANY = attrgetter("company_id")
 
-_Beacons = Mapping[BeaconKey, IndexedBeacon | None]
+
+class Watcher:
+    """One who watches; `beat_at` is when its last sign of life was seen."""
+
+    def __init__(self, wanted: TailFilter, beat_at: float) -> None:
+        self.wanted = wanted
+        self.beat_at = beat_at
+        self.gathered: list[TailedDecision] = []
+        self.left_out = 0
+        self.most = _MOST_A_WRITE
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it wants whatever happens, of its company if it names one."""
+        wanted = self.wanted
+        return wanted.campaign is None and wanted.udid is None and wanted.reason is None
+
+    @property
+    def looks(self) -> bool:
+        """Whether it needs to see decisions; else they are only counted for it."""
+        return len(self.gathered) < self.most or not self.is_plain
+
+    def offer(self, decided: DecidedDetection, now: float) -> None:
+        """Take the decision if it fits and there is room."""
+        if not (self.is_plain or _fits(decided, self.wanted)):
+            return
+        if len(self.gathered) < self.most:
+            self.gathered.append(_tailed(decided, now, self.left_out))
+            self.left_out = 0
+        else:
+            self.left_out += 1
 
 
 class DecisionTail:
@@ -53,62 +85,47 @@ class DecisionTail:
         self._clock = clock
         self._seen: dict[str, Watcher] = {}
         self._watchers: dict[str, Watcher] = {}  # those that are served
-        self._table = WatcherTable([])
+        self._everywhere: list[Watcher] = []
+        self._by_company: dict[int, list[Watcher]] = {}
 
     def wants(self, _count: int, /) -> bool:
         """Whether anybody looks at decisions; else they are only counted."""
-        return self._table.somebody_looks
+        return any(watcher.looks for watcher in self._watchers.values())
 
     def note_undecoded(self, decisions: Sequence[Decision]) -> None:
         """Count the decisions as left out."""
-        if self._watchers:
-            self._table.leave_out(decisions, ())
+        self._leave_out(decisions, ())
 
     def note_refused(
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: _Beacons,
+        beacons: Mapping[BeaconKey, IndexedBeacon | None],
     ) -> None:
         """Offer detections that fire nothing, each with its decision, to the watchers."""
         if not self._watchers:
             return
-        now, begin = self._clock(), 0
-        # (`beacons` may be the whole cache, so only the beacons of the batch are looked up.)
-        companies = set(map(_COMPANY, decisions)) if self._table.somebody_looks else ()
-        while begin < len(detections):
-            watching = self._table.looking_at(companies)
-            end = len(detections)
-            if watching:
-                decided = zip(detections[begin:], decisions[begin:], strict=True)
-                end = begin + _offer_all(decided, beacons, watching, now)
-            self._table.leave_out(decisions[begin:end], watching)
-            if watching:
-                self._table.refresh()
-            begin = end
+        now, looking = self._clock(), dict[int, list[Watcher]]()
+        for company in set(map(_COMPANY, decisions)):
+            group = self._group_of(company)
+            if any(watcher.looks for watcher in group):
+                looking[company] = group
+        if looking:
+            for detection, decision in zip(detections, decisions, strict=True):
+                if decision.company_id in looking:
+                    decided = DecidedDetection(detection, beacons[detection.key], decision)
+                    for watcher in looking[decision.company_id]:
+                        watcher.offer(decided, now)
+        self._leave_out(decisions, looking)
 
-    def note_claims(self, claimed: Sequence[Grant], denied: Sequence[Grant]) -> None:
-        """Offer the decisions of grants to the watchers. All grants are of one company.
-
-        `claimed` hold a claim or need none, `denied` were denied one.
-        """
-        if not self._watchers or not (claimed or denied):
+    def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
+        """Offer detections whose claims Redis has decided."""
+        if not self._watchers:
             return
-        group = self._table.group_of((claimed or denied)[0].beacon.company_reference.id)
-        if not group:
-            return
-        count = len({id(each.detection) for each in chain(claimed, denied)})
-        if all(watcher.is_plain for watcher in group):
-            most = max(watcher.room for watcher in group)
-            claimed, denied = first_detections(claimed, denied, most)
-        now, offered = self._clock(), 0
-        for decided in decided_by_claims(claimed, denied):
-            offered += 1
-            for watcher in group:
-                watcher.offer(decided, now)
-        for watcher in group:
-            watcher.left_out += count - offered
-        self._table.refresh()
+        now = self._clock()
+        for each in decided:
+            for watcher in self._group_of(each.decision.company_id):
+                watcher.offer(each, now)
 
     async def run(self) -> None:
         """Read the list of watchers, and write to them, until cancelled."""
@@ -128,6 +145,18 @@ class DecisionTail:
                 self._serve({})
             await asyncio.sleep(_WRITE_SECONDS if self._watchers else _POLL_SECONDS)
 
+    def _group_of(self, company: int) -> list[Watcher]:
+        """Those who watch what is decided for this company; 0 is that of unknown beacons."""
+        return self._by_company.get(company, self._everywhere)
+
+    def _leave_out(self, decisions: Sequence[Decision], looking: Collection[int]) -> None:
+        """Count the decisions that were not offered."""
+        if not self._watchers:
+            return
+        for company, count in Counter(map(_COMPANY, decisions)).items():
+            for watcher in self._group_of(company) if company not in looking else ():
+                watcher.left_out += count
+
     def _note_watchers(self, found: Mapping[str, TailFilter], now: float) -> list[str]:
         """Serve the first few watchers with a heartbeat. Returns the names of dead watchers."""
         seen: dict[str, Watcher] = {}
@@ -143,8 +172,12 @@ class DecisionTail:
         return [name for name in seen if name not in alive]
 
     def _serve(self, watchers: dict[str, Watcher]) -> None:
-        self._watchers = watchers
-        self._table = WatcherTable(watchers.values())
+        self._watchers, self._by_company = watchers, {}
+        self._everywhere = [each for each in watchers.values() if each.wanted.company is None]
+        for watcher in watchers.values():
+            company = watcher.wanted.company
+            if company is not None:
+                self._by_company.setdefault(company, [*self._everywhere]).append(watcher)
 
     async def _write(self) -> None:
         share_room(self._watchers.values())
@@ -152,26 +185,54 @@ class DecisionTail:
         for name, watcher in self._watchers.items():
             if watcher.gathered:
                 to_write[name], watcher.gathered = watcher.gathered, []
-        self._table.refresh()
         if to_write:
             await self._store.write(to_write)
 
 
-def _offer_all(
-    decided: Iterable[tuple[DecodedDetection, Decision]],
-    beacons: _Beacons,
-    watching: Mapping[int, Sequence[Watcher]],
-    now: float,
-) -> int:
-    """Offer detections to watchers until one of these is full. Returns how many were offered."""
-    count = 0
-    for detection, decision in decided:
-        count += 1
-        group = watching.get(decision.company_id)
-        if group is None:
-            continue
-        outcome = DecidedDetection(detection, beacons[detection.key], decision)
-        filled = [watcher.offer(outcome, now) for watcher in group]
-        if any(filled):
-            break
-    return count
+def share_room(watchers: Collection[Watcher]) -> None:
+    """Bound what is gathered for the next write, of each and in all; to be called at a write."""
+    busy = sum(bool(each.gathered) for each in watchers)
+    most = max(1, min(_MOST_A_WRITE, _MOST_IN_ALL // max(1, busy)))
+    for each in watchers:
+        each.most = most
+
+
+def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
+    if wanted.udid is not None and wanted.udid != decided.detection.message.device.udid:
+        return False
+    if wanted.campaign is None and wanted.reason is None:
+        return True
+    outcomes = list(_outcomes(decided))
+    if wanted.campaign is not None:
+        outcomes = [e for e in outcomes if wanted.campaign in (str(e.number), e.name.casefold())]
+        if not outcomes:
+            return False
+    reasons = {each.outcome for each in outcomes} or {decided.reason.value}
+    return wanted.reason is None or wanted.reason in reasons
+
+
+def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
+    """Each campaign of the beacon; of a detection that was refused each has that reason."""
+    if decided.beacon is None:
+        return
+    listed = decided.outcomes()
+    by_number = {number: reason for reason, numbers in listed.items() for number in numbers}
+    for campaign in decided.beacon.campaigns:
+        outcome = by_number.get(campaign.id, decided.reason.value)
+        yield CampaignOutcome(campaign.id, campaign.name, outcome)
+
+
+def _tailed(decided: DecidedDetection, now: float, left_out: int) -> TailedDecision:
+    detection, beacon = decided.detection, decided.beacon
+    uuid, major, minor = detection.key
+    return TailedDecision(
+        detection.detected_at,
+        now,
+        None if beacon is None else beacon.company_reference.id,
+        "" if beacon is None else beacon.venue_reference.name,
+        f"{uuid}:{major}:{minor}" if beacon is None else beacon.reference.name,
+        int(detection.zone),
+        decided.reason.value,
+        [] if decided.reason in SHARED else list(_outcomes(decided)),
+        left_out,
+    )

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from engine.kafka.detections import BeaconKey
-from engine.redis.claim_reader import ClaimReader
+from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex

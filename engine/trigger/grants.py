@@ -1,66 +1,85 @@
-"""The stages of a detection in the trigger: candidate, grants for campaigns, messages."""
+"""The objects that a detection becomes on its way: decided detection, grants, messages."""
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
-from engine.kafka.publisher import Outgoing
+from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claim_wire import DeviceRequests, requests_by_device
-from engine.redis.claims import ClaimRequest, ClaimUpdate
+from engine.redis.claims import ClaimRequest, ClaimUpdate, pack_request
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.standing import standing_decision
-from rules.decision import UNKNOWN_BEACON, decide
-from rules.model import CampaignSnapshot
-from rules.outcome import Decision
+from rules.decision import decide
+from rules.model import CampaignSnapshot, Decision, Reason
+
+if TYPE_CHECKING:
+    from engine.trigger.partition import TriggerPartition
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
-_ID_BYTES = 16
 _RANDOM_BITS = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
 _VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 9562
+_MOST_LISTED = 50  # campaigns of a decision that is shown
+_NO_CLAIMS: dict[int, float] = {}
+
+# The reasons of decisions that check no campaign; beacons share such decisions.
+SHARED = frozenset(
+    {
+        Reason.UNKNOWN_BEACON,
+        Reason.INACTIVE_VENUE,
+        Reason.INACTIVE_BEACON,
+        Reason.NO_CAMPAIGN,
+        Reason.UNKNOWN_PROXIMITY,
+        Reason.TOO_FAR,
+        Reason.STALE,
+        Reason.FUTURE,
+    }
+)
 
 
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A detection that may fire, its beacon, and the cache's version when the beacon was found."""
+class Grant(msgspec.Struct, gc=False):
+    """A campaign that passed every check for a detection. `notification_id` has 16 bytes.
 
-    detection: DecodedDetection
-    beacon: IndexedBeacon
-    cache_version: int
-
-
-class Grant(msgspec.Struct, frozen=True, gc=False):
-    """A campaign that passed every check for a detection, and the id of its message.
-
-    `device` is the key of the detected device in the catalog. `is_call` says whether the message is
-    a call of the customer's service, and not a notification.
+    `message` is set when it is composed; `span` is its work in the trace of the record, where that
+    has one.
     """
 
     detection: DecodedDetection
     beacon: IndexedBeacon
     campaign: CampaignSnapshot
-    decision: Decision
     notification_id: bytes
-    device: DeviceKey
-    is_call: bool
+    message: Outgoing = None  # type: ignore[assignment]  # set later
+    span: Span | None = None
 
     @property
     def udid(self) -> str:
         """The udid of the detected device."""
-        return self.device.udid
+        return self.detection.message.device.udid
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the message is a call of the customer's service, and not a notification."""
+        return self.campaign.format == "connector"
+
+    @property
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        """The record that led to the grant."""
+        return self.detection.record
 
     def claim_request(self) -> ClaimRequest:
-        """The request for the claim, or None if the campaign has no delay."""
+        """The request for the claim of a campaign that has a delay."""
         campaign, at = self.campaign, self.detection.detected_at
         return ClaimRequest(campaign.id, self.udid, self.notification_id, at, campaign.delay)
+
+    def packed_request(self) -> bytes:
+        """The same request as Redis takes it."""
+        campaign, at = self.campaign, self.detection.detected_at
+        return pack_request(campaign.id, self.notification_id, at, campaign.delay)
 
     def returned_claim(self) -> ClaimUpdate:
         """The update that gives the claim back."""
@@ -68,63 +87,86 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
         return ClaimUpdate(campaign.id, self.udid, self.notification_id, at, campaign.delay, keep=0)
 
 
-class TakenIn(NamedTuple):
-    """A batch after the decisions from memory; `refused` are the decisions that grant nothing."""
+class DecidedDetection(msgspec.Struct, gc=False):
+    """A detection and its decision; `beacon` is None if the index does not have it.
 
-    candidates: list[Candidate]
-    dead_letters: list[DeadLetter]
-    refused: list[Decision]
+    Only one that may fire has a `partition`, where its record is open, and the beacon cache's
+    `version` at which it was decided. A cycle adds what Redis has granted and `denied`. Of its
+    messages `unsent` are not acknowledged, `size` bytes in all.
+    """
 
-
-class GrantMessage(msgspec.Struct, frozen=True, gc=False):
-    """The message of a grant. `span` is its work in the trace of the record, where that has one."""
-
-    message: Outgoing
-    grant: Grant
-    span: Span | None = None
+    detection: DecodedDetection
+    beacon: IndexedBeacon | None
+    decision: Decision
+    partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
+    version: int = 0
+    grants: list[Grant] = []
+    denied: int = 0
+    unsent: int = 0
+    size: int = 0
 
     @property
-    def record(self) -> ConsumerRecord[bytes, bytes]:
-        """The record that led to the message."""
-        return self.grant.detection.record
+    def device(self) -> DeviceKey:
+        """The key of the detected device in the catalog."""
+        return DeviceKey(self.decision.company_id, self.detection.message.device.udid)
+
+    @property
+    def reason(self) -> Reason:
+        """The reason that the metrics count."""
+        return Reason.THROTTLED if self.denied and not self.grants else self.decision.reason
+
+    def outcomes(self) -> dict[str, list[int]]:
+        """A bounded number of campaign ids by reason; those that fired come first.
+
+        Empty if the detection was refused before its campaigns were checked.
+        """
+        if self.beacon is None or self.reason in SHARED:
+            return {}
+        phase = self.beacon.target.phase_at(self.detection.detected_at)
+        held = [grant.campaign.id for grant in self.grants]
+        listed = {
+            Reason.GRANTED: held,
+            Reason.THROTTLED: [each.id for each in phase.open if each.id not in held],
+            **phase.closed_campaigns,
+        }
+        found: dict[str, list[int]] = {}
+        room = _MOST_LISTED
+        for reason, numbers in listed.items():
+            if numbers and room:
+                found[reason.value] = list(numbers[:room])
+                room -= len(found[reason.value])
+        return found
 
 
-def decider(
-    now: float, max_age: float, remembered: RememberedClaims
-) -> Callable[[DecodedDetection, IndexedBeacon | None], Decision]:
-    """Decides detections at `now` (epoch s), with the claims that are remembered then.
-
-    A device that stays where it is throttled costs no `decide`: see engine/trigger/standing.py.
-    """
-    remembered.forget_expired(now)
-    oldest, newest = now - max_age, now + max_age
-    standing, standing_of = remembered.standing, remembered.standing.get
-    claims_of, forbidding = remembered.of, remembered.forbidding
-
-    def decision_on(detection: DecodedDetection, beacon: IndexedBeacon | None) -> Decision:
-        if beacon is None:
-            return UNKNOWN_BEACON
-        zone, at, udid = detection.zone, detection.detected_at, detection.message.device.udid
-        target = beacon.target
-        stands, phase = standing_of(udid), target.current
-        if (
-            stands is not None
-            and stands.phase is phase.mark
-            and stands.zone is zone
-            and phase.since <= at < stands.until
-            and oldest <= at <= newest
-        ):
-            return phase.none_granted
-        claims = remembered.young.get(udid) or claims_of(udid)
-        decision = decide(target, zone, at, now, max_age, claims)
-        if decision.granted:
-            if read := forbidding(udid, decision.granted, at):
-                return decide(target, zone, at, now, max_age, {**claims, **read})
-        elif decision.throttled:
-            standing[udid] = standing_decision(target.phase_at(at), zone, claims)
+def decide_from_memory(
+    detection: DecodedDetection,
+    beacon: IndexedBeacon | None,
+    remembered: RememberedClaims,
+    now: float,
+    max_age: float,
+) -> Decision:
+    """Decide a detection at `now` (epoch s) by the claims that are remembered."""
+    target = None if beacon is None else beacon.target
+    at = detection.detected_at
+    decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS)
+    if target is None or not decision.granted:
         return decision
+    udid = detection.message.device.udid
+    claims = remembered.young.get(udid) or remembered.of(udid)
+    if not claims:
+        return decision
+    return target.phase_at(at).granting(remembered.not_held(claims, decision.granted, at))
 
-    return decision_on
+
+def grants_of(
+    detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
+) -> list[Grant]:
+    """One grant for each campaign that the decision grants."""
+    identity = _identity(detection)
+    return [
+        Grant(detection, beacon, campaign, _id_of(campaign.id, identity))
+        for campaign in decision.granted
+    ]
 
 
 def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> bytes:
@@ -137,7 +179,7 @@ def _identity(detection: DecodedDetection) -> bytes:
 
     The record is topic, partition, offset and detected_at. The last one is included because a topic
     that is deleted and created again counts its offsets from 0. In a record of several detections
-    the index of the detection is included too (docs/decisions/0077).
+    the index of the detection is included too.
     """
     record = detection.record
     identity = (
@@ -150,53 +192,13 @@ def _identity(detection: DecodedDetection) -> bytes:
 
 
 def _id_of(campaign_id: int, identity: bytes) -> bytes:
-    hashed = hash_of_campaign(campaign_id).copy()
+    hashed = _hash_of_campaign(campaign_id).copy()
     hashed.update(identity)
-    number = int.from_bytes(hashed.digest()[:_ID_BYTES])
-    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(_ID_BYTES)
+    number = int.from_bytes(hashed.digest()[:16])
+    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(16)
 
 
 @lru_cache(maxsize=4096)
-def hash_of_campaign(campaign_id: int) -> "hashlib._Hash":
+def _hash_of_campaign(campaign_id: int) -> "hashlib._Hash":
     """The hash of what the ids of a campaign's messages begin with; to be copied."""
     return hashlib.sha1(b"%b%d" % (_NAMESPACE, campaign_id), usedforsecurity=False)
-
-
-def grants_of(
-    detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
-) -> list[Grant]:
-    """One grant for each campaign that the decision grants."""
-    if not decision.granted:
-        return []
-    identity = _identity(detection)
-    device = DeviceKey(beacon.company_reference.id, detection.message.device.udid)
-    return [
-        Grant(
-            detection,
-            beacon,
-            campaign,
-            decision,
-            _id_of(campaign.id, identity),
-            device,
-            campaign.format == "connector",
-        )
-        for campaign in decision.granted
-    ]
-
-
-def requests_of(grants: Sequence[Grant]) -> list[DeviceRequests]:
-    """The requests for the claims of grants, by device; each campaign has a delay."""
-    return requests_by_device(grant.claim_request() for grant in grants)
-
-
-class Granting(Protocol):
-    """The functions that each detection that may fire passes: those of this module, or the compiled
-    ones of compiled_grants.pyx, which do the same."""
-
-    def decider(
-        self, now: float, max_age: float, remembered: RememberedClaims, /
-    ) -> Callable[[DecodedDetection, IndexedBeacon | None], Decision]: ...
-    def grants_of(
-        self, detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision, /
-    ) -> list[Grant]: ...
-    def requests_of(self, grants: Sequence[Grant], /) -> list[DeviceRequests]: ...

@@ -1,90 +1,119 @@
-"""One partition of the role `trigger`: its queue, its lanes, and its progress."""
+"""One partition of the role `trigger`: its queue, its open records, and its progress."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from operator import attrgetter
 
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 
-from engine.kafka.offsets import OffsetTracker
-from engine.kafka.partition_worker import Records
-from engine.kafka.publisher import Publisher
-from engine.process.cancelling import cancel
+from engine.kafka.dead_letters import DeadLetter
+from engine.kafka.offsets import OffsetTracker, Position
+from engine.kafka.producer import Publisher
+from engine.kafka.workers import Records, next_batch
+from engine.process.lifecycle import cancel
 from engine.trigger.claim_memory import ClaimMemory
-from engine.trigger.company_turns import CompanyTurns
-from engine.trigger.counts import DecisionCounts
-from engine.trigger.fair_turns import FairTurns
-from engine.trigger.grants import Candidate, TakenIn
-from engine.trigger.in_flight import InFlightBytes, ReadAhead, RecordParts, value_bytes
-from engine.trigger.lanes import DEAD_LETTERS, CompanyLane, DeadLetterLane, Lane
-from engine.trigger.pipeline import TriggerPipeline
+from engine.trigger.cycle import Cycle
+from engine.trigger.grants import DecidedDetection
+from engine.trigger.intake import Intake
 
-_TAKEN_AT_ONCE = 1000  # records at most; then other tasks have their turn
+_TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
+_LETTERS_AT_ONCE = 16  # so that they delay no other company
+_SMALLEST_CYCLE = 64 * 1024
+_LARGEST_CYCLE = 1024 * 1024
+
+
+_value_size = attrgetter("serialized_value_size")
+_key_size = attrgetter("serialized_key_size")
+
+
+class InFlightBytes:
+    """Counts the bytes of records that are fetched and not finished, against a bound.
+
+    The messages of one cycle have `cycle_bytes` at most, or those of one detection.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+        self.cycle_bytes = min(_LARGEST_CYCLE, max(_SMALLEST_CYCLE, most // 64))
+
+    def has_room(self) -> bool:
+        """Whether more may be fetched."""
+        return self.held < self._most
+
+    def hold(self, size: int) -> None:
+        """Add bytes in flight; a negative size subtracts them."""
+        self.held += size
+
+
+def record_bytes(records: Records) -> int:
+    """The bytes of the records' keys, values and headers."""
+    size: int = sum(map(_value_size, records)) + sum(map(_key_size, records))
+    for headers in [record.headers for record in records if record.headers]:
+        size += sum(len(name) + len(value or b"") for name, value in headers)
+    return size
 
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerRole:
-    """The objects that the partitions of one process share."""
+    """The objects that the partitions of one process share. `make_cycle` makes a cycle that
+    publishes with the given publisher, `cycle` is that of the process."""
 
-    pipeline: TriggerPipeline
+    intake: Intake
+    cycle: Cycle
+    make_cycle: Callable[[Publisher], Cycle]
     claim_memory: ClaimMemory
-    turns: FairTurns
     in_flight: InFlightBytes
     batch_records: int
 
-    @cached_property
-    def company_turns(self) -> CompanyTurns:
-        """The turns of companies, which publish with this role's publisher."""
-        return CompanyTurns(self.turns, self.pipeline.take_turn)
-
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
-        """The same role with another publisher; everything but the companies' turns is shared."""
-        step = self.pipeline.publish.publishing_with(publisher)
-        return replace(self, pipeline=replace(self.pipeline, publish=step))
+        """The same role with a cycle of its own, for a partition with transactions."""
+        return replace(self, cycle=self.make_cycle(publisher))
 
     def worker_for(
-        self, partition: TopicPartition, on_progress: Callable[[], None]
+        self, partition: TopicPartition, _begin: Position, on_progress: Callable[[], None]
     ) -> "TriggerPartition":
         """The worker for one assignment of one partition."""
-        return TriggerPartition(partition, shared=self, on_progress=on_progress)
+        return TriggerPartition(partition, role=self, on_progress=on_progress)
 
 
 class TriggerPartition:
-    """Takes in records in order; each company's lane finishes its records in order.
+    """Takes in records in order and puts those that may fire into the cycle, which finishes them.
 
-    Implements the consumer's PartitionWorker. Its queues and memory end with the assignment.
+    Implements the consumer's PartitionWorker. `unfinished_sends` and `held_back` belong to the
+    cycle.
     """
 
+    finished_ranges = ""
+
     def __init__(
-        self, partition: TopicPartition, *, shared: TriggerRole, on_progress: Callable[[], None]
+        self, partition: TopicPartition, *, role: TriggerRole, on_progress: Callable[[], None]
     ) -> None:
         self.partition = partition
-        self._shared = shared
-        self._on_progress = on_progress
-        decoder = shared.pipeline.decode.decoders[partition.topic]
+        self.on_progress = on_progress
+        self.remembered = role.claim_memory.for_assignment()
+        self.is_abandoned = False
+        self.unfinished_sends = 0
+        self.held_back: list[DecidedDetection] = []
+        self._intake = role.intake
+        self._cycle = role.cycle
+        self._in_flight = role.in_flight
+        self._most_ahead = 2 * role.batch_records
+        decoder = role.intake.decoders[partition.topic]
         self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
-        self._remembered = shared.claim_memory.for_assignment()
         self._queue: deque[Records] = deque()
         self._queued = 0
         self._bytes = 0
         self._offsets = OffsetTracker()
-        self._parts = RecordParts()
-        self._company_lanes: dict[int, CompanyLane] = {}
-        self._dead_letters = DeadLetterLane(
-            turns=shared.turns,
-            turn_bytes=shared.in_flight.turn_bytes,
-            on_finished=self._finish,
-            publish=shared.pipeline.publish_dead_letters,
-        )
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._parts: dict[int, int] = {}  # left of records with several detections, by offset
+        self._letters: deque[DeadLetter] = deque()
+        self._publishing_letters: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._arrived = asyncio.Event()
-        self._read_ahead = ReadAhead(2 * shared.batch_records)
-        self._moved = asyncio.Event()
+        self._moved = asyncio.Event()  # something was offered, or finished
         self._closing = False
-        self._abandoned = False
+        self._cycle.join(self)
         self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
         self._task.add_done_callback(self._note_end)
 
@@ -100,102 +129,94 @@ class TriggerPartition:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that stopped the partition, or None."""
-        return self._failure
+        """The error that stopped the partition, or the cycle; or None."""
+        return self._failure or self._cycle.failure
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
-        self._queue.append(records)
+        for start in range(0, len(records), self._taken_at_once):
+            self._queue.append(records[start : start + self._taken_at_once])
         self._queued += len(records)
-        self._hold(value_bytes(records))
-        self._arrived.set()
-
-    def note_committed(self, offset: int) -> None:
-        """The group has committed up to `offset`.
-
-        After the first call the partition takes in no more than two batches beyond what is
-        committed, so that a crash repeats no more than that.
-        """
-        self._read_ahead.note_committed(offset)
+        self._hold(record_bytes(records))
         self._moved.set()
 
     async def finish(self, deadline: float) -> None:
         """Finish what was taken in, drop the queue, and end within `deadline` seconds."""
         self._closing = True
-        self._arrived.set()
         self._moved.set()
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
-                while self._running:
-                    await asyncio.wait(self._running.values())
+                while self._offsets.unfinished and self.failure is None:
+                    self._moved.clear()
+                    await self._moved.wait()
         except TimeoutError:
             pass  # unfinished records are not committed: the next owner reads them
         await self.abandon()
 
     async def abandon(self) -> None:
         """End at once, without finishing anything."""
-        self._closing = self._abandoned = True
-        await cancel([self._task, *self._running.values()])
+        self._closing = self.is_abandoned = True
+        letters = [] if self._publishing_letters is None else [self._publishing_letters]
+        await cancel([self._task, *letters])
+        await self._cycle.leave(self)
         self._queue.clear()
-        for lane in self._company_lanes.values():
-            lane.abandon()
-        self._company_lanes.clear()
-        self._remembered.close()
+        self.held_back.clear()
+        self.remembered.close()
         self._hold(-self._bytes)
+
+    def finish_records(self, records: Records) -> None:
+        """A detection of each of these records is finished: its messages are acknowledged."""
+        if self.is_abandoned:
+            return
+        finished = list(filter(self._is_finished, records)) if self._parts else records
+        self._offsets.finish_all([record.offset for record in finished])
+        self._hold(-record_bytes(finished))
+        self._moved.set()
+        self.on_progress()
+
+    def _is_finished(self, record: ConsumerRecord[bytes, bytes]) -> bool:
+        """Whether this was the record's last detection."""
+        left = self._parts.pop(record.offset, 1) - 1
+        if left:
+            self._parts[record.offset] = left
+        return not left
 
     async def _run(self) -> None:
         while not self._closing:
-            await self._arrived.wait()
-            while self._queue and not self._closing:
-                records = self._queue.popleft()
-                for start in range(0, len(records), self._taken_at_once):
-                    piece = records[start : start + self._taken_at_once]
-                    await self._until_room(len(piece))
-                    if not self._closing:
-                        await self._take_in(piece)
-                        await asyncio.sleep(0)
-            if not self._closing:
-                self._arrived.clear()
+            if not self._queue or self._ahead() >= self._most_ahead:
+                self._moved.clear()
+                await self._moved.wait()
+                continue
+            # Small pieces that have queued up meanwhile are taken in together.
+            await self._take_in(next_batch(self._queue, self._taken_at_once))
+            await asyncio.sleep(0)
 
-    async def _until_room(self, count: int) -> None:
-        """Wait until so many more records may be taken in ahead of the committed ones."""
-        while not self._closing and not self._read_ahead.has_room(count, self.done_offset):
-            self._moved.clear()
-            await self._moved.wait()
+    def _ahead(self) -> int:
+        """How far the intake is ahead of the first unfinished record: what a crash repeats."""
+        tracker = self._offsets
+        done = tracker.first if tracker.done is None else tracker.done
+        return 0 if done is None or tracker.end is None else tracker.end - done
 
     async def _take_in(self, records: Records) -> None:
-        """Decide the records that memory can decide; put the others into the lanes."""
-        metrics, sums = self._shared.pipeline.metrics, self._shared.pipeline.sums
-        taken = await self._shared.pipeline.take_in(records, self._remembered)
-        self._begin(records, taken)
-        counts = DecisionCounts(taken.refused)
-        counts.add_to(metrics)
-        if sums is not None:
-            sums.note_decided(counts)
-        metrics.batch_size.observe(len(records))
-        self._on_progress()
-
-    def _begin(self, records: Records, taken: TakenIn) -> None:
-        """Put unfinished records into the lanes; the other records are finished now."""
-        unfinished = [candidate.detection.record for candidate in taken.candidates]
-        unfinished += [letter.record for letter in taken.dead_letters]
+        decided, letters = await self._intake.take_in(records, self.remembered)
+        unfinished = [each.detection.record for each in decided]
+        unfinished += [letter.record for letter in letters]
         offsets = {record.offset for record in unfinished}
         if len(offsets) < len(unfinished):
-            unfinished = self._parts.note(unfinished)
+            parts = Counter(record.offset for record in unfinished)
+            self._parts |= {offset: count for offset, count in parts.items() if count > 1}
         self._open(records, offsets)
-        self._read_ahead.take(records[-1].offset + 1, len(records))
         self._queued -= len(records)
-        self._hold(value_bytes(unfinished) - value_bytes(records))
-        filled: dict[int, Lane] = {}
-        for candidate in taken.candidates:
-            company = candidate.beacon.company_reference.id
-            filled[company] = self._put(company, candidate)
-        for letter in taken.dead_letters:
-            self._dead_letters.put(letter)
-            filled[DEAD_LETTERS] = self._dead_letters
-        for lane in filled.values():
-            self._start(lane)
+        if len(offsets) < len(records):
+            self._hold(-record_bytes([each for each in records if each.offset not in offsets]))
+        for each in decided:
+            each.partition = self
+        self._cycle.put(decided)
+        if letters:
+            self._letters.extend(letters)
+            self._publish_letters()
+        self.on_progress()
 
     def _open(self, records: Records, unfinished: set[int]) -> None:
         """Note which of the records are not finished; the others are."""
@@ -204,50 +225,33 @@ class TriggerPartition:
         for offset in edges - unfinished:
             self._offsets.finish(offset)
 
-    def _put(self, company: int, candidate: Candidate) -> CompanyLane:
-        lane = self._company_lanes.get(company)
-        if lane is None:
-            lane = self._company_lanes[company] = CompanyLane(
-                company,
-                on_finished=self._finish,
-                remembered=self._remembered,
-                take_turn=self._shared.company_turns.take,
-            )
-        lane.put(candidate)
-        return lane
+    def _publish_letters(self) -> None:
+        if self._publishing_letters is None:
+            task = asyncio.create_task(self._run_letters(), name=f"letters of {self.partition}")
+            task.add_done_callback(self._note_end)
+            self._publishing_letters = task
 
-    def _start(self, lane: Lane) -> None:
-        if lane.number in self._running:
-            return
-        task = asyncio.create_task(lane.run(), name=f"lane {lane.number} of {self.partition}")
-        self._running[lane.number] = task
-        task.add_done_callback(lambda task: self._lane_ended(lane, task))
-
-    def _lane_ended(self, lane: Lane, task: asyncio.Task[None]) -> None:
-        del self._running[lane.number]
-        self._note_end(task)
-        if self._abandoned or task.cancelled() or self._failure is not None:
-            return
-        if not lane.is_empty:
-            self._start(lane)  # it was filled after it had found itself empty
-        else:
-            self._company_lanes.pop(lane.number, None)
-
-    def _finish(self, records: Records) -> None:
-        """Note these records as finished: their messages are acknowledged."""
-        records = self._parts.finish(records)
-        for record in records:
-            self._offsets.finish(record.offset)
-        self._hold(-value_bytes(records))
-        self._moved.set()
-        self._on_progress()
+    async def _run_letters(self) -> None:
+        """Publish dead letters, a bounded number at once."""
+        while self._letters:
+            letters, size = list[DeadLetter](), 0
+            while self._letters and len(letters) < _LETTERS_AT_ONCE:
+                letters.append(self._letters.popleft())
+                size += record_bytes([letters[-1].record])
+                if size >= self._in_flight.cycle_bytes:
+                    break
+            with self._cycle.step("publish"):
+                await self._cycle.letters.publish(letters)
+            self.finish_records([letter.record for letter in letters])
+        self._publishing_letters = None
 
     def _hold(self, size: int) -> None:
         self._bytes += size
-        self._shared.in_flight.hold(size)
+        self._in_flight.hold(size)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             failure = task.exception()  # retrieved, so that asyncio does not log it
             self._failure = self._failure or failure
-        self._on_progress()
+        self._moved.set()
+        self.on_progress()

@@ -1,7 +1,7 @@
-from engine.kafka.partition_worker import Records
+from engine.kafka.workers import Records
 from engine.trigger.beacon_cache import BeaconCache
 from engine.trigger.claim_memory import RememberedClaims
-from rules.outcome import Decision
+from rules.model import Decision
 
 class RefusalFilter:
     def __init__(self, cache: BeaconCache, max_age: float, path_loss_exponent: float) -> None: ...

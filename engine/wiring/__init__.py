@@ -1,5 +1,5 @@
 """The composition root: the only place that builds concrete objects and connects them.
 
-There is one module for each role, one for the parts that roles share, and `run`, which puts the
+There is one module for each role; `parts` and `servers` have what roles share, and `run` puts the
 roles of a process together.
 """

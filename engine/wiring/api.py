@@ -1,9 +1,8 @@
 """The management interface as a process: opens what it needs, serves, closes."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -11,52 +10,49 @@ import structlog
 from fastapi import FastAPI
 
 from api.app import build_app
-from api.metrics import ApiMetrics
+from api.middleware import ApiMetrics
 from api.services import Limits, Services
-from api.sessions.attempts import LoginAllowance, LoginAttempts, PasswordGate
-from api.sessions.check import Sessions
-from api.sessions.revision import AccessRevision
-from api.sessions.sign_in import PASSWORD_WORKERS, Passwords, SignIn
-from api.slots import FairSlots
-from catalog.index.drainer import OutboxDrainer
+from api.sessions import LoginAttempts, PasswordGate, Sessions
+from catalog.index.drain import OutboxDrainer
+from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
-from connectors.reports import CallHistory
-from engine.connector.call_history import read_call_history
+from engine.connector.stores import read_call_history
 from engine.connector.trial_call import company_trials
 from engine.process.health import HealthServer, ServerProbe
-from engine.process.http_limits import HttpLimits
-from engine.process.http_server import BoundedServer, listen
+from engine.process.http_server import HttpServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
-from engine.redis.claim_reader import ClaimReader
-from engine.redis.company_watch import CompanyWatch
-from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceKey
-from engine.redis.recent_detections import RecentDetectionStore
-from engine.redis.tail_store import TailStore
-from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
-from engine.wiring.explain import build_claim_reader, build_decision_store
-from engine.wiring.figures import build_figure_store
-from engine.wiring.role_state import role_state_store
-from engine.wiring.server_watch import sql_probe
-from engine.wiring.stores import (
+from engine.redis.figures import RecentDetectionStore
+from engine.redis.tail_store import CompanyWatch, TailStore
+from engine.wiring.connector import callers, endpoint_decryptor, user_agent
+from engine.wiring.parts import (
     Stores,
+    build_claim_reader,
+    build_decision_store,
+    build_figure_store,
     catalog_limits,
     device_eraser,
     open_stores,
     refuse_old_schema,
 )
-from rules.explanation import HeldClaim
-from rules.stored_decision import StoredDecision
+from engine.wiring.servers import role_state_store, sql_probe
 
 log = structlog.get_logger(__name__)
+
+CONNECTIONS = 500
+BODY_SECONDS = 15.0  # for a request's body to arrive
+ANSWER_SECONDS = 30.0  # for an answer to begin, then for the client to read each piece of it
+LIST_SECONDS = 600.0  # for a whole answer, also for a long list
+LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
+LOGIN_SECONDS = 300.0
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
 
-class ApiServer(BoundedServer):
+class ApiServer(HttpServer):
     """Serves one application until it is stopped.
 
     Opens its port at once, to find out whether it is in use. Raises PortInUseError.
@@ -67,7 +63,7 @@ class ApiServer(BoundedServer):
         self.port: int = self._socket.getsockname()[1]
         super().__init__(
             app,
-            _http_limits(settings),
+            connections=CONNECTIONS,
             proxy_headers=bool(settings.api_trusted_proxies),
             forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
             timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
@@ -94,9 +90,7 @@ async def serve_api(
     `on_started` is called with the port and the metrics port once both are open.
     """
     metrics = Metrics()
-    passwords = Passwords()
-    async with open_stores(settings) as stores, contextlib.AsyncExitStack() as stack:
-        stack.callback(passwords.close)
+    async with open_stores(settings) as stores:
         await refuse_old_schema(stores)
         drainer = OutboxDrainer(
             database=stores.database,
@@ -104,8 +98,7 @@ async def serve_api(
             clock=time.monotonic,
             on_lag=metrics.index_lag.set,
         )
-        revision = AccessRevision(database=stores.database, clock=time.monotonic)
-        services = build_services(settings, stores, drainer, revision, passwords)
+        services = build_services(settings, stores, drainer)
         ready = partial(_ready, sql_probe(stores, metrics), stop)
         app = build_app(
             services=services,
@@ -124,54 +117,47 @@ async def serve_api(
             foreground={"management interface": server.serve_until(stop)},
             background={
                 "outbox drain": drainer.run(asyncio.Event()),
-                "access revision": revision.run(),
                 "metrics port": health.run(),
             },
             stop=stop,
         )
 
 
-def build_services(
-    settings: Settings,
-    stores: Stores,
-    drainer: OutboxDrainer,
-    revision: AccessRevision,
-    passwords: Passwords,
-) -> Services:
+def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -> Services:
     """The services that operations use. Raises SecretKeyError and CertificatesError."""
+    redis, prefix = stores.redis, settings.redis_prefix
     key = settings.secret_key
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
-    allowance = LoginAllowance(
-        failures=settings.login_attempts_account,
-        window=settings.login_window,
-    )
     attempts = LoginAttempts(
-        redis=stores.redis, prefix=settings.redis_prefix, allowance=allowance, clock=time.monotonic
+        redis=redis, prefix=prefix, failures=LOGIN_FAILURES, window=LOGIN_SECONDS
     )
     eraser = device_eraser(settings, stores)
+    claims = build_claim_reader(settings, redis)
+    decisions = build_decision_store(settings, redis)
+    recent = RecentDetectionStore(redis=redis, prefix=prefix, deadline=REDIS_SECONDS)
+    tails = TailStore(redis=redis, prefix=prefix, deadline=REDIS_SECONDS)
+    egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(
         database=stores.database,
-        sessions=Sessions(database=stores.database, revision=revision, clock=clock),
-        sign_in=SignIn(
-            database=stores.database,
-            gate=PasswordGate(slots=FairSlots(at_once=PASSWORD_WORKERS), attempts=attempts),
-            passwords=passwords,
-            clock=clock,
-        ),
+        sessions=Sessions(database=stores.database, gate=PasswordGate(attempts), clock=clock),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
-        check_url=_egress(settings).check,
+        check_url=egress.check,
         try_connector=company_trials(
-            stores.database, endpoint_decryptor(settings), open_caller(settings), agent=user_agent()
+            stores.database, endpoint_decryptor(settings), callers(settings), agent=user_agent()
         ),
-        past_calls=partial(_past_calls, stores, settings),
-        newest_claims=partial(_newest_claims, build_claim_reader(settings, stores.redis)),
-        recent_decisions=partial(_decisions, build_decision_store(settings, stores.redis)),
-        live_decisions=_company_watch(settings, stores).decisions,
+        past_calls=lambda company: read_call_history(
+            redis, prefix, company, now=time.time(), deadline=REDIS_SECONDS
+        ),
+        newest_claims=lambda company, udid, campaigns: claims.newest(
+            DeviceKey(company, udid), campaigns
+        ),
+        recent_decisions=lambda company, udid: decisions.read(DeviceKey(company, udid)),
+        live_decisions=CompanyWatch(tails).decisions,
         role_reports=role_state_store(settings, stores).read,
-        recent_detections=partial(_recent_detections, stores, settings),
+        recent_detections=lambda venue: recent.read(venue, time.time()),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
         forget_device=lambda company, udid: eraser.erase(DeviceKey(company, udid)),
         day_figures=build_figure_store(settings, stores.redis).read,
@@ -179,67 +165,11 @@ def build_services(
         clock=clock,
         limits=Limits(
             body_bytes=settings.api_max_body,
-            body_seconds=settings.api_body_timeout,
-            answer_seconds=settings.api_answer_timeout,
-            whole_answer_seconds=settings.api_list_timeout,
+            body_seconds=BODY_SECONDS,
+            answer_seconds=ANSWER_SECONDS,
+            whole_answer_seconds=LIST_SECONDS,
         ),
         catalog_limits=catalog_limits(settings),
-    )
-
-
-async def _past_calls(stores: Stores, settings: Settings, company_id: int) -> CallHistory:
-    return await read_call_history(
-        stores.redis,
-        settings.redis_prefix,
-        company_id,
-        now=time.time(),
-        deadline=settings.redis_timeout,
-    )
-
-
-async def _newest_claims(
-    reader: ClaimReader, company_id: int, udid: str, campaign_ids: Collection[int]
-) -> dict[int, HeldClaim]:
-    return await reader.newest(DeviceKey(company_id, udid), campaign_ids)
-
-
-async def _decisions(store: DecisionStore, company_id: int, udid: str) -> list[StoredDecision]:
-    return await store.read(DeviceKey(company_id, udid))
-
-
-async def _recent_detections(stores: Stores, settings: Settings, venue_id: int) -> dict[int, int]:
-    store = RecentDetectionStore(
-        redis=stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
-    )
-    return await store.read(venue_id, time.time())
-
-
-def _company_watch(settings: Settings, stores: Stores) -> CompanyWatch:
-    store = TailStore(
-        redis=stores.redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
-    )
-    return CompanyWatch(store)
-
-
-def _egress(settings: Settings) -> EgressGuard:
-    """One guard for the process, which bounds the number of concurrent name look-ups.
-
-    It has threads of its own, so that slow look-ups do not delay those of SQL and Redis.
-    """
-    return EgressGuard(
-        allow_networks=settings.connector_allow_networks,
-        deadline=settings.connector_connect_timeout,
-    )
-
-
-def _http_limits(settings: Settings) -> HttpLimits:
-    return HttpLimits(
-        # A chunk of one byte takes six bytes.
-        message_bytes=8 * settings.api_max_body,
-        connections=settings.api_connections,
-        head_seconds=settings.api_head_timeout,
-        idle_seconds=settings.api_idle_timeout,
-        stall_seconds=settings.api_answer_timeout,
     )
 
 
@@ -250,8 +180,9 @@ def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
     return HealthServer(
         registry=metrics.registry,
         checks={"serving": is_ready},
-        host=settings.api_metrics_host,
+        host=settings.metrics_host,
         port=settings.api_metrics_port,
+        setting="API_METRICS_PORT",
     )
 
 

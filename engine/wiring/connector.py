@@ -8,37 +8,42 @@ from functools import partial
 
 from aiokafka import TopicPartition
 
+from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
-from connectors.breaker import BreakerPolicy, LocalBreakers
-from connectors.breaker_client import BreakerClient
-from connectors.call import CallLimits, ServiceCaller, client_context
+from connectors.breaker import BreakerPolicy, Breakers
+from connectors.client import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import Call
-from connectors.scheduled_call import RetryPolicy
-from connectors.scheduler import CallScheduler, SchedulerLimits
-from engine.connector.call_history import CallHistoryWriter
-from engine.connector.call_partition import CallPartition
-from engine.connector.finished_calls import FinishedCallStore
-from engine.connector.intake import EndpointDecryptor
-from engine.connector.pipeline import AtLeastOnceResults, ConnectorRole
-from engine.connector.redis_breakers import RedisBreakers
-from engine.connector.result_publisher import ROLE, ResultMemory, ResultPublisher
-from engine.connector.transactional_results import TransactionalCallPartition, TransactionalResults
+from connectors.schedule import CallScheduler, Limits
+from engine.connector.calls import EndpointDecryptor
+from engine.connector.partition import CallPartition, CallReceiver
+from engine.connector.results import (
+    ROLE,
+    ResultMemory,
+    ResultParts,
+    Results,
+    ResultTransactions,
+)
+from engine.connector.stores import CallHistoryWriter, RedisBreakers
 from engine.kafka.dead_letters import DeadLetterPublisher
-from engine.kafka.positions import Position
+from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.failures import redis_may_recover
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdater
-from engine.wiring.figures import figure_sums
-from engine.wiring.kafka import role_consumer, transactional_consumer
-from engine.wiring.role import ProcessParts, Role, Service
+from engine.wiring.parts import (
+    ProcessParts,
+    Role,
+    Service,
+    figure_sums,
+    role_consumer,
+    transactional_consumer,
+)
 
-_BREAKER_DEADLINE = 0.5  # after it the process uses its own breakers for a while
-_FINISHED_DEADLINE = 1.0
+_REDIS_SECONDS = 1.0  # after it results are published, and breakers work, without Redis
 _LEASE_BEYOND_CALL = 2.0
 
 
@@ -49,6 +54,11 @@ def user_agent() -> str:
 
 def open_caller(settings: Settings) -> ServiceCaller:
     """A caller within the limits of the settings, to be closed. Raises CertificatesError."""
+    return callers(settings)()
+
+
+def callers(settings: Settings) -> Callable[[], ServiceCaller]:
+    """Makes callers, see open_caller. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -56,17 +66,12 @@ def open_caller(settings: Settings) -> ServiceCaller:
             f"PROXIMITY_CONNECTOR_CA_FILE {settings.connector_ca_file}: "
             f"{error.strerror or 'contains no certificate in PEM'}"
         ) from None
-    egress = EgressGuard(
-        allow_networks=settings.connector_allow_networks,
-        deadline=settings.connector_connect_timeout,
+    return partial(
+        ServiceCaller,
+        egress=EgressGuard(allow_networks=settings.connector_allow_networks),
+        ssl_context=context,
+        limits=CallLimits(call=settings.connector_call_timeout),
     )
-    limits = CallLimits(
-        connect=settings.connector_connect_timeout,
-        call=settings.connector_call_timeout,
-        reply_bytes=settings.connector_reply_bytes,
-        reply_steps=settings.connector_reply_steps,
-    )
-    return ServiceCaller(egress=egress, ssl_context=context, limits=limits)
 
 
 def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
@@ -77,13 +82,22 @@ def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
 
 def build_connector(parts: ProcessParts) -> Role:
     """The role; nothing is started. Raises SecretKeyError, CertificatesError."""
-    settings, metrics, redis = parts.settings, parts.metrics, parts.stores.redis
+    settings, metrics = parts.settings, parts.metrics
+    redis, prefix = parts.stores.redis, settings.redis_prefix
     topics = Topics.named(settings.topic_prefix)
-    caller = open_caller(settings)
-    memory = ResultMemory()
-    scheduler = _scheduler(parts, caller, memory)
+    limits = Limits(company=settings.connector_company_calls, in_all=settings.connector_calls)
+    caller, memory = open_caller(settings), ResultMemory()
+    scheduler = CallScheduler(
+        caller=caller,
+        breakers=_breakers(parts),
+        limits=limits,
+        agent=user_agent(),
+        on_try=partial(_observe_try, metrics),
+        on_retry=metrics.connector_calls.labels("retried").inc,
+        can_start=lambda: memory.has_room,
+    )
     memory.on_room = scheduler.resume
-    role = ConnectorRole(
+    receiver = CallReceiver(
         settings=settings,
         scheduler=scheduler,
         decryptor=endpoint_decryptor(settings),
@@ -91,18 +105,15 @@ def build_connector(parts: ProcessParts) -> Role:
         metrics=metrics,
         tracer=parts.tracer,
     )
-    history = CallHistoryWriter(
-        redis=redis,
-        prefix=settings.redis_prefix,
-        deadline=settings.redis_timeout,
-        metrics=metrics,
-    )
-    claims = ClaimUpdater(
-        redis=redis, prefix=settings.redis_prefix, deadline=settings.redis_timeout
-    )
+    history = CallHistoryWriter(redis=redis, prefix=prefix, deadline=REDIS_SECONDS, metrics=metrics)
     sums = figure_sums(parts, time.time)
-    steps = ResultPublisher(
-        topics=topics, claims=claims, history=history, sums=sums, metrics=metrics
+    result_parts = ResultParts(
+        topics=topics,
+        claims=ClaimUpdater(redis=redis, prefix=prefix, deadline=_REDIS_SECONDS),
+        history=history,
+        memory=memory,
+        metrics=metrics,
+        sums=sums,
     )
     dead_letters = DeadLetterPublisher(
         topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
@@ -114,45 +125,46 @@ def build_connector(parts: ProcessParts) -> Role:
         finally:
             await caller.close()
 
-    background: dict[str, Service] = {"connector calls": run_calls, "call history": history.run}
-    if sums is not None:
-        background["connector figures"] = sums.run
+    background: dict[str, Service] = {
+        "connector calls": run_calls,
+        "call history": history.run,
+        "connector figures": sums.run,
+    }
     if settings.delivery == "exactly_once":
 
         def make_worker(
             partition: TopicPartition,
             publisher: TransactionalPublisher,
-            place: Position,
+            begin: Position,
             on_progress: Callable[[], None],
         ) -> CallPartition:
-            results = TransactionalResults(
-                steps=steps,
-                transactions=publisher,
+            own = ResultTransactions(publisher=publisher, begin=begin)
+            results = Results(
+                parts=result_parts,
                 publisher=dead_letters.publishing_with(publisher),
-                place=place,
-                memory=memory,
+                transactions=own,
             )
-            return TransactionalCallPartition(
-                partition, on_progress, receiver=role, scheduler=scheduler, results=results
+            return CallPartition(
+                partition,
+                begin,
+                on_progress,
+                receiver=receiver,
+                results=results,
+                transactions=own,
             )
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
     else:
-        results = AtLeastOnceResults(
-            steps=steps,
-            publisher=dead_letters,
-            finished_calls=_finished_calls(parts),
-            memory=memory,
-        )
+        results = Results(parts=result_parts, publisher=dead_letters)
         background["connector results"] = results.run
-        worker_for = partial(CallPartition, receiver=role, scheduler=scheduler, results=results)
+        worker_for = partial(CallPartition, receiver=receiver, results=results)
         make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
     consumer = make(
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.
-        batch_records=settings.connector_pending,
-        in_flight_records=2 * settings.connector_pending,
+        batch_records=limits.unfinished,
+        in_flight_records=2 * limits.unfinished,
     )
     return Role(
         name=ROLE,
@@ -163,46 +175,24 @@ def build_connector(parts: ProcessParts) -> Role:
     )
 
 
-def _scheduler(parts: ProcessParts, caller: ServiceCaller, memory: ResultMemory) -> CallScheduler:
-    settings, metrics = parts.settings, parts.metrics
-    return CallScheduler(
-        caller=caller,
-        breakers=_breakers(parts),
-        retries=RetryPolicy(tries=settings.connector_tries),
-        limits=SchedulerLimits(
-            company=settings.connector_company_calls,
-            in_all=settings.connector_calls,
-            unfinished=settings.connector_pending,
-        ),
-        agent=user_agent(),
-        on_try=partial(_observe_try, metrics),
-        on_retry=metrics.connector_calls.labels("retried").inc,
-        can_start=lambda: memory.has_room,
-    )
-
-
 def _observe_try(metrics: Metrics, call: Call, seconds: float) -> None:
     """With an exemplar, by which the company's history of calls names it."""
     exemplar = {"notification": call.id, "company": str(call.company_id)}
     metrics.connector_call_seconds.observe(seconds, exemplar)
 
 
-def _breakers(parts: ProcessParts) -> BreakerClient:
+def _breakers(parts: ProcessParts) -> Breakers:
     settings, metrics = parts.settings, parts.metrics
-    policy = BreakerPolicy(
-        window=settings.connector_breaker_window,
-        failures=settings.connector_breaker_failures,
-        pause=settings.connector_breaker_pause,
-        lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL,
+    policy = BreakerPolicy(lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL)
+    store = RedisBreakers(
+        redis=parts.stores.redis,
+        prefix=settings.redis_prefix,
+        policy=policy,
+        deadline=_REDIS_SECONDS,
     )
-    breakers = BreakerClient(
-        store=RedisBreakers(
-            redis=parts.stores.redis,
-            prefix=settings.redis_prefix,
-            policy=policy,
-            deadline=_BREAKER_DEADLINE,
-        ),
-        local=LocalBreakers(policy),
+    breakers = Breakers(
+        store=store,
+        policy=policy,
         name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
         clock=time.time,
         is_temporary=redis_may_recover,
@@ -215,15 +205,3 @@ def _breakers(parts: ProcessParts) -> BreakerClient:
     for state in breakers.counts():
         metrics.connector_breakers.labels(state).set_function(partial(count, state))
     return breakers
-
-
-def _finished_calls(parts: ProcessParts) -> FinishedCallStore:
-    settings = parts.settings
-    return FinishedCallStore(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
-        # An older call is stale: it is not made, even if it is read again.
-        life=2 * settings.max_detection_age,
-        deadline=_FINISHED_DEADLINE,
-        metrics=parts.metrics,
-    )

@@ -3,19 +3,31 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from catalog.redis_connection import REDIS_SECONDS
 from engine.kafka.tracing import open_tracer
 from engine.process.health import Check, HealthServer
 from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.inspection import RedisInspection
+from engine.redis.role_states import RedisInspection
 from engine.wiring.connector import build_connector
-from engine.wiring.kafka import open_broker_probe, open_publisher
+from engine.wiring.parts import (
+    Builder,
+    ProcessParts,
+    Role,
+    open_broker_probe,
+    open_publisher,
+    open_stores,
+    refuse_old_schema,
+)
 from engine.wiring.recorder import build_recorder
-from engine.wiring.role import Builder, ProcessParts, Role
-from engine.wiring.role_state import RoleStateWriter, role_state_store
-from engine.wiring.server_watch import ServerWatch, clock_skew, server_checks
-from engine.wiring.stores import open_stores, refuse_old_schema
+from engine.wiring.servers import (
+    RoleStateWriter,
+    ServerWatch,
+    clock_skew,
+    role_state_store,
+    server_checks,
+)
 from engine.wiring.trigger import build_trigger
 
 BUILDERS: Mapping[str, Builder] = {
@@ -48,7 +60,7 @@ async def run_roles(
         open_tracer(settings) as tracer,
     ):
         await refuse_old_schema(stores)
-        clocks = clock_skew(settings, stores, metrics)
+        clocks = clock_skew(stores, metrics)
         parts = ProcessParts(
             settings=settings,
             stores=stores,
@@ -59,9 +71,7 @@ async def run_roles(
         )
         roles = [BUILDERS[name](parts) for name in names]
         checks = server_checks(settings, stores, probe, metrics)
-        inspection = RedisInspection(
-            redis=stores.redis, metrics=metrics, deadline=settings.redis_timeout
-        )
+        inspection = RedisInspection(redis=stores.redis, metrics=metrics, deadline=REDIS_SECONDS)
         watch = ServerWatch(probes=checks, inspection=inspection, clocks=clocks)
         health = HealthServer(
             registry=metrics.registry,

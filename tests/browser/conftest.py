@@ -8,13 +8,12 @@ from typing import NamedTuple, TypeVar
 import pytest
 from selenium.webdriver import Chrome
 
-from api.sessions.sign_in import Passwords
 from catalog.accounts import NewAccount, create_account
-from catalog.fields.company import ALL_PERMISSIONS
+from catalog.inputs import ALL_PERMISSIONS
 from engine.process.settings_sources import load_settings
 from engine.wiring.api import ApiServer
+from tests.api.harness import PASSWORD, Harness, Headers, harness
 from tests.browser.page import BrowserPage, start_browser
-from tests.integration.api.harness import PASSWORD, Harness, Headers, harness
 from tests.servers.chromium import chromedriver, chromium
 from tests.servers.missing import skipping
 from tests.servers.schema import make_schema
@@ -55,8 +54,7 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
         kafka_bootstrap_servers="127.0.0.1:9",
     )
     await make_schema(sqlite_url)
-    passwords = Passwords()
-    async with harness(settings, passwords, with_console=True) as made:
+    async with harness(settings, with_console=True) as made:
         new = NewAccount(company="Pier", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
         await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
         session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
@@ -70,4 +68,3 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
         _browser.get("about:blank")
         stop.set()
         await serving
-    passwords.close()

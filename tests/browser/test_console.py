@@ -16,13 +16,11 @@ from selenium.webdriver.common.keys import Keys
 
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from rules.model import Zone
-from rules.stored_decision import StoredDecision
+from rules.model import StoredDecision, Zone
+from tests.api.harness import PASSWORD
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
-from tests.browser.signed_in import sign_in, world
-from tests.browser.world import World
-from tests.integration.api.harness import PASSWORD
+from tests.browser.world import World, sign_in, world
 from tests.servers.http_service import replying, serving
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
@@ -128,7 +126,7 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
 
 
 async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
-    company = await world.company()
+    company = await world.visitor.company()
     at = time.time() - 60
     kept = StoredDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
     store = DecisionStore(

@@ -6,13 +6,11 @@ import time
 import pytest
 from selenium.webdriver.common.by import By
 
-from engine.redis.recent_detections import BeaconMinute, RecentDetectionStore
-from engine.redis.role_states import RoleStateStore
+from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
 from tests.browser.conftest import BrowserVisit
 from tests.browser.page import BrowserPage
-from tests.browser.signed_in import sign_in, world
-from tests.browser.world import World
+from tests.browser.world import World, sign_in, world
 from tests.servers.waiting import eventually
 
 __all__ = ["world"]
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_an_operator_watches(visit: BrowserVisit, world: World):
-    company = await world.company()
+    company = await world.visitor.company()
     watcher = f"company-{company}"
     store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
 
@@ -55,28 +53,6 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
     await asyncio.sleep(2.5)
     assert await beat() == seen
     assert await visit.walk(lambda page: page.complaints()) == []
-
-
-async def test_the_overview_says_how_the_service_keeps_up(visit: BrowserVisit, world: World):
-    redis = visit.harness.stores.redis
-    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
-    await store.write("a", "recorder", behind=12.3, waits_for=[])
-    await store.write("a", "trigger", behind=0.1, waits_for=[])
-
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.wait_for_text("The trigger is up to date")
-        page.wait_for_text("The recorder is 12 s behind")
-        page.wait_for_text("No connector has been heard from within a day")
-        assert page.complaints() == []
-
-    def recreated(page: BrowserPage) -> None:
-        page.wait_for_text("The recorder waits for the database")
-        assert page.complaints() == []
-
-    await visit.walk(steps)
-    await store.write("a", "recorder", behind=None, waits_for=["sql"])
-    await visit.walk(recreated)
 
 
 async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):

@@ -1,17 +1,17 @@
-"""Data for the console: a venue, a campaign, a device and their figures."""
+"""Data for the console: a venue, a campaign, a device and their figures; and the sign-in."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import select
+import pytest
+from selenium.webdriver.common.keys import Keys
 
-from catalog.models import Account, Statistic
-from engine.redis.figure_store import CompanyDay, FigureStore
-from rules.day_figures import CampaignReason, DayFigures
-from rules.model import Reason
+from engine.redis.figures import CompanyDay, FigureStore
+from rules.model import CampaignReason, DayFigures, Reason
+from tests.api.harness import PASSWORD, Bodies
 from tests.browser.conftest import OWNER, BrowserVisit
-from tests.integration.api.bodies import Bodies
-from tests.integration.console.visitor import Visitor, device_of
+from tests.browser.page import BrowserPage
+from tests.console.visitor import Visitor, device_of, statistic
 
 
 class World:
@@ -36,14 +36,8 @@ class World:
         today = datetime.now(UTC).date()
         async with self.visitor.api.database.write.begin() as session:
             session.add_all(
-                Statistic(
-                    day=today - timedelta(days=back),
-                    kind=kind,
-                    ref=ids[kind],
-                    venue_id=ids["venue"],
-                    detections=100 + back,
-                    devices=20,
-                    notifications=7,
+                statistic(
+                    today - timedelta(days=back), kind, ids[kind], ids["venue"], (100 + back, 20, 7)
                 )
                 for back in range(10)
                 for kind in ("venue", "beacon", "campaign")
@@ -53,7 +47,7 @@ class World:
 
     async def _decided(self) -> None:
         """Write sums of triggers for today and yesterday."""
-        company = await self.company()
+        company = await self.visitor.company()
         redis = self.visitor.api.stores.redis
         store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
         today = datetime.now(UTC).date()
@@ -68,11 +62,6 @@ class World:
                 campaigns=Counter({closed: 10 * times}),
             )
             await store.add({CompanyDay(company, today - timedelta(days=back)): figures})
-
-    async def company(self) -> int:
-        query = select(Account.company_id).where(Account.email == OWNER)
-        async with self.visitor.api.database.read() as session:
-            return int(await session.scalar(query) or 0)
 
     def addresses(self) -> list[str]:
         own = f"/venues/{self.ids['venue']}"
@@ -95,3 +84,16 @@ class World:
             "/audit",
             "/nowhere",
         ]
+
+
+@pytest.fixture
+async def world(visit: BrowserVisit) -> World:
+    return await World(visit).fill()
+
+
+def sign_in(page: BrowserPage) -> None:
+    page.open("/")
+    page.fill("E-mail", OWNER)
+    page.fill("Password", PASSWORD)
+    page.press(Keys.ENTER)
+    page.wait_for_text("What does not send now, and why")

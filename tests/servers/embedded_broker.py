@@ -8,7 +8,7 @@ import ctypes
 
 from confluent_kafka import cimpl
 
-from engine.cli.embedded.servers import EmbeddedBroker
+from engine.cli.local_servers import EmbeddedBroker
 
 
 def join_at_once(broker: EmbeddedBroker) -> None:

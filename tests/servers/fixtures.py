@@ -25,8 +25,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from engine.cli.embedded.redis_server import bundled_redis_server
-from engine.cli.embedded.servers import EmbeddedBroker
+from engine.cli.local_servers import EmbeddedBroker, bundled_redis_server
 from tests.servers.embedded_broker import join_at_once
 from tests.servers.handles import DATABASE, KAFKA, REDIS
 from tests.servers.kafka.jars import jars_directory

@@ -34,7 +34,7 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     # As engine.cli does while it imports.
     gc.disable()
-    importlib.import_module("engine.cli.application")._register()
+    importlib.import_module("engine.cli.application").command_group().load()
     for name in _IMPORTED:
         importlib.import_module(name)
     while True:

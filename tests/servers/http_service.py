@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from engine.process.cancelling import cancel
+from engine.process.lifecycle import cancel
 
 CONTENT = {"format": "template", "template": "<p>hello</p>", "title": "T", "push": "P"}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from engine.cli.embedded.child import ChildProcess, ServerStartError, free_port
+from engine.cli.local_servers import ChildProcess, ServerStartError, free_port
 from tests.servers.missing import ServerMissingError
 from tests.servers.waiting import wait_until
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engine.cli.embedded.child import ServerStartError, free_port
-from engine.cli.embedded.redis_server import find_redis_server
+from engine.cli.local_servers import ServerStartError, find_redis_server, free_port
 from tests.servers.missing import ServerMissingError
 from tests.servers.process import ServerProcess
 

@@ -8,7 +8,7 @@ import trustme
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engine.cli.embedded.child import free_port
+from engine.cli.local_servers import free_port
 from tests.servers.process import started
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import wait_until

@@ -10,7 +10,7 @@ from xdist.workermanage import WorkerController
 
 from tests.servers.handles import DATABASE, KAFKA, REDIS
 
-_BUSY = ("tests/acceptance/", "tests/hostile/")
+_BUSY = ("tests/system/",)
 
 
 class BesideBusyFiles(LoadFileScheduling):  # type: ignore[misc]  # it has no types

@@ -1,26 +1,19 @@
-"""Campaigns: the list with their states, the form, the preview."""
+"""Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
+from datetime import timedelta
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
-from api.console.errors import RefusedError
+from api.console.forms import PostedForm, tag_names, tag_text
 from api.console.interface import InterfaceReply
-from api.console.pages.campaign_form import (
-    new_campaign,
-    redisplayed_campaign,
-    stored_campaign,
-    submitted_campaign,
-)
-from api.console.pages.campaign_state import campaign_state
-from api.console.pages.campaign_week import week
-from api.console.pages.listing import record_page
-from api.console.pages.plots import daily_plot, last_days
+from api.console.pages.statistics import daily_plot, last_days
 from api.console.rendering import previewed
 from api.console.session import PATH
-from api.permissions import services_of
+from api.console.texts import Translations, local_time, parse_time, start_of_day
+from catalog.models import WEEKDAYS
 
 _A_PAGE = 20
 _OFFERED = 500
@@ -39,10 +32,8 @@ async def choose_venue(context: PageContext) -> Response:
 async def show_list(context: PageContext) -> Response:
     """Show a venue's campaigns. Their states are loaded after the page."""
     number = context.path_number("id")
-    found = await record_page(context, f"/lieu/{number}/campaign", size=_A_PAGE)
-    venues = (
-        await context.interface.get("/region", limit=_OFFERED) if context.may_read("venue") else []
-    )
+    found = await context.record_page(f"/lieu/{number}/campaign", size=_A_PAGE)
+    venues = await context.venues()
     venue = next((each for each in venues if each["id"] == number), {"id": number, "name": ""})
     return context.page("campaigns.html", venues=venues, venue=venue, found=found)
 
@@ -50,16 +41,16 @@ async def show_list(context: PageContext) -> Response:
 async def states(context: PageContext) -> Response:
     """Show the present states of the campaigns on one page of the list."""
     number = context.path_number("id")
-    found = await record_page(context, f"/lieu/{number}/campaign", size=_A_PAGE)
+    found = await context.record_page(f"/lieu/{number}/campaign", size=_A_PAGE)
     listed = {
         each["id"]: await campaign_state(context, number, each["id"]) for each in found.records
     }
-    return context.page("part_states.html", states=listed)
+    return context.page("campaigns.html#states", states=listed)
 
 
 async def show_new(context: PageContext) -> Response:
     """Show the form for a new campaign."""
-    return await _form(context, new_campaign(services_of(context.request).clock().date()))
+    return await _form(context, new_campaign(context.now.date()))
 
 
 async def show_one(context: PageContext) -> Response:
@@ -83,24 +74,20 @@ async def save(context: PageContext) -> Response:
     values = submitted_campaign(context.form, await _zone(context))
     reply = await context.interface.call("PUT", _path(context), values)
     if reply.is_success:
-        return context.redirect(
-            f"/venues/{context.path_number('id')}/campaigns/{context.path_number('uid')}"
-        )
+        return context.redirect(context.request.url.path.removeprefix(PATH))
     redisplayed = redisplayed_campaign(context.form, values) | {"id": context.path_number("uid")}
     return await _form(context, redisplayed, reply)
 
 
 async def remove(context: PageContext) -> Response:
     """Delete a campaign."""
-    reply = await context.interface.call("DELETE", _path(context))
-    if not reply.is_success:
-        raise RefusedError(reply.status, reply.message)
-    return context.redirect(f"/venues/{context.path_number('id')}/campaigns")
+    home = f"/venues/{context.path_number('id')}/campaigns"
+    return await context.change("DELETE", _path(context), home)
 
 
 async def calendar(context: PageContext) -> Response:
     """Show the open hours of the campaign that the form has now."""
-    return context.page("part_week.html", days=week(submitted_campaign(context.form, "")))
+    return context.page("campaign_form.html#week", days=week(submitted_campaign(context.form, "")))
 
 
 async def results(context: PageContext) -> Response:
@@ -110,7 +97,7 @@ async def results(context: PageContext) -> Response:
         "/statistics/days", kind="campaign", id=context.path_number("uid"), **span
     )
     plot = daily_plot(found, ("visits", "notifications"), context.texts)
-    return context.page("part_results.html", plot=plot, days=_DAYS_SHOWN)
+    return context.page("campaign_form.html#results", plot=plot, days=_DAYS_SHOWN)
 
 
 async def preview(context: PageContext) -> Response:
@@ -145,22 +132,169 @@ async def _form(
     chosen = {each["id"] for each in values["beacons"]}
     offered = {each["id"] for each in beacons}
     beacons += [each for each in values["beacons"] if each["id"] not in offered]
-    return context.page(
+    return context.form_page(
         "campaign_form.html",
-        200 if refusal is None else refusal.status,
-        values=values,
+        "campaign",
+        values,
+        refusal,
         number=number,
         venue_id=venue,
         zone=await _zone(context),
         beacons=beacons,
         chosen=chosen,
-        tags=", ".join(tag["name"] for tag in values["tags"]),
+        tags=tag_text(tag["name"] for tag in values["tags"]),
         days=week(values),
         state=None if number is None else await campaign_state(context, venue, number),
-        faults={} if refusal is None else refusal.fields,
-        message="" if refusal is None else refusal.message,
-        may_write=context.may_write("campaign"),
     )
+
+
+async def explain(context: PageContext) -> Response:
+    """Show the checks in their order, and the next time at which the campaign would fire."""
+    form = context.form
+    question: dict[str, Any] = {}
+    if form.text("at"):
+        question["at"] = local_time(form.text("at"), form.text("zone"))
+    if form.text("beacon"):
+        question["beacon"] = form.number("beacon")
+    for name in ("proximity", "udid"):
+        if form.text(name):
+            question[name] = form.text(name)
+    reply = await context.interface.call("POST", f"{_path(context)}/explain", question)
+    return context.page("campaign_form.html#explained", reply.status, reply=reply)
+
+
+_TEXTS = [
+    "name",
+    "title",
+    "push",
+    "format",
+    "template",
+    "url",
+    "html",
+    "cache",
+    "start_time",
+    "end_time",
+]
+_YEAR = timedelta(days=365)
+
+
+def new_campaign(today: Any) -> dict[str, Any]:
+    """The initial values of the form for a new campaign."""
+    texts = dict.fromkeys(_TEXTS, "")
+    return {
+        **texts,
+        **dict.fromkeys(WEEKDAYS, True),
+        "format": "url",
+        "cache": "day",
+        "start_time": "09:00",
+        "end_time": "18:00",
+        "start_day": str(today),
+        "end_day": str(today + _YEAR),
+        "start": "",
+        "end": "",
+        "active": True,
+        "beacons": [],
+        "tags": [],
+    }
+
+
+def stored_campaign(record: dict[str, Any]) -> dict[str, Any]:
+    """The values of the form for a stored campaign."""
+    days = {f"{name}_day": str(parse_time(record[name]).date()) for name in ("start", "end")}
+    return record | days
+
+
+def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
+    """The submitted campaign, as the body of a request to the interface.
+
+    If a date was not changed, its stored instant is sent again, with the stored offset.
+    """
+    return {
+        **form.texts(_TEXTS),
+        **{name: _instant(form, name, zone) for name in ("start", "end")},
+        **{day: form.is_on(day) for day in WEEKDAYS},
+        "active": form.is_on("active"),
+        "beacons": form.numbers("beacons"),
+        "tags": [{"name": name} for name in tag_names(form.text("tags"))],
+    }
+
+
+def redisplayed_campaign(form: PostedForm, values: dict[str, Any]) -> dict[str, Any]:
+    """The submitted values, to show the form again with the faults."""
+    dates = {name: form.text(name) for name in ("start", "end", "start_day", "end_day")}
+    return values | dates | {"beacons": [{"id": number} for number in values["beacons"]]}
+
+
+def _instant(form: PostedForm, name: str, zone: str) -> str:
+    stored, day = form.text(name), form.text(f"{name}_day")
+    return stored if day and stored.startswith(f"{day}T") else start_of_day(day, zone)
+
+
+_WAITS = ("not_started", "wrong_weekday", "outside_hours")
+
+
+class State(NamedTuple):
+    """A sentence about a state, and its style: good, waiting or off."""
+
+    kind: str
+    text: str
+
+
+async def campaign_state(context: PageContext, venue_id: int, number: int) -> State:
+    """The present state, for a device without claims in the zone that the beacon requires."""
+    reply = await context.interface.call("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
+    if not reply.is_success:
+        return State("off", reply.message)
+    reason, next_at = reply.body["reason"], reply.body["next_at"]
+    if reason == "granted":
+        return State("good", context.texts("state_sends"))
+    if reason in _WAITS and next_at:
+        return State("waiting", _opens(reply.body["at"], next_at, context.texts))
+    return State("off", context.texts.get(f"state_{reason}"))
+
+
+def _opens(now: str, written: str, texts: Translations) -> str:
+    """Opens today at 17:00; opens Friday at 09:00; opens on 2026-12-24 at 09:00."""
+    at, today = parse_time(written), parse_time(now).date()
+    days = (at.date() - today).days
+    clock = f"{at:%H:%M}"
+    if days == 0:
+        return texts("opens_today", clock=clock)
+    if days < 7:
+        return texts("opens_weekday", day=texts(WEEKDAYS[at.weekday()]), clock=clock)
+    return texts("opens_date", day=str(at.date()), clock=clock)
+
+
+_DAY = 24 * 60
+
+
+def week(campaign: dict[str, Any]) -> list[tuple[str, list[tuple[int, int]]]]:
+    """The open intervals of each weekday, in minutes; their ends are excluded.
+
+    Hours that run over midnight belong to the weekday on which they begin, so their second part is
+    shown on the next day.
+    """
+    begin, until = _minute(campaign["start_time"]), _minute(campaign["end_time"])
+    if begin is None or until is None:
+        return []
+    days = []
+    for place, day in enumerate(WEEKDAYS):
+        intervals = []
+        if begin > until and campaign[WEEKDAYS[place - 1]] and until:
+            intervals.append((0, until))
+        if campaign[day]:
+            last = until if begin < until else _DAY
+            intervals.append((0, _DAY) if begin == until else (begin, last))
+        days.append((day, intervals))
+    return days
+
+
+def _minute(text: str) -> int | None:
+    hours, _, minutes = text.partition(":")
+    if not (text.isascii() and hours.isdigit() and minutes.isdigit() and len(text) <= 5):
+        return None
+    minute = int(hours) * 60 + int(minutes)
+    return minute if minute <= _DAY else None
 
 
 _ONE = "/venues/{id:int}/campaigns/{uid:int}"
@@ -176,4 +310,5 @@ PAGES = (
     ("POST", f"{_ONE}/delete", remove),
     ("GET", f"{_ONE}/results", results),
     ("GET", f"{_ONE}/preview", preview),
+    ("POST", f"{_ONE}/explain", explain),
 )

@@ -6,8 +6,7 @@ import orjson
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.errors import RefusedError
-from api.console.interface import InterfaceReply
+from api.console.interface import InterfaceReply, RefusedError
 
 _NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
 _TEXTS = ("name", "url", "method", "auth")
@@ -40,23 +39,20 @@ async def save(context: PageContext) -> Response:
 
 async def remove(context: PageContext) -> Response:
     """Delete the connector."""
-    reply = await context.interface.call("DELETE", "/connector")
-    if not reply.is_success:
-        raise RefusedError(reply.status, reply.message)
-    return context.redirect("/connector")
+    return await context.change("DELETE", "/connector", "/connector")
 
 
 async def test_connector(context: PageContext) -> Response:
     """Make a test call, and show the request and the reply."""
     return context.page(
-        "part_trial.html", reply=await context.interface.call("POST", "/connector/test")
+        "connector.html#trial", reply=await context.interface.call("POST", "/connector/test")
     )
 
 
 async def calls(context: PageContext) -> Response:
     """Show the last calls and the state of the breaker."""
     return context.page(
-        "part_calls.html", reply=await context.interface.call("GET", "/connector/calls")
+        "connector.html#calls", reply=await context.interface.call("GET", "/connector/calls")
     )
 
 
@@ -68,15 +64,8 @@ def _form(
     refusal: InterfaceReply | None = None,
 ) -> Response:
     pairs = orjson.loads(values["parameters"])
-    return context.page(
-        "connector.html",
-        200 if refusal is None else refusal.status,
-        values=values,
-        pairs=pairs,
-        is_new=is_new,
-        faults={} if refusal is None else refusal.fields,
-        message="" if refusal is None else refusal.message,
-        may_write=context.may_write("connector"),
+    return context.form_page(
+        "connector.html", "connector", values, refusal, pairs=pairs, is_new=is_new
     )
 
 

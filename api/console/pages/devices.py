@@ -3,8 +3,7 @@
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.errors import RefusedError
-from api.console.pages.listing import record_page
+from api.console.interface import RefusedError
 
 _TRACES = 50
 
@@ -12,7 +11,7 @@ _TRACES = 50
 async def show_list(context: PageContext) -> Response:
     """Show the company's devices, or redirect to the device with the given udid."""
     udid = context.query("udid").strip()
-    found = await record_page(context, "/crm", udid=udid)
+    found = await context.record_page("/crm", udid=udid)
     if udid and len(found.records) == 1:
         return context.redirect(f"/devices/{found.records[0]['id']}")
     return context.page("devices.html", found=found, udid=udid)
@@ -29,7 +28,7 @@ async def decisions(context: PageContext) -> Response:
     """Show the decisions on the device's last detections."""
     found = await context.interface.call("GET", f"/crm/{context.path_number('id')}/decisions")
     return context.page(
-        "part_decisions.html",
+        "device.html#decisions",
         found.status,
         found=found.body if found.is_success else [],
         message="" if found.is_success else found.message,
@@ -38,11 +37,8 @@ async def decisions(context: PageContext) -> Response:
 
 async def set_test_flag(context: PageContext) -> Response:
     """Set or clear the test flag."""
-    path = f"/crm/{context.path_number('id')}"
-    reply = await context.interface.call("PUT", path, {"test": context.form.is_on("test")})
-    if not reply.is_success:
-        raise RefusedError(reply.status, reply.message)
-    return context.redirect(f"/devices/{context.path_number('id')}")
+    number, is_test = context.path_number("id"), context.form.is_on("test")
+    return await context.change("PUT", f"/crm/{number}", f"/devices/{number}", {"test": is_test})
 
 
 async def show_held_data(context: PageContext) -> Response:
@@ -60,7 +56,7 @@ async def erase(context: PageContext) -> Response:
     reply = await context.interface.call("DELETE", f"/crm/{context.path_number('id')}")
     if not reply.is_success:
         raise RefusedError(reply.status, reply.message)
-    return context.page("erased.html", held=reply.body)
+    return context.page("held_data.html", device=None, held=reply.body)
 
 
 PAGES = (

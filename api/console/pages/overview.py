@@ -1,4 +1,4 @@
-"""The overview: figures of the last 30 days and hours, silent campaigns, reasons of refusals.
+"""The overview: states of the roles, figures of the last 30 days and hours, silent campaigns.
 
 The parts of the page are loaded one by one.
 """
@@ -9,10 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.pages.campaign_state import campaign_state
-from api.console.pages.plots import daily_plot, first_hour, hourly_plot, last_days
-from api.console.times import display_zone, format_time, in_zone
-from api.permissions import services_of
+from api.console.pages.campaigns import State, campaign_state
+from api.console.pages.statistics import daily_plot, first_hour, hourly_plot, last_days
+from api.console.texts import Translations, display_zone, format_time, in_zone
 
 _DAYS = 30
 _FIGURES = ("detections", "visits", "notifications")
@@ -30,10 +29,10 @@ async def show(context: PageContext) -> Response:
 async def figures(context: PageContext) -> Response:
     """Show the figures of today and of the last 30 days, with a plot."""
     found = await context.interface.get("/statistics/days", **last_days(context, _DAYS))
-    last = found[-1] if found and found[-1]["day"] >= _today(context) else None
+    last = found[-1] if found and found[-1]["day"] >= str(context.now.date()) else None
     total = {name: sum(each[name] for each in found) for name in _FIGURES}
     plot = daily_plot(found, _FIGURES, context.texts)
-    return context.page("part_figures.html", today=last, total=total, plot=plot, days=_DAYS)
+    return context.page("overview.html#figures", today=last, total=total, plot=plot, days=_DAYS)
 
 
 async def hours(context: PageContext) -> Response:
@@ -42,18 +41,18 @@ async def hours(context: PageContext) -> Response:
     begin = first_hour(now)
     found = await context.interface.get("/statistics/hours", **_utc_days(begin, now))
     plot = hourly_plot(found, ("detections", "notifications"), context.texts, now)
-    return context.page("part_hours.html", plot=plot, zone=display_zone(format_time(now)))
+    return context.page("overview.html#hours", plot=plot, zone=display_zone(format_time(now)))
 
 
 async def reasons(context: PageContext) -> Response:
     """Show refusals of today and of the last 30 days by reason, each with a few campaigns."""
-    now = services_of(context.request).clock()
+    now = context.now
     first = now - timedelta(days=_DAYS - 1)
     path = "/statistics/reasons"
     found = await context.interface.get(path, limit=_CAMPAIGNS_OF_REASON, **_utc_days(first, now))
     today = await context.interface.get(path, limit=0, **_utc_days(now, now))
     return context.page(
-        "part_reasons.html",
+        "overview.html#reasons",
         found=[each for each in found if each["reason"] != "granted"],
         today={each["reason"]: each["count"] for each in today},
         days=_DAYS,
@@ -66,7 +65,7 @@ async def _local_now(context: PageContext) -> datetime:
     if context.may_read("venue"):
         venues = await context.interface.get("/region", limit=_MOST_VENUES)
     zones = {venue.get("time_zone") or "UTC" for venue in venues}
-    return in_zone(services_of(context.request).clock(), zones.pop() if len(zones) == 1 else "UTC")
+    return in_zone(context.now, zones.pop() if len(zones) == 1 else "UTC")
 
 
 def _utc_days(first: datetime, last: datetime) -> dict[str, str]:
@@ -82,7 +81,7 @@ async def largest(context: PageContext) -> Response:
     found = await context.interface.get(
         "/statistics/totals", kind=kind, limit=_LARGEST, **last_days(context, _DAYS)
     )
-    return context.page("part_largest.html", found=found, kind=kind)
+    return context.page("overview.html#largest", found=found, kind=kind)
 
 
 async def silent(context: PageContext) -> Response:
@@ -97,17 +96,62 @@ async def silent(context: PageContext) -> Response:
         for campaign in await context.interface.get(path, limit=remaining):
             checked += 1
             state = await campaign_state(context, venue["id"], campaign["id"])
-            if not state.sends:
+            if state.kind != "good":
                 found.append({"venue": venue, "campaign": campaign, "state": state})
-    return context.page("part_silent.html", found=found, checked=checked, most=_MOST_CAMPAIGNS)
+    return context.page("overview.html#silent", found=found, checked=checked, most=_MOST_CAMPAIGNS)
 
 
-def _today(context: PageContext) -> str:
-    return str(services_of(context.request).clock().date())
+_KINDS = {"up_to_date": "good", "behind": "waiting", "starting": "waiting"}
+_BREAKERS = {"closed": "good", "half_open": "waiting"}
+_MINUTES_FROM, _HOURS_FROM = 120, 7200
+
+
+async def roles(context: PageContext) -> Response:
+    """Show a sentence for each role, and one for the company's service if it has one."""
+    found = await context.interface.get("/realtime/roles")
+    sentences = [role_sentence(each, context.texts) for each in found]
+    if context.may_read("connector"):
+        sentences += await _of_service(context)
+    return context.page("overview.html#roles", sentences=sentences)
+
+
+async def _of_service(context: PageContext) -> list[State]:
+    if not (await context.interface.call("GET", "/connector")).is_success:
+        return []
+    reply = await context.interface.call("GET", "/connector/calls")
+    if not reply.is_success:
+        return [State("off", reply.message)]
+    breaker = reply.body["breaker"]
+    if breaker["state"] == "closed" and not breaker["calls"]:
+        return []
+    text = context.texts(f"service_{breaker['state']}", seconds=round(breaker["seconds"]))
+    return [State(_BREAKERS.get(breaker["state"], "off"), text)]
+
+
+def role_sentence(found: dict[str, Any], texts: Translations) -> State:
+    """A sentence such as "The recorder is 12 s behind"."""
+    state, seconds = found["state"], found["seconds"]
+    kind = _KINDS.get(state, "off")
+    if state == "silent":
+        key = f"{'never' if seconds is None else 'silent'}_{found['role']}"
+        return State(kind, texts(key, time=_time(seconds or 0)))
+    servers = ", ".join(texts.get(f"waits_{name}") for name in found["waits_for"])
+    values = {"role": texts(f"role_{found['role']}"), "servers": servers}
+    return State(kind, texts(f"role_{state}", time=_time(seconds or 0), **values))
+
+
+def _time(seconds: int) -> str:
+    """The time in units that all four languages abbreviate alike."""
+    if seconds < _MINUTES_FROM:
+        return f"{seconds} s"
+    if seconds < _HOURS_FROM:
+        return f"{seconds // 60} min"
+    return f"{seconds // 3600} h"
 
 
 PAGES = (
     ("GET", "", show),
+    ("GET", "/parts/roles", roles),
     ("GET", "/parts/figures", figures),
     ("GET", "/parts/hours", hours),
     ("GET", "/parts/reasons", reasons),

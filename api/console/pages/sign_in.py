@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
 from api.console.forms import read_form
-from api.console.interface import InterfaceClient, InterfaceReply
+from api.console.interface import InterfaceClient
 from api.console.rendering import rendered
 from api.console.session import (
     PATH,
@@ -16,7 +16,7 @@ from api.console.session import (
     refuse_other_sites,
     set_cookie,
 )
-from api.console.translations import COOKIE, LANGUAGES, Translations, translations_for
+from api.console.texts import COOKIE, LANGUAGES, translations_for
 from api.permissions import services_of
 
 _YEAR = 365 * 24 * 3600
@@ -37,7 +37,9 @@ async def sign_in(request: Request) -> Response:
     reply = await InterfaceClient(request).call("POST", "/auth", credentials)
     if not reply.is_success:
         texts = translations_for(request)
-        values = {"message": _error_text(reply, texts), "email": email}
+        is_wrong = reply.status == HTTPStatus.NOT_FOUND
+        message = texts("sign_in_wrong") if is_wrong else reply.message
+        values = {"message": message, "email": email}
         return rendered("sign_in.html", texts, values, reply.status)
     granted = reply.body["session"]
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
@@ -66,12 +68,6 @@ async def sign_out(context: PageContext) -> Response:
     answer = context.redirect("/sign-in")
     delete_cookie(answer)
     return answer
-
-
-def _error_text(reply: InterfaceReply, texts: Translations) -> str:
-    if reply.status == HTTPStatus.NOT_FOUND:
-        return texts("sign_in_wrong")
-    return reply.message
 
 
 PAGES = (("POST", "/sign-out", sign_out),)

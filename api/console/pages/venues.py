@@ -1,31 +1,24 @@
-"""Venues: the list, the plan with beacons and geofences, the form."""
+"""Venues: the list, the plan with beacons and geofences, and the forms of all three."""
 
-from typing import Any
+import math
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from api.console.context import PageContext
-from api.console.errors import RefusedError
+from api.console.forms import PostedForm, tag_names, tag_text
 from api.console.interface import InterfaceReply
-from api.console.pages.listing import record_page
-from api.console.pages.plan import detection_circles, venue_plan
 
 _ON_THE_PLAN = 500
 _NAMED = 12
-_NEW = {
-    "name": "",
-    "address": "",
-    "active": True,
-    "width": None,
-    "height": None,
-    "image": "",
-    "time_zone": "",
-}
 
 
 async def show_list(context: PageContext) -> Response:
     """Show the company's venues."""
-    return context.page("venues.html", found=await record_page(context, "/region"))
+    return context.page("venues.html", found=await context.record_page("/region"))
 
 
 async def show_plan(context: PageContext) -> Response:
@@ -60,7 +53,7 @@ async def show_recent(context: PageContext) -> Response:
     plan = venue_plan(venue, beacons)
     counts = {each["id"]: each["detections"] for each in recent["beacons"]}
     return context.page(
-        "part_recent.html",
+        "venue.html#recent",
         plan=plan,
         circles=detection_circles(plan, beacons, counts),
         total=sum(counts.values()),
@@ -69,58 +62,27 @@ async def show_recent(context: PageContext) -> Response:
     )
 
 
-async def show_new(context: PageContext) -> Response:
-    """Show the form for a new venue."""
-    return _form(context, _NEW)
+class RecordForm(NamedTuple):
+    """The form of venues, beacons or geofences.
+
+    `path` is the operation's, `page` that of the console, `home` where saving leads to; `empty` are
+    the values of a new record, `submitted` reads those of a form.
+    """
+
+    record: str
+    path: str
+    page: str
+    home: str
+    empty: dict[str, Any]
+    submitted: Callable[[PostedForm], dict[str, Any]]
+
+    @property
+    def number(self) -> str:
+        """The name of the record's number in the paths."""
+        return "id" if self.record == "venue" else "uid"
 
 
-async def show_form(context: PageContext) -> Response:
-    """Show the form of a venue."""
-    return _form(context, await context.interface.get(f"/region/{context.path_number('id')}"))
-
-
-async def create(context: PageContext) -> Response:
-    """Create a venue from the form."""
-    values = _submitted(context)
-    reply = await context.interface.call("POST", "/region", values)
-    if reply.is_success:
-        return context.redirect(f"/venues/{reply.body['id']}")
-    return _form(context, values, reply)
-
-
-async def save(context: PageContext) -> Response:
-    """Save the form of a venue."""
-    number = context.path_number("id")
-    values = _submitted(context)
-    reply = await context.interface.call("PUT", f"/region/{number}", values)
-    if reply.is_success:
-        return context.redirect(f"/venues/{number}")
-    return _form(context, values | {"id": number}, reply)
-
-
-async def remove(context: PageContext) -> Response:
-    """Delete a venue with its beacons, geofences and campaigns."""
-    reply = await context.interface.call("DELETE", f"/region/{context.path_number('id')}")
-    if not reply.is_success:
-        raise RefusedError(reply.status, reply.message)
-    return context.redirect("/venues")
-
-
-def _form(
-    context: PageContext, values: dict[str, Any], refusal: InterfaceReply | None = None
-) -> Response:
-    return context.page(
-        "venue_form.html",
-        200 if refusal is None else refusal.status,
-        values=values,
-        faults={} if refusal is None else refusal.fields,
-        message="" if refusal is None else refusal.message,
-        may_write=context.may_write("venue"),
-    )
-
-
-def _submitted(context: PageContext) -> dict[str, Any]:
-    form = context.form
+def _venue(form: PostedForm) -> dict[str, Any]:
     return {
         **form.texts(("name", "address", "image", "time_zone")),
         "active": form.is_on("active"),
@@ -129,13 +91,251 @@ def _submitted(context: PageContext) -> dict[str, Any]:
     }
 
 
+def _beacon(form: PostedForm) -> dict[str, Any]:
+    return {
+        **form.texts(("name", "uuid", "proximity", "color")),
+        **{name: form.number(name) for name in ("major", "minor", "x", "y")},
+        "active": form.is_on("active"),
+        "tags": [{"name": name} for name in tag_names(form.text("tags"))],
+    }
+
+
+def _geofence(form: PostedForm) -> dict[str, Any]:
+    return {
+        "name": form.text("name"),
+        "longitude": form.decimal("longitude"),
+        "latitude": form.decimal("latitude"),
+        "radius": form.number("radius"),
+        "active": form.is_on("active"),
+    }
+
+
+_VENUES = RecordForm(
+    "venue",
+    "/region",
+    "/venues",
+    "/venues/{id}",
+    dict.fromkeys(("name", "address", "image", "time_zone"), "")
+    | {"active": True, "width": None, "height": None},
+    _venue,
+)
+_BEACONS = RecordForm(
+    "beacon",
+    "/region/{id}/beacon",
+    "/venues/{id}/beacons",
+    "/venues/{id}",
+    dict.fromkeys(("name", "uuid", "major", "minor", "color"), "")
+    | {"active": True, "proximity": "near", "x": None, "y": None, "tags": []},
+    _beacon,
+)
+_GEOFENCES = RecordForm(
+    "geofence",
+    "/region/{id}/geofencing",
+    "/venues/{id}/geofences",
+    "/venues/{id}",
+    dict.fromkeys(("name", "longitude", "latitude", "radius"), "") | {"active": True},
+    _geofence,
+)
+
+
+async def show_new(kind: RecordForm, context: PageContext) -> Response:
+    """Show the form for a new record; a beacon may have a position already."""
+    position = {name: context.query(name) for name in ("x", "y") if context.query(name)}
+    return _form(context, kind, kind.empty | (position if kind is _BEACONS else {}))
+
+
+async def show_form(kind: RecordForm, context: PageContext) -> Response:
+    """Show the form of a record."""
+    return _form(context, kind, await context.interface.get(_path(context, kind)))
+
+
+async def create(kind: RecordForm, context: PageContext) -> Response:
+    """Create a record from the form."""
+    values = kind.submitted(context.form)
+    parameters = context.request.path_params
+    reply = await context.interface.call("POST", kind.path.format_map(parameters), values)
+    if reply.is_success:
+        return context.redirect(kind.home.format_map({"id": reply.body["id"], **parameters}))
+    return _form(context, kind, values, reply)
+
+
+async def save(kind: RecordForm, context: PageContext) -> Response:
+    """Save the form of a record."""
+    values = kind.submitted(context.form)
+    reply = await context.interface.call("PUT", _path(context, kind), values)
+    if reply.is_success:
+        return context.redirect(kind.home.format_map(context.request.path_params))
+    return _form(context, kind, values | {"id": context.path_number(kind.number)}, reply)
+
+
+async def remove(kind: RecordForm, context: PageContext) -> Response:
+    """Delete a record; a venue with its beacons, geofences and campaigns."""
+    home = "/venues" if kind is _VENUES else kind.home.format_map(context.request.path_params)
+    return await context.change("DELETE", _path(context, kind), home)
+
+
+async def move_beacon(context: PageContext) -> Response:
+    """Save a beacon's new position on the plan. Its other fields stay as they are stored."""
+    path = _path(context, _BEACONS)
+    stored = await context.interface.call("GET", path)
+    if not stored.is_success:
+        return JSONResponse(stored.body, stored.status)
+    required = ("name", "uuid", "major", "minor", "active", "proximity")
+    values = {name: stored.body[name] for name in required}
+    values |= {"x": context.form.number("x"), "y": context.form.number("y")}
+    reply = await context.interface.call("PUT", path, values)
+    return JSONResponse(reply.body, reply.status)
+
+
+def _path(context: PageContext, kind: RecordForm) -> str:
+    return f"{kind.path.format_map(context.request.path_params)}/{context.path_number(kind.number)}"
+
+
+def _form(
+    context: PageContext,
+    kind: RecordForm,
+    values: dict[str, Any],
+    refusal: InterfaceReply | None = None,
+) -> Response:
+    return context.form_page(
+        "record_form.html",
+        kind.record,
+        values,
+        refusal,
+        tags=tag_text(tag["name"] for tag in values.get("tags", [])),
+        kind=kind.record,
+        venue_id=context.request.path_params.get("id"),
+    )
+
+
+_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
+_EMPTY_SIDE = 20
+_DOTS_A_SIDE = 80
+_LINES_A_SIDE = 16
+_CIRCLES_A_SIDE = 14
+
+
+class PlacedBeacon(NamedTuple):
+    """A beacon on the plan. If `colour` is empty, the console's own is used."""
+
+    record: dict[str, Any]
+    x: int
+    y: int
+    colour: str
+
+
+class RecentCircle(NamedTuple):
+    """A beacon's recent detections. `radius` is 0 if the beacon has no position on the plan."""
+
+    name: str
+    detections: int
+    x: int = 0
+    y: int = 0
+    radius: float = 0.0
+
+
+class Plan(NamedTuple):
+    """A plan, in the units of the venue's positions.
+
+    `image` is empty if there is none that can be shown. An image on another site is not loaded, so
+    that the other site does not see the request.
+    """
+
+    left: int
+    top: int
+    width: int
+    height: int
+    dot: float
+    step: int
+    image: str
+    image_is_elsewhere: bool
+    beacons: list[PlacedBeacon]
+
+    def vertical_lines(self) -> range:
+        """The x positions of the vertical grid lines."""
+        return range(self.left - self.left % self.step, self.left + self.width, self.step)
+
+    def horizontal_lines(self) -> range:
+        """The y positions of the horizontal grid lines."""
+        return range(self.top - self.top % self.step, self.top + self.height, self.step)
+
+
+def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
+    """The plan of a venue. It is large enough for beacons outside of the venue's size."""
+    placed = [
+        PlacedBeacon(each, each["x"], each["y"], _colour(each["color"]))
+        for each in beacons
+        if each["x"] is not None and each["y"] is not None
+    ]
+    left, right = _extent(venue["width"], [each.x for each in placed])
+    top, bottom = _extent(venue["height"], [each.y for each in placed])
+    width, height = right - left, bottom - top
+    image = venue["image"] if _IMAGE.fullmatch(venue["image"]) else ""
+    longest = max(width, height)
+    elsewhere = bool(venue["image"]) and not image
+    dot, step = longest / _DOTS_A_SIDE, _step(longest)
+    return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
+
+
+def detection_circles(
+    plan: Plan, beacons: list[dict[str, Any]], detections: dict[int, int]
+) -> list[RecentCircle]:
+    """A circle per beacon, the most detections first; its area is proportional to them."""
+    places = {each.record["id"]: each for each in plan.beacons}
+    most = max(detections.values(), default=1)
+    room = max(plan.width, plan.height) / _CIRCLES_A_SIDE
+    found = []
+    for beacon in beacons:
+        count = detections.get(beacon["id"], 0)
+        place = places.get(beacon["id"])
+        if count and place is None:
+            found.append(RecentCircle(beacon["name"], count))
+        elif count and place is not None:
+            radius = max(1.5 * plan.dot, room * math.sqrt(count / most))
+            found.append(RecentCircle(beacon["name"], count, place.x, place.y, round(radius, 3)))
+    return sorted(found, key=lambda each: -each.detections)
+
+
+def _step(longest: int) -> int:
+    """The distance of grid lines: the first of 1, 2, 5, 10, 20, 50 ... that makes few lines."""
+    step, places = 1, 0
+    while longest / step > _LINES_A_SIDE:
+        places += 1
+        step = (1, 2, 5)[places % 3] * 10 ** (places // 3)
+    return step
+
+
+def _extent(size: int | None, positions: list[int]) -> tuple[int, int]:
+    """The extent of an axis, with room for the dot of a beacon at the edge or beyond it."""
+    beyond = 1 if positions else 0
+    end = max([size or 0, *(each + beyond for each in positions)])
+    return min([0, *(each - beyond for each in positions if each <= 0)]), end or _EMPTY_SIDE
+
+
+def _colour(written: str) -> str:
+    return written if _COLOUR.fullmatch(written or "") else ""
+
+
+def _pages(
+    kind: RecordForm, one: str
+) -> tuple[tuple[str, str, Callable[[PageContext], Awaitable[Response]]], ...]:
+    listed = kind.page.replace("{id}", "{id:int}")
+    return (
+        ("GET", f"{listed}/new", partial(show_new, kind)),
+        ("POST", f"{listed}/new", partial(create, kind)),
+        ("GET", listed + one, partial(show_form, kind)),
+        ("POST", listed + one, partial(save, kind)),
+        ("POST", f"{listed}{one.removesuffix('/edit')}/delete", partial(remove, kind)),
+    )
+
+
 PAGES = (
     ("GET", "/venues", show_list),
-    ("GET", "/venues/new", show_new),
-    ("POST", "/venues/new", create),
+    *_pages(_VENUES, "/{id:int}/edit"),
     ("GET", "/venues/{id:int}", show_plan),
     ("GET", "/venues/{id:int}/recent", show_recent),
-    ("GET", "/venues/{id:int}/edit", show_form),
-    ("POST", "/venues/{id:int}/edit", save),
-    ("POST", "/venues/{id:int}/delete", remove),
+    *_pages(_BEACONS, "/{uid:int}"),
+    *_pages(_GEOFENCES, "/{uid:int}"),
+    ("POST", "/venues/{id:int}/beacons/{uid:int}/place", move_beacon),
 )

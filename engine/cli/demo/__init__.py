@@ -1,6 +1,437 @@
-"""The demo: real readings from a library, sent through the product on servers of its own.
+"""`proximity demo`: sends real detections through the whole product, on servers of its own.
 
 The demo uses the product as users do: it loads the catalog like `catalog load`, publishes the
-readings like `publish`, runs the roles like `run`, and reads the results from the metrics port and
-the topics.
+readings like `publish`, runs the roles like `run`, and receives what a push sender would.
 """
+
+import asyncio
+import os
+import secrets
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+from aiokafka.errors import KafkaError
+from pydantic import SecretStr
+from redis.exceptions import RedisError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from catalog.database import Database, open_database
+from catalog.models import Device
+from engine.cli.command import CommandError, CommandInterruptedError
+from engine.cli.demo.summary import (
+    Buckets,
+    DemoResults,
+    latency_words,
+    print_summary,
+    read_figures,
+)
+from engine.cli.demo.walk import (
+    PATH_LOSS_EXPONENT,
+    DemoCampaign,
+    MessageReceiver,
+    cancelled,
+    demo_document,
+    library_service,
+    load_demo_catalog,
+    load_readings,
+)
+from engine.cli.embedded import embedded_settings
+from engine.cli.local_servers import ServerStartError
+from engine.cli.notifications import one_line, read_notification
+from engine.cli.publish import Item, Pace, Sender
+from engine.cli.servers import reason_of
+from engine.kafka.client import REQUEST_SECONDS
+from engine.kafka.producer import Publisher
+from engine.kafka.topics import Topics
+from engine.process.errors import ServiceDiedError
+from engine.process.lifecycle import stop_on_signals
+from engine.process.logs import configure_logs
+from engine.process.metrics import Metrics
+from engine.process.settings import PREFIX, Settings
+from engine.wiring.api import serve_api
+from engine.wiring.run import ROLES, run_roles
+
+_WIDTH_OF_A_FILE = 110
+_START_SECONDS = 30.0
+_CATCH_UP_SECONDS = 60.0
+_WARM_UP_SECONDS = 10.0
+_REFRESH = 0.25
+_POLL = 0.05
+_UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
+# Entrance, study desk, lending desk: a template, html, and content from the customer's service.
+_WAY = ((44, "far"), (23, "near"), (45, "immediate"))
+_ENV, _DETECTIONS = "env", "you.jsonl"
+_WIDTH = 80
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Keep running after the summary, until Ctrl-C.")
+    ] = False,
+    seconds: Annotated[
+        float,
+        typer.Option(min=1, max=800, help="Replay the 13 minutes of walking in this many seconds."),
+    ] = 50.0,
+) -> None:
+    """Send real beacon readings from a library through Kafka, Redis and the engine.
+
+    Everything runs on this machine and is removed afterwards: an embedded Kafka broker, a Redis
+    server, an SQLite file, all roles, the interface and a customer's service, with a catalog of 24
+    beacons and a dozen campaigns. The demo needs no settings and reads none.
+    """
+    configure_logs(demo_settings())
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_OF_A_FILE)
+    with ExitStack() as stack:
+        directory = None
+        if serve:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-")))
+        asyncio.run(_until_signal(console, seconds, directory))
+
+
+async def _until_signal(console: Console, seconds: float, directory: Path | None) -> None:
+    """Run the demo until it ends. A first signal stops it, a second one kills it."""
+    interrupted = asyncio.Event()
+    with stop_on_signals(interrupted):
+        work = asyncio.create_task(_run(console, seconds, directory))
+        waiting = asyncio.create_task(interrupted.wait())
+        await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.wait([work])
+    if work.cancelled():
+        raise CommandInterruptedError("interrupted")
+    work.result()
+    if directory is not None:
+        console.print("stopped")
+
+
+async def _run(console: Console, seconds: float, directory: Path | None) -> None:
+    try:
+        await run_demo(console, seconds, directory)
+    except ServerStartError as error:
+        raise CommandError(str(error)) from None
+    except ExceptionGroup as group:
+        raise CommandError(f"the demo failed: {reason_of(group.exceptions[0])}") from group
+    except (KafkaError, RedisError, SQLAlchemyError, ServiceDiedError, OSError) as error:
+        raise CommandError(f"the demo failed: {reason_of(error)}") from error
+
+
+def demo_settings() -> Settings:
+    """The demo's own settings, which ignore the environment.
+
+    The demo must neither touch your servers nor fail because of your settings.
+    """
+    return Settings.model_construct(
+        path_loss_exponent=PATH_LOSS_EXPONENT,
+        metrics_host="127.0.0.1",
+        metrics_port=0,
+        api_port=0,
+        api_metrics_port=0,
+        secret_key=SecretStr(secrets.token_urlsafe(32)),
+        # The customer's service of the demo is on this machine.
+        connector_allow_networks=(ip_network("127.0.0.0/8"),),
+        log_level="error",
+        drain_timeout=5.0,
+    )
+
+
+async def run_demo(console: Console, seconds: float, directory: Path | None) -> None:
+    """The whole demo, with the walks compressed into `seconds`.
+
+    With `directory` it writes there the files that other commands need, and goes on until it is
+    cancelled, showing each notification.
+    """
+    _print(console, "Starting a Kafka broker, a Redis server and a database on this machine ...")
+    async with AsyncExitStack() as stack:
+        file = None if directory is None else directory / _ENV
+        settings = await stack.enter_async_context(embedded_settings(demo_settings(), file))
+        password = secrets.token_urlsafe(9)
+        service = stack.enter_context(library_service())
+        document = demo_document(datetime.now(UTC), connector=service, password=password)
+        campaigns = await load_demo_catalog(settings, document)
+        active = sum(each.campaign.active for each in campaigns)
+        (venue,) = document["companies"][0]["venues"]
+        _print(
+            console,
+            f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, {len(campaigns)} "
+            f"campaigns ({active} active).",
+        )
+        engine = await stack.enter_async_context(running_engine(settings))
+        _print(
+            console,
+            "The roles trigger, connector and recorder and the interface are running.",
+            "Six people walk into the library ...",
+            "",
+        )
+        receiver = MessageReceiver(settings)
+        receiving = asyncio.create_task(receiver.run())
+        stack.push_async_callback(cancelled, receiving)
+        replay = WalkReplay(settings, engine.metrics, receiver, load_readings(document))
+        results = await replay.run(console, seconds, campaigns, len(venue["beacons"]))
+        print_summary(console, results)
+        if directory is None:
+            _print_unwrapped(console, _next_steps())
+            return
+        _write_files(settings, directory)
+        email = document["companies"][0]["accounts"][0]["email"]
+        _print_unwrapped(console, _instructions(settings, engine, email, password, directory))
+        receiver.on_notification = partial(_print_notification, console)
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+
+
+class RunningEngine(NamedTuple):
+    """All roles and the management interface in this process."""
+
+    metrics: Metrics
+    metrics_port: int
+    api_port: int
+
+
+@asynccontextmanager
+async def running_engine(settings: Settings) -> AsyncIterator[RunningEngine]:
+    """All roles as `proximity run` runs them, and the interface as `proximity api` serves it.
+
+    At the end they are drained and stopped. An end of one of them by itself cancels the context and
+    is raised in an ExceptionGroup.
+    """
+    stop = asyncio.Event()
+    ports: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+    metrics = Metrics()
+    roles = run_roles(
+        settings,
+        ROLES,
+        stop,
+        metrics=metrics,
+        on_started=lambda port: ports.put_nowait(("metrics_port", port)),
+    )
+    interface = serve_api(
+        settings, stop, on_started=lambda port, _: ports.put_nowait(("api_port", port))
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_until_stopped(stop, "the engine", roles))
+        group.create_task(_until_stopped(stop, "the interface", interface))
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                started = dict([await ports.get(), await ports.get()])
+                while not await asyncio.to_thread(_is_ready, started["metrics_port"]):  # noqa: ASYNC110  # no event
+                    await asyncio.sleep(_POLL)
+            yield RunningEngine(metrics, **started)
+        finally:
+            stop.set()
+
+
+async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, Any, None]) -> None:
+    await work
+    if not stop.is_set():
+        raise ServiceDiedError(f"{name} ended by itself")
+
+
+def _is_ready(port: int) -> bool:
+    # Not urllib.request, which would use a proxy of the environment even for this machine.
+    connection = HTTPConnection("127.0.0.1", port, timeout=2.0)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class WalkReplay:
+    """Publishes the readings at their pace, and waits until the engine has handled all of them."""
+
+    def __init__(
+        self, settings: Settings, metrics: Metrics, receiver: MessageReceiver, readings: list[Item]
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._receiver = receiver
+        self._readings = readings
+        self._warm_up: Buckets = ()
+
+    async def run(
+        self, console: Console, seconds: float, campaigns: Sequence[DemoCampaign], beacons: int
+    ) -> DemoResults:
+        """The whole replay, in `seconds`. Raises KafkaError, SQLAlchemyError, TimeoutError."""
+        walked = self._readings[-1].recorded or 0.0
+        warm_up = min(_WARM_UP_SECONDS, seconds / 4)
+        publisher = Publisher.from_settings(self._settings)
+        sender = Sender(
+            publisher=publisher,
+            topic=Topics.named(self._settings.topic_prefix).detections,
+            pace=Pace(speed=walked / seconds),
+            stamp=True,
+            deadline=REQUEST_SECONDS,
+        )
+        database = open_database(self._settings.database_url.get_secret_value())
+        showing = asyncio.create_task(self._show(console, sender, warm_up))
+        try:
+            await publisher.start()
+            begin = time.monotonic()
+            await sender.send(self._readings)
+            took = time.monotonic() - begin
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                recorded = await self._all_done(sender, database)
+        finally:
+            await cancelled(showing)
+            await publisher.close()
+            await database.close()
+        receiver = self._receiver
+        return DemoResults(
+            campaigns=campaigns,
+            figures=read_figures(self._metrics),
+            warm_up=self._warm_up,
+            warm_up_seconds=warm_up,
+            sends=receiver.sends,
+            phones=receiver.phones,
+            first=receiver.first,
+            at=time.time(),
+            walked=walked,
+            took=took,
+            walkers=len({item.key for item in self._readings}),
+            beacons=beacons,
+            recorded=recorded,
+        )
+
+    async def _show(self, console: Console, sender: Sender, warm_up: float) -> None:
+        """Show the progress on a terminal, and note the latencies of the start."""
+        begin, total = time.monotonic(), len(self._readings)
+        columns = (BarColumn(), TextColumn("{task.description}"))
+        with Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as progress:
+            task = progress.add_task("", total=total)
+            while True:
+                figures = read_figures(self._metrics)
+                if time.monotonic() - begin < warm_up:
+                    self._warm_up = figures.latency
+                words = f"{figures.decided:,} of {total:,} detections, {figures.published:,} "
+                words += f"notifications, {latency_words(figures.latency, self._warm_up)}"
+                progress.update(task, completed=sender.sent, description=words)
+                await asyncio.sleep(_REFRESH)
+
+    async def _all_done(self, sender: Sender, database: Database) -> tuple[int, int]:
+        """Wait until every detection is decided and recorded, and every call is answered.
+
+        Returns SQL's counts of detections and of notifications.
+        """
+        while True:
+            figures = read_figures(self._metrics)
+            if figures.decided >= sender.sent and self._receiver.has_all(figures.published):
+                recorded = await _recorded_totals(database)
+                if recorded[0] >= figures.counted and recorded[1] >= figures.published:
+                    return recorded
+            await asyncio.sleep(_POLL)
+
+
+async def _recorded_totals(database: Database) -> tuple[int, int]:
+    """Detections of active beacons and notifications of all devices. Raises SQLAlchemyError."""
+    sums = select(func.sum(Device.nb_beacon), func.sum(Device.nb_campaign))
+    async with database.read() as session:
+        detections, notifications = (await session.execute(sums)).one()
+    return int(detections or 0), int(notifications or 0)
+
+
+def _command() -> str:
+    """The command `proximity` as the user types it in this directory."""
+    installed = Path(sys.executable).with_name("proximity")
+    if not installed.is_file():
+        return f"{shlex.quote(sys.executable)} -m engine.cli"
+    shown = os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
+    return shlex.quote(shown)
+
+
+def _next_steps() -> list[str]:
+    command = _command()
+    return [
+        "What next:",
+        f"  {command} demo --serve     keep the demo running, to explore it",
+        f"  {command} publish --help   your own detections, JSON or CSV",
+        f"  {command} run --help       on your own Kafka, Redis and PostgreSQL",
+    ]
+
+
+def _write_files(settings: Settings, directory: Path) -> None:
+    """Complete the file of settings, and write detections of a visitor to publish."""
+    key = settings.secret_key.get_secret_value() if settings.secret_key else ""
+    networks = ",".join(map(str, settings.connector_allow_networks))
+    with (directory / _ENV).open("a", encoding="utf-8") as file:
+        file.write(f"{PREFIX}SECRET_KEY={key}\n")
+        file.write(f"{PREFIX}PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
+        file.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={networks}\n")
+    device = {"udid": "you", "name": "Android"}
+    place = {"uuid": _UUID, "major": 1, "device": device}
+    way = ({**place, "minor": minor, "proximity": proximity} for minor, proximity in _WAY)
+    (directory / _DETECTIONS).write_bytes(b"".join(msgspec.json.encode(d) + b"\n" for d in way))
+
+
+def _instructions(
+    settings: Settings, engine: RunningEngine, email: str, password: str, directory: Path
+) -> list[str]:
+    """The addresses of the running demo, and commands that can be pasted."""
+    start = f"{_command()} --env-file {shlex.quote(str(directory / _ENV))}"
+    tries = (
+        ("Walk in yourself:", ("publish", str(directory / _DETECTIONS), "--now")),
+        ("The notifications:", ("notifications", "tail", "--udid", "you", "--from-beginning")),
+        ("The counts in SQL, and a check of them:", ("statistics",)),
+        ("", ("verify",)),
+    )
+    lines = [
+        "Still running, until Ctrl-C:",
+        f"  console    http://127.0.0.1:{engine.api_port}/console",
+        f"             {email} with the password {password}",
+        f"  interface  http://127.0.0.1:{engine.api_port}/docs",
+        f"  metrics    http://127.0.0.1:{engine.metrics_port}/metrics",
+        f"  Kafka      {settings.kafka_bootstrap_servers}",
+        "In another terminal, from this directory:",
+    ]
+    for title, words in tries:
+        lines += [f"  {title}"] if title else []
+        rest = shlex.join(words)
+        is_short = len(start) + len(rest) + 5 <= _WIDTH
+        lines += [f"    {start} {rest}"] if is_short else [f"    {start} \\", f"        {rest}"]
+    return [*lines, "Notifications as they come:"]
+
+
+def _print(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def _print_unwrapped(console: Console, lines: Iterable[str]) -> None:
+    """Print without wrapping, because users paste these lines."""
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_notification(console: Console, value: bytes) -> None:
+    notification = read_notification(value)
+    if notification is not None:
+        width = console.width if console.is_terminal else None
+        _print_unwrapped(console, [one_line(notification, width=width)])

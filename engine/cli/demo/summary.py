@@ -1,34 +1,109 @@
-"""The demo's summary: what was detected, what fired, what did not fire, and why."""
+"""The demo's figures and its summary: what was detected, what fired, what did not, and why."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from datetime import datetime
+from math import inf
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from catalog.models import WEEKDAYS
 from catalog.plain_text import for_terminal
-from engine.cli.demo.figures import EngineFigures
-from engine.cli.demo.reasons import WORDS, DemoCampaign, silence_reason
-from engine.cli.demo.screen import latency_words
-from rules.model import Reason
+from engine.cli.demo.walk import DemoCampaign
+from engine.cli.output import REASON_WORDS
+from engine.process.metrics import Metrics
+from rules.model import CampaignSnapshot, Reason
+from rules.schedule import Schedule
 
 _NAMES = 23
+
+Buckets = Sequence[tuple[float, float]]  # the upper bound in s, and the count below
+
+
+class EngineFigures(NamedTuple):
+    """The engine's counts so far: detections and campaigns' decisions by reason, and latencies."""
+
+    detections: Mapping[str, int]
+    throttled: int
+    published: int
+    latency: Buckets
+
+    @property
+    def decided(self) -> int:
+        """The number of decided detections."""
+        return sum(self.detections.values())
+
+    @property
+    def counted(self) -> int:
+        """The detections that SQL counts: those at active beacons of active venues."""
+        ignored = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON, Reason.INACTIVE_VENUE)
+        return self.decided - sum(self.detections.get(reason, 0) for reason in ignored)
+
+
+def read_figures(metrics: Metrics) -> EngineFigures:
+    """The figures in the metrics of this process."""
+    latency = next(iter(metrics.latency.collect())).samples
+    buckets = ((s.labels["le"], s.value) for s in latency if s.name.endswith("_bucket"))
+    return EngineFigures(
+        detections=_by_label(metrics.detections, "reason"),
+        throttled=_by_label(metrics.decisions, "reason").get("throttled", 0),
+        published=sum(_by_label(metrics.notifications, "format").values()),
+        latency=sorted((float(bound), count) for bound, count in buckets),
+    )
+
+
+def _by_label(counter: Any, label: str) -> dict[str, int]:
+    samples = [s for family in counter.collect() for s in family.samples]
+    counts = ((s.labels[label], round(s.value)) for s in samples if s.name.endswith("_total"))
+    return {name: count for name, count in counts if count}
+
+
+def latency_words(now: Buckets, before: Buckets = ()) -> str:
+    """The latencies in words; those up to `before` are left out."""
+    earlier = dict(before)
+    buckets = [(bound, count - earlier.get(bound, 0)) for bound, count in now]
+    middle, high = quantile(buckets, 0.5), quantile(buckets, 0.99)
+    if middle is None or high is None:
+        return "no notification yet"
+    return f"p50 {middle * 1000:.0f} ms, p99 {high * 1000:.0f} ms"
+
+
+def quantile(buckets: Buckets, q: float) -> float | None:
+    """The `q` quantile of a cumulative histogram, interpolated within its bucket.
+
+    In the last, open bucket it is its lower bound. None without observations.
+    """
+    if not buckets or not buckets[-1][1]:
+        return None
+    rank = q * buckets[-1][1]
+    low, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            if bound == inf or count == below:
+                return low
+            return low + (bound - low) * (rank - below) / (count - below)
+        low, below = bound, count
+    return low
 
 
 class DemoResults(NamedTuple):
     """The data of the summary.
 
     `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) to which the
-    reasons refer, `walked` the recorded seconds; `recorded` has SQL's counts of detections of
-    active beacons and of notifications.
+    reasons refer, `walked` the recorded seconds; `warm_up` has the latencies of the first
+    `warm_up_seconds`.
     """
 
     campaigns: Sequence[DemoCampaign]
     figures: EngineFigures
+    warm_up: Buckets
+    warm_up_seconds: float
     sends: Mapping[int, int]
-    phones: Mapping[int, int]
+    phones: Mapping[int, set[str]]
     first: Mapping[int, bytes]
     at: float
     walked: float
@@ -50,18 +125,28 @@ def print_summary(console: Console, results: DemoResults) -> None:
         f"{results.walked / 60:.0f} minutes of walking",
         f"through a university library, were replayed in {results.took:.0f} s. They came from",
         f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
+        "",
     )
-    _print_table(console, "What was detected", detection_rows(figures.detections))
-    _print_table(console, "What did not fire, and why", silent_campaign_rows(results))
-    _print_table(console, "What fired", notification_rows(results))
-    total = sum(results.sends.values())
+    by_count = sorted(figures.detections.items(), key=lambda count: -count[1])
+    detected = [(f"{count:,}", reason, REASON_WORDS[Reason(reason)]) for reason, count in by_count]
+    silent = [
+        ("0", each.campaign.name, silence_reason(each, results.at))
+        for each in results.campaigns
+        if not results.sends.get(each.campaign.id)
+    ]
+    _print_table(console, "What was detected", detected)
+    _print_table(console, "What did not fire, and why", silent)
+    _print_table(console, "What fired", [*_fired(results)])
     _print_lines(
         console,
-        f"{total:,} notifications; {figures.throttled:,} times a campaign was held back by its "
-        "delay.",
-        f"From detection to notification: {latency_words(figures)}.",
+        f"{sum(results.sends.values()):,} notifications; {figures.throttled:,} times a campaign "
+        "was held back by its delay.",
+        f"From detection to notification: {latency_words(figures.latency, results.warm_up)}.",
+        f"(The first {results.warm_up_seconds:.0f} s, in which everything starts, had "
+        f"{latency_words(results.warm_up)}.)",
         f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
         f"{results.recorded[1]:,} notifications.",
+        "",
     )
 
 
@@ -71,41 +156,26 @@ def _print_example(console: Console, results: DemoResults) -> None:
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
     source = " (the content is from the customer's service)" if of_connectors else ""
-    _print_lines(console, f"A notification, as a push sender gets it{source}:", end=False)
-    for line in _pretty(results.first[number]).splitlines():
-        shown = Text(line)
+    fields = msgspec.json.decode(results.first[number], type=dict[str, msgspec.Raw])
+    _print_lines(console, f"A notification, as a push sender gets it{source}:", "{")
+    for place, (name, raw) in enumerate(fields.items(), 1):
+        line = Text(f'  "{name}": {bytes(raw).decode()}{"," * (place < len(fields))}')
         if console.is_terminal:
-            shown.truncate(console.width, overflow="ellipsis")
-        console.print(shown, soft_wrap=True)
-    console.print()
+            line.truncate(console.width, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
+    _print_lines(console, "}", "")
 
 
-def detection_rows(detections: Mapping[str, int]) -> list[tuple[str, str, str]]:
-    """Rows of count, reason and its meaning, the most frequent first."""
-    ordered = sorted(detections.items(), key=lambda count: -count[1])
-    return [(f"{count:,}", reason, WORDS[Reason(reason)]) for reason, count in ordered]
-
-
-def notification_rows(results: DemoResults) -> list[tuple[str, str, str]]:
-    """Rows of count, campaign and number of phones."""
+def _fired(results: DemoResults) -> list[tuple[str, str, str]]:
     rows = []
     for campaign, _ in results.campaigns:
         if count := results.sends.get(campaign.id, 0):
-            phones = results.phones[campaign.id]
+            phones = len(results.phones[campaign.id])
             to = f"{campaign.format}, to {phones} {'phone' if phones == 1 else 'phones'}"
             if campaign.format == "connector":
                 to += "; asked of its service"
             rows.append((f"{count:,}", campaign.name, to))
     return rows
-
-
-def silent_campaign_rows(results: DemoResults) -> list[tuple[str, str, str]]:
-    """Rows of the campaigns that did not fire, with the reason."""
-    return [
-        ("0", each.campaign.name, silence_reason(each, results.at))
-        for each in results.campaigns
-        if not results.sends.get(each.campaign.id)
-    ]
 
 
 def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, str]]) -> None:
@@ -118,13 +188,42 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, st
     console.print(Text(title, style="bold"), table, Text(), sep="\n")
 
 
-def _print_lines(console: Console, *lines: str, end: bool = True) -> None:
-    shown: list[RenderableType] = [Text(line) for line in lines]
-    console.print(*shown, *([Text()] if end else []), sep="\n")
+def _print_lines(console: Console, *lines: str) -> None:
+    console.print(*map(Text, lines), sep="\n")
 
 
-def _pretty(value: bytes) -> str:
-    """The message with one line per field."""
-    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    lines = [f'  "{name}": {bytes(raw).decode()}' for name, raw in fields.items()]
-    return "{\n" + ",\n".join(lines) + "\n}"
+def silence_reason(silent: DemoCampaign, at: float) -> str:
+    """Why a campaign sent nothing around `at` (epoch s), by the rules' own verdict."""
+    campaign, beacons = silent
+    reason = Schedule(campaign).verdict(at).reason
+    if reason is not None:
+        return _closed_reason(campaign, reason, at)
+    if not beacons:
+        return "it is aimed at no beacon"
+    active = [beacon for beacon in beacons if beacon.active]
+    if not active:
+        names = ", ".join(beacon.name for beacon in beacons)
+        if len(beacons) == 1:
+            return f"its only beacon ({names}) is switched off"
+        return f"all its beacons ({names}) are switched off"
+    reach = max(beacon.reach for beacon in active)
+    return f"no phone came {reach.name.lower()} enough to its beacons"
+
+
+def _closed_reason(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
+    zone = None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
+    here = datetime.fromtimestamp(at, zone)
+    if reason is Reason.INACTIVE:
+        return "it is switched off"
+    if reason is Reason.NOT_STARTED:
+        return f"it begins on {campaign.start:%Y-%m-%d}"
+    if reason is Reason.ENDED:
+        return f"it ended on {campaign.end:%Y-%m-%d}"
+    if reason is Reason.WRONG_WEEKDAY:
+        days = [day for bit, day in enumerate(WEEKDAYS) if campaign.weekdays >> bit & 1]
+        return f"it is {here:%A}; runs on {', '.join(day.title()[:3] for day in days)}"
+    begin, end = (
+        f"{minute // 60:02}:{minute % 60:02}"
+        for minute in (campaign.start_minute, campaign.end_minute)
+    )
+    return f"it runs from {begin} to {end}; it is {here:%H:%M}"

@@ -1,13 +1,22 @@
-"""A catalog for the rules: every beacon, compiled, with the names of venues and campaigns."""
+"""Catalogs for the rules: SQL's, or a document loaded over a temporary copy of SQL's.
 
-from collections.abc import Collection, Iterable, Mapping
+SQL itself is only read: loading in a transaction that is rolled back would hold locks and use up
+ids.
+"""
+
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import select
+import orjson
+from sqlalchemy import Table, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from catalog.database import Database
-from catalog.index.catalog_reader import beacon_fields, campaign_fields, connector_fields
+from catalog.database import Database, open_database, with_write_lock
 from catalog.index.entries import (
     BeaconEntry,
     ConnectorEntry,
@@ -15,13 +24,37 @@ from catalog.index.entries import (
     decode_campaign,
     decode_connector,
 )
-from catalog.models import Campaign, Company, Venue
+from catalog.index.reading import beacon_fields, campaign_fields, connector_fields
+from catalog.limits import CatalogLimits
+from catalog.load import load_document
+from catalog.migrate import migrate
+from catalog.models import (
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Geofence,
+    Tag,
+    Venue,
+    beacon_tag,
+    campaign_beacon,
+    campaign_geofence,
+    campaign_tag,
+)
+from catalog.secrets import open_cipher
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import IndexedBeacon, assemble
-from rules.local_time import LocalClock, fixed_clock, zone_clock
 from rules.model import CampaignSnapshot, VenueSnapshot
+from rules.schedule import LocalClock, fixed_clock, zone_clock
 
 _UTC = "UTC"
+_CHUNK = 500
+_TABLES: Sequence[Any] = (
+    *(model.__table__ for model in (Company, Connector, Venue, Tag, Beacon, Geofence, Campaign)),
+    *(beacon_tag, campaign_beacon, campaign_geofence, campaign_tag),
+)
+# Parts of a document that are not in the catalog, or have no effect on decisions.
+_NOT_PLACES = ("accounts", "applications", "devices")
 
 
 class VenueNames(NamedTuple):
@@ -45,20 +78,13 @@ class ReplayedCampaign(NamedTuple):
         return (*self.place, self.name) if self.id is None else self.id
 
 
-class ReplayedCatalog:
+class ReplayedCatalog(NamedTuple):
     """Beacons by key, campaigns and venues by id. `name` is the catalog's name in reports."""
 
-    def __init__(
-        self,
-        name: str,
-        beacons: Mapping[BeaconKey, IndexedBeacon],
-        campaigns: Mapping[int, ReplayedCampaign],
-        places: Mapping[int, VenueNames],
-    ) -> None:
-        self.name = name
-        self.beacons = beacons
-        self.campaigns = campaigns
-        self.places = places
+    name: str
+    beacons: Mapping[BeaconKey, IndexedBeacon]
+    campaigns: Mapping[int, ReplayedCampaign]
+    places: Mapping[int, VenueNames]
 
 
 def venue_clock(venue: VenueSnapshot) -> LocalClock:
@@ -123,7 +149,13 @@ async def read_catalog(
         )
         for id_, campaign in campaigns.items()
     }
-    return ReplayedCatalog(name, _compiled(entries, campaigns, connectors), named, places)
+    compiled = {
+        BeaconKey(entry.beacon.uuid, entry.beacon.major, entry.beacon.minor): assemble(
+            entry, campaigns, connectors
+        )
+        for entry in entries
+    }
+    return ReplayedCatalog(name, compiled, named, places)
 
 
 def _awake(field: bytes) -> CampaignSnapshot:
@@ -134,14 +166,72 @@ def _awake(field: bytes) -> CampaignSnapshot:
     return msgspec.structs.replace(decode_campaign(field).without_content(), asleep=False)
 
 
-def _compiled(
-    entries: Iterable[BeaconEntry],
-    campaigns: Mapping[int, CampaignSnapshot],
-    connectors: Mapping[int, ConnectorEntry],
-) -> dict[BeaconKey, IndexedBeacon]:
-    return {
-        BeaconKey(entry.beacon.uuid, entry.beacon.major, entry.beacon.minor): assemble(
-            entry, campaigns, connectors
+async def make_empty(path: Path) -> None:
+    """Make an SQLite file with empty tables."""
+    await migrate(f"sqlite:///{path}")
+
+
+async def copy_catalog(source: Database, path: Path) -> None:
+    """Copy the catalog of `source` to a new file, without devices, accounts or traces.
+
+    Raises SQLAlchemyError or OSError.
+    """
+    await make_empty(path)
+    target = open_database(f"sqlite:///{path}")
+    try:
+        async with (
+            source.engine.connect() as reading,
+            with_write_lock(target.engine).begin() as writing,
+        ):
+            if source.dialect == "postgresql":
+                await reading.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            for table in _TABLES:
+                await _copy_table(table, reading, writing)
+    finally:
+        await target.close()
+
+
+async def _copy_table(table: Table, reading: AsyncConnection, writing: AsyncConnection) -> None:
+    query = select(table)
+    if "deleted_at" in table.c:
+        query = query.where(table.c.deleted_at.is_(None))
+    async with reading.stream(query) as rows:
+        async for chunk in rows.mappings().partitions(_CHUNK):
+            await writing.execute(insert(table), [dict(row) for row in chunk])
+
+
+@asynccontextmanager
+async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIterator[Database]:
+    """A database with a document loaded over the catalog in the file `base`, which is not changed.
+
+    Accounts, applications and devices of the document are ignored, and the hosts of connectors are
+    not resolved. Raises LoadError, SQLAlchemyError or OSError.
+    """
+    path = base.with_name(f"{secrets.token_hex(4)}.sqlite3")
+    shutil.copyfile(base, path)
+    database = open_database(f"sqlite:///{path}")
+    try:
+        # Nobody reads the secrets of the copy.
+        await load_document(
+            database.write, _places_only(raw), open_cipher(secrets.token_urlsafe(32)), limits=limits
         )
-        for entry in entries
-    }
+        yield database
+    finally:
+        await database.close()
+
+
+def _places_only(raw: bytes) -> bytes:
+    """The document without accounts, applications and devices.
+
+    A document that cannot be parsed is returned unchanged: the loader reports its faults.
+    """
+    try:
+        document = orjson.loads(raw)
+        for company in document["companies"]:
+            for name in _NOT_PLACES:
+                company.pop(name, None)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return raw
+    return orjson.dumps(document)

@@ -1,51 +1,104 @@
-"""Decides detections against one catalog, each at its own time: the trigger's steps, in memory.
+"""Decides detections against a catalog, each at its own time, and counts the decisions.
 
-Resolve looks in the whole catalog. Decide is `rules.decision.decide`, as in the trigger. Claims are
-all in memory, so everything that `decide` grants holds its claim. (In the trigger, Redis has the
-claims, and the process remembers some of them.)
-
-Most devices stay where they are. A decision that grants nothing is valid for the device's next
-detections too, until a time that is known when the decision is made (docs/decisions/0095).
+Resolve looks in the whole catalog. Decide is `rules.decision.decide`, as in the trigger. All claims
+are in memory, so everything that `decide` grants holds its claim.
 """
 
-import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import groupby
 from math import inf
+from typing import NamedTuple
 
-import msgspec
-
-from engine.cli.replay.catalogs import ReplayedCatalog
-from engine.cli.replay.tally import Tally, TallyCell
-from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.cli.replay.catalogs import (
+    ReplayedCampaign,
+    ReplayedCatalog,
+    VenueNames,
+    campaign_clock,
+    venue_clock,
+)
+from engine.kafka.detections import DecodedDetection
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.claim_memory import ClaimMemory
-from engine.trigger.decision_record import SHARED
 from engine.trigger.grants import Grant, grants_of
 from rules.decision import decide
-from rules.model import Reason, Zone
-from rules.outcome import Decision
+from rules.model import Decision, Reason
+from rules.schedule import LocalClock, zone_clock
 
-_QUARTER = 900  # seconds
-_MOST_REUSABLE = 100_000  # devices
-_OF_ITS_AGE = (Reason.STALE, Reason.FUTURE)
+_HOUR = 3600
+_QUARTER = 900  # seconds; it lies within one hour of every time zone that is in use
+_MOST_CELLS = 100_000
+_NOWHERE = VenueNames("", "")
+_NO_CLAIMS: Mapping[int, float] = {}
 
 
-class _ReusableDecision(msgspec.Struct, gc=False):
-    """A decision that is valid for a device's detections of one beacon and zone.
+class ReplayPeriod(NamedTuple):
+    """From `since` up to, not including, `until`, in epoch seconds.
 
-    It grants nothing from `since` up to, not including, `until`; `cell` counts the detections.
+    Detections between `warm_up` and `since` are decided but not counted, so that their claims are
+    known.
     """
 
-    key: BeaconKey
-    zone: Zone
-    since: float
-    until: float
-    cell: TallyCell
+    since: float = -inf
+    until: float = inf
+    warm_up: float = -inf
+
+    @property
+    def begins_cold(self) -> bool:
+        """Whether the claims from before the period are unknown."""
+        return self.since > -inf and self.warm_up >= self.since
+
+    def parts(
+        self, detections: list[DecodedDetection]
+    ) -> Iterator[tuple[bool, Iterable[DecodedDetection]]]:
+        """The detections of the period and its warm-up, in order, and whether they count."""
+        within = (each for each in detections if self.warm_up <= each.detected_at < self.until)
+        yield from groupby(within, lambda each: each.detected_at >= self.since)
+
+
+class LocalHour(NamedTuple):
+    """An hour of local time.
+
+    `wall` is its beginning, in seconds since 1970-01-01 00:00 local time. `offset` is the offset
+    from UTC in seconds: an hour that a clock change repeats has two.
+    """
+
+    wall: int
+    offset: int
+
+    @property
+    def written(self) -> str:
+        """The beginning of the hour, in the interface's format."""
+        zone = timezone(timedelta(seconds=self.offset))
+        at = datetime.fromtimestamp(self.wall - self.offset, UTC).astimezone(zone)
+        return f"{at:%Y-%m-%dT%H:%M:%S%z}"
+
+
+def local_hour(clock: LocalClock, instant: int) -> LocalHour:
+    """The hour of local time that contains an instant (epoch s)."""
+    offset = clock.stretch_at(instant).offset
+    wall = instant + offset
+    return LocalHour(wall - wall % _HOUR, offset)
+
+
+class TallyKey(NamedTuple):
+    """The key under which detections are counted together.
+
+    Without a campaign at the beacon it has the venue; for an unknown beacon it has neither.
+    """
+
+    campaign_id: int | None
+    venue_id: int | None
+    hour: LocalHour
+    reason: Reason
 
 
 class CatalogReplay:
-    """Decides detections in the given order. `reached` has the devices of each campaign.
+    """Decides detections in the given order. Call `fold` before reading the counts.
+
+    `counts` has the decisions of campaigns. `detections` counts each detection once, by the
+    furthest check that any campaign reached, as the metric detections_total does. `reached` has
+    the devices of each campaign.
 
     `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
     of a detection is the delay of its record, because the trigger would have decided it on arrival.
@@ -54,90 +107,207 @@ class CatalogReplay:
 
     def __init__(self, catalog: ReplayedCatalog, *, max_age: float, shift: float = 0.0) -> None:
         self.catalog = catalog
-        self.tally = Tally()
+        self.counts: Counter[TallyKey] = Counter()
+        self.detections: Counter[Reason] = Counter()
         self.reached: defaultdict[int, set[str]] = defaultdict(set)
         self.sent = 0
         self._max_age = max_age
         self._shift = shift
         # Not bounded, because a forgotten claim would be granted again.
-        self._remembered = ClaimMemory(sys.maxsize).for_assignment()
-        self._reusable: dict[str, _ReusableDecision] = {}
+        self._claims: dict[str, dict[int, float]] = {}
+        # Many detections share a decision, so there are few different cells.
+        self._cells: Counter[tuple[IndexedBeacon | None, Decision, float]] = Counter()
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
-        """Decide detections and take the claims of the grants. Returns the grants and counts all
-        decisions.
+        """Decide detections and take the claims of the grants. Returns the grants.
 
         Detections of the warm-up are not `counted`: they take claims, but nothing is returned.
         """
-        reusable_of, max_age, shift = self._reusable.get, self._max_age, self._shift
-        count, granting = int(counted), list[Grant]()
+        granting: list[Grant] = []
+        beacons, claims = self.catalog.beacons, self._claims
         for detection in detections:
             at, arrived_at = detection.detected_at, detection.record.timestamp
-            now = (
-                at if arrived_at < 0 else arrived_at / 1000 + shift
-            )  # in a file NaN: never too old
-            reusable = reusable_of(detection.message.device.udid)
-            if (
-                reusable is not None
-                and reusable.since <= at < reusable.until
-                and reusable.key is detection.key
-                and reusable.zone is detection.zone
-                and not (at < now - max_age or at > now + max_age)
-            ):
-                reusable.cell.count += count
-            else:
-                granting += self._decide_fresh(detection, now, count)
-        self._make_room()
-        if not counted:
-            return []
+            now = at if arrived_at < 0 else arrived_at / 1000 + self._shift  # NaN in a file
+            beacon = beacons.get(detection.key)
+            target = None if beacon is None else beacon.target
+            held = claims.get(detection.message.device.udid, _NO_CLAIMS)
+            decision = decide(target, detection.zone, at, now, self._max_age, held)
+            if counted:
+                self._cells[beacon, decision, at // _QUARTER] += 1
+            if decision.granted and beacon is not None:
+                self._claim(detection, decision)
+                granting += grants_of(detection, beacon, decision) if counted else ()
+        if len(self._cells) > _MOST_CELLS:
+            self.fold()
         self.sent += len(granting)
         for grant in granting:
             self.reached[grant.campaign.id].add(grant.udid)
         return granting
 
-    def _decide_fresh(self, detection: DecodedDetection, now: float, count: int) -> list[Grant]:
-        udid, at = detection.message.device.udid, detection.detected_at
-        beacon = self.catalog.beacons.get(detection.key)
-        target = None if beacon is None else beacon.target
-        held = self._remembered.of(udid)
-        decision = decide(target, detection.zone, at, now, self._max_age, held)
-        quarter = at // _QUARTER
-        cell = self.tally.cell(beacon, decision, quarter)
-        cell.count += count
-        if decision.granted and beacon is not None:
-            self._reusable.pop(udid, None)
-            grants = grants_of(detection, beacon, decision)
-            self._claim(grants)
-            return grants
-        since, until = _period_of(beacon, decision, at, held)
-        since, until = max(since, quarter * _QUARTER), min(until, (quarter + 1) * _QUARTER)
-        self._reusable[udid] = _ReusableDecision(detection.key, detection.zone, since, until, cell)
-        return []
+    def _claim(self, detection: DecodedDetection, decision: Decision) -> None:
+        at = detection.detected_at
+        held = self._claims.setdefault(detection.message.device.udid, {})
+        for campaign in decision.granted:
+            if campaign.delay > 0:
+                held[campaign.id] = max(at, held.get(campaign.id, at))
 
-    def _make_room(self) -> None:
-        """Forget remembered decisions, and the cells that count them, before they are too many."""
-        if self.tally.is_full or len(self._reusable) > _MOST_REUSABLE:
-            self._reusable.clear()
-            self.tally.forget_cells()
-
-    def _claim(self, grants: Iterable[Grant]) -> None:
-        for grant in grants:
-            if grant.campaign.delay > 0:
-                at = grant.detection.detected_at
-                self._remembered.remember(grant.udid, grant.campaign.id, at)
+    def fold(self) -> None:
+        """Add the cells to the counts."""
+        for (beacon, decision, quarter), count in self._cells.items():
+            self.detections[decision.reason] += count
+            for key in _keys(beacon, decision, int(quarter) * _QUARTER):
+                self.counts[key] += count
+        self._cells.clear()
 
 
-def _period_of(
-    beacon: IndexedBeacon | None, decision: Decision, at: float, held: Mapping[int, float]
-) -> tuple[float, float]:
-    """The period in which a decision that grants nothing is valid.
+def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Iterator[TallyKey]:
+    """A key for each campaign of the beacon, with the campaign's reason or the detection's."""
+    if beacon is None:
+        yield TallyKey(None, None, local_hour(zone_clock("UTC"), instant), decision.reason)
+    elif not beacon.campaigns:
+        venue = beacon.target.venue
+        yield TallyKey(None, venue.id, local_hour(venue_clock(venue), instant), decision.reason)
+    else:
+        reasons = dict(decision.by_campaign)
+        for campaign in beacon.campaigns:
+            hour = local_hour(campaign_clock(campaign), instant)
+            yield TallyKey(campaign.id, None, hour, reasons.get(campaign.id, decision.reason))
 
-    In it every detection of the same device, beacon and zone gets the same decision, unless it is
-    stale or in the future. Only grants take claims, so the claims do not change in it.
+
+class CatalogComparison:
+    """The grants that only one of two replays has.
+
+    `only` counts them for each of the two, by campaign id and hour.
     """
-    if decision.reason in _OF_ITS_AGE:
-        return at, at
-    if beacon is None or decision.reason in SHARED:
-        return -inf, inf
-    phase = beacon.target.phase_at(at)
-    return phase.since, min(phase.until, phase.throttled_until(held))
+
+    def __init__(self, first: CatalogReplay, second: CatalogReplay) -> None:
+        self.only: tuple[Counter[tuple[int, LocalHour]], ...] = (Counter(), Counter())
+        self._replays = (first, second)
+
+    def note(self, first: Sequence[Grant], second: Sequence[Grant]) -> tuple[set[int], set[int]]:
+        """The grants of both for the same detections. Returns the positions of those that the
+        other does not have."""
+        keys = [
+            [
+                (id(each.detection), replay.catalog.campaigns[each.campaign.id].key)
+                for each in grants
+            ]
+            for replay, grants in zip(self._replays, (first, second), strict=True)
+        ]
+        found: list[set[int]] = []
+        for number, grants in enumerate((first, second)):
+            others = set(keys[1 - number])
+            alone = {at for at, key in enumerate(keys[number]) if key not in others}
+            for grant in (grants[at] for at in alone):
+                hour = local_hour(campaign_clock(grant.campaign), int(grant.detection.detected_at))
+                self.only[number][grant.campaign.id, hour] += 1
+            found.append(alone)
+        return found[0], found[1]
+
+    def devices_only(self, number: int) -> dict[int, int]:
+        """By campaign id, the number of devices that a campaign reaches in only one replay."""
+        mine, other = self._replays[number], self._replays[1 - number]
+        ids = {campaign.key: id_ for id_, campaign in other.catalog.campaigns.items()}
+        found = {}
+        for id_, devices in mine.reached.items():
+            same = ids.get(mine.catalog.campaigns[id_].key, -1)  # of no campaign
+            found[id_] = len(devices - other.reached.get(same, set()))
+        return found
+
+
+class HourRow(NamedTuple):
+    """The detections of an hour with one reason, for a campaign, or at a beacon without one.
+
+    `only_here` counts the granted detections that the other catalog does not send; None if there is
+    no other catalog.
+    """
+
+    place: VenueNames
+    campaign: ReplayedCampaign | None
+    hour: LocalHour
+    reason: Reason
+    detections: int
+    only_here: int | None
+
+
+class CampaignRow(NamedTuple):
+    """A campaign: its notifications, their number of devices, and its decisions by reason."""
+
+    campaign: ReplayedCampaign
+    sent: int
+    devices: int
+    reasons: Mapping[Reason, int]
+    only_here: int | None
+    devices_only_here: int | None
+
+
+class Outcome(NamedTuple):
+    """The results for one catalog: `detections` by the furthest check that any campaign reached."""
+
+    name: str
+    detections: Mapping[Reason, int]
+    sent: int
+    devices: int
+    campaigns: Sequence[CampaignRow]
+    rows: Sequence[HourRow]
+
+
+def outcome_of(
+    replay: CatalogReplay, comparison: CatalogComparison | None = None, number: int = 0
+) -> Outcome:
+    """The outcome of a replay: of the first catalog (0) or, in a comparison, of the second (1)."""
+    replay.fold()
+    return Outcome(
+        replay.catalog.name,
+        dict(replay.detections.most_common()),
+        replay.sent,
+        len(set().union(*replay.reached.values())),
+        sorted(_campaign_rows(replay, comparison, number), key=_importance),
+        sorted(_hour_rows(replay, comparison, number), key=_order),
+    )
+
+
+def _importance(row: CampaignRow) -> tuple[int, ReplayedCampaign]:
+    return -row.sent, row.campaign._replace(id=row.campaign.id or 0)
+
+
+def _order(row: HourRow) -> tuple[VenueNames, str, int, LocalHour, str]:
+    campaign = row.campaign
+    names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
+    return row.place, *names, row.hour, row.reason
+
+
+def _campaign_rows(
+    replay: CatalogReplay, comparison: CatalogComparison | None, number: int
+) -> Iterator[CampaignRow]:
+    """Every campaign of the catalog, even without any detection."""
+    reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
+    for key, count in replay.counts.items():
+        reasons[key.campaign_id][key.reason] += count
+    only: Counter[int] = Counter()
+    devices: Mapping[int, int] = {}
+    if comparison is not None:
+        devices = comparison.devices_only(number)
+        for (id_, _), count in comparison.only[number].items():
+            only[id_] += count
+    for id_, campaign in replay.catalog.campaigns.items():
+        yield CampaignRow(
+            campaign,
+            reasons[id_][Reason.GRANTED],
+            len(replay.reached.get(id_, ())),
+            dict(reasons[id_].most_common()),
+            None if comparison is None else only[id_],
+            None if comparison is None else devices.get(id_, 0),
+        )
+
+
+def _hour_rows(
+    replay: CatalogReplay, comparison: CatalogComparison | None, number: int
+) -> Iterator[HourRow]:
+    for (id_, venue_id, hour, reason), count in replay.counts.items():
+        campaign = None if id_ is None else replay.catalog.campaigns[id_]
+        place = _NOWHERE if venue_id is None else replay.catalog.places[venue_id]
+        here = None
+        if comparison is not None and id_ is not None and reason is Reason.GRANTED:
+            here = comparison.only[number][id_, hour]
+        yield HourRow(campaign.place if campaign else place, campaign, hour, reason, count, here)

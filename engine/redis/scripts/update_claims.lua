@@ -1,17 +1,21 @@
--- Gives claims back, or shortens them, for their owner alone. claim.lua describes the values.
+-- Gives claims back, shortens or confirms them, for their owner alone. claim.lua describes the
+-- values.
 --
 -- KEYS    one for each claim: its device
 -- ARGV    one for each claim: 19 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms,
 --         the whole second counts); 14 digits delay (ms); 14 digits keep (ms): for how long from
---         detected_at on the claim denies others, less than the delay; 0 gives it back
--- RETURNS one for each claim: 1 if it changed, 0 if the owner does not hold it (any more) or it was
---         shortened before
+--         detected_at on the claim denies others; 0 gives it back; the delay confirms it: an owner
+--         that lost it gets it again, unless another grant denies that
+--         then retain (ms), as in claim.lua
+-- RETURNS one for each claim: 1 if it changed or is confirmed; 0 if the owner does not hold it (any
+--         more) or it was shortened before
 --
 -- A claim is shortened by moving its grant back in time, by the difference of delay and keep. The
 -- grant stays after the one before it, so the list stays in order of time.
 
 local UNTIL = 14
 local ENTRY = 30
+local EARLIEST = -9999999999999 -- epoch ms in 14 characters, the year 1653
 
 local function find(claim, owner)
   for from = #claim - ENTRY + 1, UNTIL + 1, -ENTRY do
@@ -19,6 +23,24 @@ local function find(claim, owner)
       return from, tonumber(string.sub(claim, from + 16, from + 29))
     end
   end
+end
+
+-- Returns 1 unless another grant denies the claim.
+local function take_again(key, campaign, claim, owner, at, delay)
+  local grants = string.sub(claim or '', UNTIL + 1)
+  for from = 1, #grants, ENTRY do
+    if at < tonumber(string.sub(grants, from + 16, from + 29)) + delay then
+      return 0
+    end
+  end
+  local needed = at + delay + tonumber(ARGV[#ARGV])
+  local taken = string.format('%014.0f', needed) .. grants .. owner .. string.format('%014.0f', at)
+  redis.call('HSET', key, campaign, taken)
+  local lives = math.max(1, needed - tonumber(redis.call('TIME')[1]) * 1000)
+  if lives > redis.call('PTTL', key) then
+    redis.call('PEXPIRE', key, string.format('%.0f', lives))
+  end
+  return 1
 end
 
 local replies = {}
@@ -34,21 +56,28 @@ for i, key in ipairs(KEYS) do
     from, granted_at = find(claim, owner)
   end
   replies[i] = 0
-  if from and keep == 0 then
+  local is_whole = from and math.floor(granted_at / 1000) == math.floor(at / 1000)
+  if keep == delay and from then
+    replies[i] = is_whole and 1 or 0
+  elseif keep == delay then
+    replies[i] = take_again(key, campaign, claim, owner, at, delay)
+  elseif from and keep == 0 then
     claim = string.sub(claim, 1, from - 1) .. string.sub(claim, from + ENTRY)
     replies[i] = 1
-  elseif from and keep < delay and math.floor(granted_at / 1000) == math.floor(at / 1000) then
+  elseif is_whole and keep < delay then
     local moved = granted_at - (delay - keep)
     if from > UNTIL + 1 then
       moved = math.max(moved, tonumber(string.sub(claim, from - 14, from - 1)))
     end
-    local entry = owner .. string.format('%014.0f', math.max(0, moved))
+    -- A delay longer than the time since 1970 moves it before 1970; 0 would mean granted.
+    moved = math.max(EARLIEST, moved == 0 and 1 or moved)
+    local entry = owner .. string.format('%014.0f', moved)
     claim = string.sub(claim, 1, from - 1) .. entry .. string.sub(claim, from + ENTRY)
     replies[i] = 1
   end
-  if replies[i] == 1 and #claim == UNTIL then
+  if replies[i] == 1 and keep < delay and #claim == UNTIL then
     redis.call('HDEL', key, campaign)
-  elseif replies[i] == 1 then
+  elseif replies[i] == 1 and keep < delay then
     redis.call('HSET', key, campaign, claim)
   end
 end

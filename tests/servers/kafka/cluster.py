@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from engine.cli.embedded.child import free_port
+from engine.cli.local_servers import free_port
 from tests.servers.kafka.server import KafkaServer, new_cluster
 from tests.servers.waiting import wait_until
 

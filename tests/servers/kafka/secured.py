@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from engine.cli.embedded.child import free_port
+from engine.cli.local_servers import free_port
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.token_endpoint import TokenKey
 

@@ -20,7 +20,10 @@ helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version }}
 {{- end -}}
 
 {{- define "proximity.image" -}}
-{{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- with .Values.image }}
+{{- if .digest -}}{{ printf "%s@%s" .repository .digest }}
+{{- else -}}{{ printf "%s:%s" .repository (default $.Chart.AppVersion .tag) }}{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* A number of the values without an exponent. */ -}}
@@ -32,7 +35,6 @@ helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version }}
 
 {{- define "proximity.environment" -}}
 - {name: PROXIMITY_METRICS_HOST, value: "0.0.0.0"}
-- {name: PROXIMITY_API_METRICS_HOST, value: "0.0.0.0"}
 - {name: PROXIMITY_API_HOST, value: "0.0.0.0"}
 - {name: PROXIMITY_METRICS_PORT, value: "9464"}
 - {name: PROXIMITY_API_METRICS_PORT, value: "9464"}
@@ -42,6 +44,9 @@ helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - {name: PROXIMITY_{{ $name }}, value: {{ include "proximity.text" $value | quote }}}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
@@ -60,10 +65,42 @@ volumeMounts:
   {{- if .Values.tls.secretName }}
   - {name: tls, mountPath: /run/proximity/tls, readOnly: true}
   {{- end }}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- /* Called with (list $ "trigger"): a setting of its own in `roles` or `interface`, else everybody's. */ -}}
+{{- define "proximity.placement" -}}
+{{- $top := index . 0 -}}
+{{- $own := index (merge (dict "interface" $top.Values.interface) $top.Values.roles) (index . 1) | default dict -}}
+{{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $own $name | default (index $top.Values $name) }}
+{{ $name }}: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Labels and annotations of a pod. The checksum changes with the secrets, so that the pods are replaced. */ -}}
+{{- define "proximity.podMetadata" -}}
+{{- $top := index . 0 -}}
+labels: {{ merge (include "proximity.labels" . | fromYaml) $top.Values.podLabels | toYaml | nindent 2 }}
+annotations:
+  {{- with $top.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- $found := lookup "v1" "Secret" $top.Release.Namespace $top.Values.secrets.name | default dict }}
+  checksum/secrets: {{ $top.Values.secrets.checksum | default (get $found "data" | toJson | sha256sum) | quote }}
 {{- end -}}
 
 {{- define "proximity.pod" -}}
+{{- $self := . -}}
+{{- with index . 0 -}}
 enableServiceLinks: false
+{{- /* The migrations of an installation run before the account is created. */}}
+{{- if not (and .Values.serviceAccount.create (eq (index $self 1) "migrate")) }}
+serviceAccountName: {{ include "proximity.serviceAccount" . }}
+{{- end }}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
 securityContext:
@@ -75,15 +112,7 @@ securityContext:
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{ toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{ toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.affinity }}
-affinity: {{ toYaml . | nindent 2 }}
-{{- end }}
+{{- include "proximity.placement" $self }}
 volumes:
   - {name: tmp, emptyDir: {}}
   - name: secrets
@@ -98,6 +127,21 @@ volumes:
   - name: tls
     secret: {secretName: {{ .Values.tls.secretName }}, defaultMode: 0440}
   {{- end }}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "proximity.serviceAccount" -}}
+{{ .Values.serviceAccount.create | ternary (include "proximity.name" .) (default "default" .Values.serviceAccount.name) }}
+{{- end -}}
+
+{{- /* The number of a quantity such as 640Mi. */ -}}
+{{- define "proximity.bytes" -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $text := toString . -}}
+{{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units (regexFind "[A-Za-z]*$" $text) | default 1) | int64 -}}
 {{- end -}}
 
 {{- /* What the metrics port says: whether the loop turns, and whether the work can be done. */ -}}

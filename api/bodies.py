@@ -1,0 +1,110 @@
+"""What requests have in common: parameters of paths and queries, and the reading of bodies."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path, Query
+from starlette.requests import ClientDisconnect, Request
+
+from api.answers import INT64, ApiError, bad_fields
+from catalog.fields import Conflicts, Faults, FieldFault, Fields, read_fields
+
+VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
+RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
+OwnId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The record.")]
+Limit = Annotated[
+    int | None,
+    Query(ge=1, le=INT64, description="The most records of the answer; default: all."),
+]
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=INT64,
+        description="Only records with a greater id: the last id of the previous page.",
+    ),
+]
+
+_ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
+_CLOSE = {"connection": "close"}
+
+
+def accepts(model: type[Fields], example: dict[str, Any]) -> dict[str, Any]:
+    """The `openapi_extra` of an operation whose body the caller reads (AuthorizedCaller.values).
+
+    FastAPI itself would read the body before it has checked the session.
+    """
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {"application/json": {"schema": schema, "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
+    """The object. Raises ApiError: 415, 413 over `longest` bytes, 408 after `seconds`, 400."""
+    kind, _, parameters = request.headers.get("content-type", "application/json").partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('" ')
+    if kind.strip().lower() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        raise ApiError(415, "the body must be application/json in UTF-8", headers=_CLOSE)
+    raw = await read_bytes(request, longest=longest, seconds=seconds)
+    try:
+        content = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        message, fault = "the body is empty", "required"
+        if raw.strip():
+            message = "the body is not JSON"
+            fault = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise ApiError(400, message, fields={"body": f"{fault}; {_ACCEPTED}"}) from None
+    if not isinstance(content, dict):
+        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
+    return content
+
+
+async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes:
+    """The body. Raises ApiError: 413 past `longest` bytes, 408 past `seconds`, 400."""
+    too_large = ApiError(413, f"the body is larger than {longest} bytes", headers=_CLOSE)
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > longest:
+        raise too_large
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                raw += piece
+                if len(raw) > longest:
+                    raise too_large
+    except TimeoutError:
+        raise ApiError(408, "the body took too long", headers=_CLOSE) from None
+    except ClientDisconnect:
+        raise ApiError(400, "the body ended too soon", headers=_CLOSE) from None
+    return bytes(raw)
+
+
+def accepted(
+    model: type[Fields],
+    given: Mapping[str, Any],
+    *,
+    place: str = "",
+    conflicts: Conflicts = lambda _: (),
+) -> dict[str, Any]:
+    """The values of the given fields by attribute. Raises ApiError, 400 with every fault.
+
+    `conflicts` finds faults in the combination of fields. Names that `model` does not know are
+    ignored, because clients send back the records that they have read.
+    """
+    faults = Faults()
+    values = read_fields(model, given, place=place, faults=faults)
+    faults.note_conflicts(place, conflicts(values))
+    raise_faults(faults)
+    return values
+
+
+def raise_faults(faults: Sequence[FieldFault]) -> None:
+    """Raise ApiError 400 if there are faults."""
+    by_place: dict[str, str] = {}
+    for fault in faults:
+        before = by_place.get(fault.place)
+        by_place[fault.place] = f"{before}; {fault.message}" if before else fault.message
+    if by_place:
+        raise bad_fields(by_place)

@@ -1,0 +1,259 @@
+"""The company's connector: /connector."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import structlog
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.answers import (
+    Answer,
+    ApiError,
+    Count,
+    DoneAnswer,
+    Id,
+    Text,
+    Timestamp,
+    bad_fields,
+    not_found,
+    unavailable,
+)
+from api.bodies import accepts
+from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
+from api.tenancy import of_company, write
+from catalog.errors import DecryptionError
+from catalog.inputs import ConnectorInput, connector_conflicts
+from catalog.models import Connector
+from catalog.secrets import Cipher, encrypted
+from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
+from connectors.model import BreakerStatus, CallFault, Content, Pairs
+
+router = APIRouter(prefix=f"{PREFIX}/connector", tags=["connector"])
+_log = structlog.get_logger(__name__)
+Writer = Annotated[AuthorizedCaller, may_write("connector")]
+Reader = Annotated[AuthorizedCaller, may_read("connector")]
+_MOST_TRIALS = 8
+_OUTCOMES = ["published", "declined", *(fault.value for fault in CallFault)]
+_BODY = accepts(
+    ConnectorInput,
+    {
+        "name": "Loans",
+        "url": "https://library.example/proximity",
+        "method": "POST",
+        "auth": "header",
+        "parameters": '[{"key": "x-library-key", "value": "demo"}]',
+    },
+)
+
+
+class ConnectorAnswer(Answer):
+    id: Id
+    name: str
+    url: str
+    method: Literal["GET", "POST"]
+    auth: Literal["header", "get"]
+    parameters: str = Field(description="A JSON list, encoded as a string.")
+    signed: bool = Field(description="Whether calls are signed: the secret itself is never shown.")
+
+
+Outcome = Annotated[
+    str,
+    Field(
+        description="The outcome, or the reason of the failure.",
+        json_schema_extra={"enum": list(_OUTCOMES)},
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    BeforeValidator(lambda seconds: seconds and round(seconds, 3)),
+    Field(description="null if the service was not called."),
+]
+
+
+class BreakerAnswer(Answer):
+    state: BreakerStatus
+    calls: Count = Field(description="The number of last calls that it considers; 0 while open.")
+    failures: Count = Field(description="How many of these calls failed.")
+    seconds: Annotated[float, BeforeValidator(lambda seconds: round(seconds, 3))] = Field(
+        validation_alias="wait", description="The seconds until it permits a trial call."
+    )
+
+
+class CallAnswer(Answer):
+    id: str = Field(description="The call's idempotency-key, and its notification's id.")
+    create_on: Annotated[
+        Timestamp, BeforeValidator(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+    ] = Field(validation_alias="at")
+    campaign_id: Id = Field(validation_alias="campaign")
+    outcome: Outcome
+    detail: str = Field(description="Details of a failure.")
+    status: int | None = Field(description="The reply's status; null if there was no reply.")
+    seconds: Seconds
+    tries: Count
+
+
+class ConnectorCallsAnswer(Answer):
+    breaker: BreakerAnswer
+    calls: list[CallAnswer]
+
+
+class HeaderAnswer(Answer):
+    key: str
+    value: str
+
+
+def _headers(pairs: Pairs) -> list[dict[str, str]]:
+    return [{"key": name, "value": value} for name, value in pairs]
+
+
+Headers = Annotated[list[HeaderAnswer], BeforeValidator(_headers)]
+
+
+class TrialRequestAnswer(Answer):
+    method: str
+    url: str
+    headers: Headers
+    body: str
+    left_out: list[str] = Field(description="Parameters that are not sent.")
+
+
+class TrialReplyAnswer(Answer):
+    status: int
+    headers: Headers
+    body: str
+
+
+class TrialNotificationAnswer(Answer):
+    """The notification of a trial. An empty text stands for the campaign's own."""
+
+    title: Text
+    push: Text
+    format: Literal["template", "url", "html"]
+    content: str
+
+
+class ConnectorTrialAnswer(Answer):
+    outcome: Outcome
+    detail: str = Field(description="Details of a failure.")
+    seconds: Seconds
+    request: TrialRequestAnswer | None
+    reply: TrialReplyAnswer | None
+    notification: Annotated[
+        TrialNotificationAnswer | None,
+        BeforeValidator(lambda result: result if isinstance(result, Content) else None),
+    ] = Field(validation_alias="result")
+
+
+@router.get("")
+async def get_connector(caller: Reader) -> ConnectorAnswer:
+    """The connector, its parameters in plain text; 404 until there is one.
+
+    The signing secret is never shown, only whether there is one.
+    """
+    cipher = _cipher(caller)
+    async with caller.services.database.autocommit() as session:
+        return _shown(await _stored(session, caller), cipher)
+
+
+@router.put("", openapi_extra=_BODY)
+async def update_connector(caller: Writer) -> ConnectorAnswer:
+    """Create or change the connector.
+
+    The url may only lead to public addresses. A host name that does not resolve now is accepted,
+    because each call resolves it again.
+    """
+    cipher = _cipher(caller)
+    values = await caller.values(ConnectorInput, connector_conflicts)
+    try:
+        await caller.services.check_url(values["url"])
+    except HostUnresolvedError as error:
+        _log.info("a connector's name does not resolve", error=str(error))
+    except EgressError as error:
+        raise bad_fields({"url": str(error)}) from None
+
+    async def work(session: AsyncSession) -> ConnectorAnswer:
+        query = of_company(Connector, caller.company_id).with_for_update()
+        stored = await session.scalar(query)
+        tokens = encrypted(cipher, stored, values)
+        if stored is None:
+            stored = Connector(company_id=caller.company_id)
+            session.add(stored)
+        for name, value in tokens.items():
+            setattr(stored, name, value)
+        await session.flush()
+        return _shown(stored, cipher)
+
+    return await write(caller.services, work)
+
+
+@router.delete("")
+async def delete_connector(caller: Writer) -> DoneAnswer:
+    """Delete the connector. Without one, campaigns of format connector send nothing."""
+
+    async def work(session: AsyncSession) -> None:
+        await session.delete(await _stored(session, caller, lock=True))
+
+    await write(caller.services, work)
+    return DoneAnswer()
+
+
+@router.post("/test")
+async def test_connector(caller: Writer) -> ConnectorTrialAnswer:
+    """Call the connector once, about a sample detection of a test device.
+
+    Returns the request and the reply, with masked secrets and shortened texts, and the notification
+    that would follow. Nothing is published, the call is not retried, and the breaker does not count
+    it. One test runs at a time: 429.
+    """
+    services, company = caller.services, caller.company_id
+    async with services.database.autocommit() as session:
+        _shown(await _stored(session, caller), _cipher(caller))
+    if company in services.trials:
+        message = "the company's connector is being tested already"
+        raise ApiError(429, message, headers={"retry-after": "1"})
+    if len(services.trials) >= _MOST_TRIALS:
+        raise unavailable("too many connectors are being tested; try again")
+    services.trials.add(company)
+    try:
+        trial = await services.try_connector(company)
+    except NothingToTryError as error:
+        raise unavailable(str(error)) from None
+    finally:
+        services.trials.discard(company)
+    _log.info("connector tested", company=company, outcome=trial.outcome)
+    return ConnectorTrialAnswer.model_validate(trial)
+
+
+@router.get("/calls")
+async def list_connector_calls(caller: Reader) -> ConnectorCallsAnswer:
+    """The last 50 calls of the last day, the newest first, and the breaker."""
+    history = await caller.services.past_calls(caller.company_id)
+    return ConnectorCallsAnswer.model_validate(history)
+
+
+async def _stored(
+    session: AsyncSession, caller: AuthorizedCaller, *, lock: bool = False
+) -> Connector:
+    query = of_company(Connector, caller.company_id)
+    stored = await session.scalar(query.with_for_update() if lock else query)
+    if stored is None:
+        raise not_found("connector: it has not been set up")
+    return stored
+
+
+def _cipher(caller: AuthorizedCaller) -> Cipher:
+    if caller.services.cipher is None:
+        raise unavailable("connectors are off: the service has no key to encrypt them with")
+    return caller.services.cipher
+
+
+def _shown(stored: Connector, cipher: Cipher) -> ConnectorAnswer:
+    try:
+        parameters = cipher.decrypt(stored.parameters)
+    except DecryptionError as error:
+        _log.error("connector cannot be shown", company=stored.company_id, error=str(error))
+        raise unavailable("the connector was stored with a key that the service lacks") from None
+    shown: dict[str, Any] = {n: getattr(stored, n) for n in ("id", "name", "url", "method", "auth")}
+    return ConnectorAnswer(**shown, parameters=parameters, signed=stored.secret is not None)

@@ -1,0 +1,113 @@
+"""The texts and times of the pages: catalogs of translations, and the forms in which times stand.
+
+`locale` has a catalog for each language; English stands in for missing texts.
+"""
+
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta, timezone
+from functools import cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from babel.messages.pofile import read_po
+from starlette.requests import Request
+
+from catalog.fields import ZONES
+
+LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
+COOKIE = "console_language"
+_DEFAULT = "en"
+_FORM = "%Y-%m-%dT%H:%M:%S%z"
+
+
+class Translations:
+    """The texts of one language, by key."""
+
+    def __init__(self, language: str, texts: Mapping[str, str]) -> None:
+        self.language = language
+        self._texts = texts
+
+    def __call__(self, key: str, **values: object) -> str:
+        """The text of `key` with `values` inserted. Raises KeyError for an unknown key."""
+        text = self._texts[key]
+        return text.format_map(values) if values else text
+
+    def get(self, key: str) -> str:
+        """The text of a key that may be unknown; for an unknown key the key itself."""
+        return self._texts.get(key, key)
+
+
+def translations_for(request: Request) -> Translations:
+    """The language that the visitor chose, else the first known one of Accept-Language."""
+    named = request.headers.get("accept-language", "")[:200].split(",")
+    preferred = [
+        request.cookies.get(COOKIE, ""),
+        *(part.partition(";")[0].strip().lower().partition("-")[0] for part in named),
+    ]
+    return load_translations(next((each for each in preferred if each in LANGUAGES), _DEFAULT))
+
+
+@cache
+def load_translations(language: str) -> Translations:
+    """The texts of a known language."""
+    return Translations(language, read_texts(_DEFAULT) | read_texts(language))
+
+
+def read_texts(language: str) -> dict[str, str]:
+    """The texts of the language's catalog."""
+    place = files("api.console").joinpath("locale", language, "LC_MESSAGES", "console.po")
+    with place.open("rb") as file:
+        catalog = read_po(file, locale=language)
+    return {str(each.id): str(each.string) for each in catalog if each.id and each.string}
+
+
+def parse_time(written: str) -> datetime:
+    """Parse a time of the interface, such as 2026-11-20T10:00:00+0100."""
+    return datetime.strptime(written, _FORM)  # noqa: DTZ007  # with %z
+
+
+def format_time(moment: datetime) -> str:
+    """The time in the form of the interface."""
+    return moment.strftime(_FORM)
+
+
+def display_time(written: str | None) -> str:
+    """Date and time, as 2026-11-20 10:00:00; `display_zone` has the offset."""
+    return f"{parse_time(written):%Y-%m-%d %H:%M:%S}" if written else ""
+
+
+def display_zone(written: str) -> str:
+    """The offset, as UTC or UTC+01:00."""
+    offset = f"{parse_time(written):%z}"
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
+
+
+def start_of_day(day: str, zone: str) -> str:
+    """Midnight at the start of a day (2026-11-20) in a time zone, in the form of the interface."""
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        return day
+    return local_time(f"{day}T00:00", zone)
+
+
+def local_time(text: str, zone: str) -> str:
+    """A local time (2026-11-20T10:00) of a time zone, in the form of the interface.
+
+    An invalid text is returned unchanged, because the interface refuses it with a message.
+    """
+    try:
+        return format_time(datetime.fromisoformat(text).replace(tzinfo=_zone_named(zone)))
+    except (ValueError, OverflowError):
+        return text
+
+
+def in_zone(now: datetime, zone: str) -> datetime:
+    """The time with the present offset of a time zone."""
+    offset = now.astimezone(_zone_named(zone)).utcoffset() or timedelta()
+    return now.astimezone(timezone(offset))
+
+
+def _zone_named(name: str) -> ZoneInfo:
+    """A time zone by its name; UTC for an unknown name."""
+    return ZoneInfo(name if name in ZONES else "UTC")

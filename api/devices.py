@@ -1,0 +1,368 @@
+"""The CRM: devices, what they did, their test flag, and their deletion."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from sqlalchemy import or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import contains_eager, load_only, selectinload
+from starlette.responses import Response
+
+from api.answers import (
+    INT64,
+    Answer,
+    Count,
+    DoneAnswer,
+    Id,
+    NamedAnswer,
+    ReasonName,
+    Record,
+    Text,
+    Timestamp,
+    ZoneName,
+    bad_fields,
+    not_found,
+    timestamp,
+)
+from api.bodies import After, Limit, OwnId, accepted, accepts
+from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
+from api.tenancy import find, listed, of_company, write
+from api.venues import BeaconAnswer
+from catalog.erasure import DeviceData
+from catalog.fields import Fields
+from catalog.inputs import Flag
+from catalog.models import AuthenticationTrace, Beacon, Campaign, DetectionTrace, Device, Venue
+from catalog.soft_deletion import with_deleted
+from rules.model import StoredDecision
+from rules.schedule import zone_clock
+
+router = APIRouter(prefix=f"{PREFIX}/crm", tags=["crm"])
+Writer = Annotated[AuthorizedCaller, may_write("device")]
+Reader = Annotated[AuthorizedCaller, may_read("device")]
+Traces = Annotated[
+    int, Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`.")
+]
+AfterDetection = Annotated[
+    int,
+    Query(
+        ge=0, le=INT64, description="Older entries of `beacon`: the last id of the previous page."
+    ),
+]
+AfterAuthentication = Annotated[
+    int,
+    Query(ge=0, le=INT64, description="Older entries of `auth`: the last id of the previous page."),
+]
+Udid = Annotated[
+    str | None,
+    Query(max_length=255, description="Only the device with this udid, if there is one."),
+]
+_NEWEST = 100
+_ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+class DeviceUpdate(Fields):
+    """The test flag of a device: alone, or in `device` or `datas`, as its detail was read."""
+
+    test: Flag
+
+
+class DeviceAnswer(Answer):
+    """A device. `token_push` and `id_connector` are absent if the device has none."""
+
+    id: Id
+    nb_beacon: Count
+    nb_campaign: Count
+    udid: str
+    token_push: str | None = Field(None, exclude_if=_is_none)
+    name: Text
+    version: Text
+    model: Text
+    id_connector: int | None = Field(None, exclude_if=_is_none)
+    create_on: Timestamp
+    update_on: Timestamp
+    test: bool
+
+
+class AuthenticationTraceAnswer(Answer):
+    id: Id
+    create_on: Timestamp
+    ip: Text
+
+
+class BeaconIdAnswer(Answer):
+    id: Id
+
+
+class BeaconTraceAnswer(Answer):
+    """The device detected a beacon. Deleted beacons and venues are shown as they were."""
+
+    lieu: str = Field(description="Empty if the venue is not the company's.")
+    lieu_id: Id
+    id: Id
+    beacon: BeaconAnswer | BeaconIdAnswer
+    status: str
+    create_on: Timestamp
+    ip: Text
+
+
+class DeviceDetailAnswer(Answer):
+    device: list[DeviceAnswer]
+    auth: list[AuthenticationTraceAnswer]
+    beacon: list[BeaconTraceAnswer]
+
+
+class HeldDataAnswer(Answer):
+    """How much is stored about a device. Topics delete messages by age, not one by one."""
+
+    detections: Count = Field(description="Traces of detections.")
+    authentications: Count = Field(description="Traces of authentications.")
+    presences: Count = Field(description="Beacons at which it was last seen.")
+    keys: Count = Field(
+        description="Claims, the last decisions, and a copy of the record, in Redis."
+    )
+    kafka: Literal["bounded", "unbounded", "unknown"] = Field(
+        description="Whether topics delete messages by age; unknown if no broker reports it."
+    )
+    kafka_until: Timestamp | None = Field(
+        description="When Kafka has deleted all messages of today; null where `kafka` is not "
+        "`bounded`."
+    )
+
+
+class ForgottenAnswer(HeldDataAnswer, DoneAnswer):
+    """The amount of deleted data."""
+
+
+class CampaignOutcomeAnswer(Answer):
+    """A campaign and the reason of its outcome. A deleted one keeps its name."""
+
+    id: Id
+    name: str
+    outcome: ReasonName
+
+
+class DecisionAnswer(Answer):
+    detected_at: Timestamp
+    decided_at: Timestamp
+    lieu: str = Field(description="The venue's name.")
+    beacon: NamedAnswer = Field(description="A deleted one keeps its name.")
+    proximity: ZoneName
+    reason: ReasonName = Field(
+        description="The furthest check that any campaign reached, or the one that refused the "
+        "detection."
+    )
+    campaigns: list[CampaignOutcomeAnswer] = Field(
+        description="The outcome of each campaign; empty if the detection was refused."
+    )
+
+
+@router.get("", response_model=list[DeviceAnswer])
+async def list_devices(
+    caller: Reader, limit: Limit = None, after: After = 0, udid: Udid = None
+) -> Response:
+    """The company's devices."""
+    query = of_company(Device, caller.company_id)
+    if udid is not None:
+        if "\0" in udid:
+            raise bad_fields({"udid": "accepted: no NUL"})
+        query = query.where(Device.udid == udid)
+    return await listed(caller, query, DeviceAnswer, after=after, limit=limit)
+
+
+@router.get("/{id}")
+async def get_device(
+    caller: Reader,
+    number: OwnId,
+    limit: Traces = _NEWEST,
+    after: AfterDetection = 0,
+    after_auth: AfterAuthentication = 0,
+) -> DeviceDetailAnswer:
+    """A device and its traces, the newest first.
+
+    `after` continues the list `beacon`, `after_auth` the list `auth`.
+    """
+    async with caller.services.database.autocommit() as session:
+        device = await find(session, of_company(Device, caller.company_id), number)
+        return await _detail(session, device, limit, after, after_auth)
+
+
+@router.put("/{id}", openapi_extra=accepts(DeviceUpdate, {"test": True}))
+async def update_device(
+    caller: Writer, number: OwnId, limit: Traces = _NEWEST
+) -> DeviceDetailAnswer:
+    """Set the test flag. Everything else in the body is ignored: only devices change it."""
+    test = _test_flag(await caller.body(), number)
+    query = of_company(Device, caller.company_id)
+
+    async def work(session: AsyncSession) -> DeviceDetailAnswer:
+        device = await find(session, query, number, lock=True)
+        if device.test != test:
+            device.test, device.update_on = test, caller.services.clock()
+            await session.flush()
+        return await _detail(session, device, limit)
+
+    return await write(caller.services, work)
+
+
+@router.delete("/{id}")
+async def delete_device(caller: Writer, number: OwnId) -> ForgottenAnswer:
+    """Forget the device's person: the record, its traces, its claims and decisions.
+
+    Daily figures stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
+    device that is detected again gets a new record. After a 503 some traces may be deleted
+    already; try again.
+    """
+    return ForgottenAnswer(**await _held(caller, number, caller.services.forget_device))
+
+
+@router.get("/{id}/held")
+async def get_held_data(caller: Reader, number: OwnId) -> HeldDataAnswer:
+    """How much is stored about the device's person, and until when Kafka keeps its messages."""
+    return HeldDataAnswer(**await _held(caller, number, caller.services.held_data))
+
+
+@router.get("/{id}/decisions")
+async def list_decisions(caller: Reader, number: OwnId) -> list[DecisionAnswer]:
+    """The decisions on the device's last detections of the last day, the newest first.
+
+    Exact repeats are left out: a device that stays at a beacon with the same outcome. A setting of
+    the service limits how many are kept, and may be 0. Under high load more are left out.
+    """
+    company = caller.company_id
+    udid = await _udid(caller, number)
+    kept = await caller.services.recent_decisions(company, udid)
+    async with caller.services.database.autocommit() as session:
+        shown = await shown_decisions(session, company, kept)
+    return [DecisionAnswer(**each) for each in shown]
+
+
+def _test_flag(body: Mapping[str, Any], number: int) -> bool:
+    """The flag, wherever it is. Raises ApiError 400."""
+    name = next((name for name in ("device", "datas") if name in body), None)
+    if name is None:
+        return bool(accepted(DeviceUpdate, body)["test"])
+    items = body[name] if isinstance(body[name], list) else [body[name]]
+    for place, item in enumerate(items):
+        if isinstance(item, dict) and item.get("id", number) in (number, str(number)):
+            return bool(accepted(DeviceUpdate, item, place=f"{name}[{place}]")["test"])
+    raise bad_fields({name: _ACCEPTED})
+
+
+async def _detail(
+    session: AsyncSession, device: Device, limit: int, after: int = 0, after_auth: int = 0
+) -> DeviceDetailAnswer:
+    company = device.company_id
+    detections = await _traces(session, DetectionTrace, device.id, after, limit)
+    venue_ids = {trace.venue_id for trace in detections}
+    beacon_ids = {trace.beacon_id for trace in detections}
+    venues = await _with_deleted(session, Venue, company, venue_ids)
+    beacons = await _with_deleted(session, Beacon, company, beacon_ids, selectinload(Beacon.tags))
+    shown = [
+        {
+            "lieu": venues[trace.venue_id].name if trace.venue_id in venues else "",
+            "lieu_id": trace.venue_id,
+            "id": trace.id,
+            "beacon": beacons.get(trace.beacon_id, {"id": trace.beacon_id}),
+            "status": trace.status,
+            "create_on": trace.create_on,
+            "ip": trace.ip,
+        }
+        for trace in detections
+    ]
+    return DeviceDetailAnswer.model_validate(
+        {
+            "device": [device],
+            "auth": await _traces(session, AuthenticationTrace, device.id, after_auth, limit),
+            "beacon": shown,
+        }
+    )
+
+
+async def _traces(
+    session: AsyncSession, trace: Any, device_id: int, after: int, limit: int
+) -> Sequence[Any]:
+    """A page of a device's traces, the newest first.
+
+    If the trace `after` was deleted the page is empty, because the oldest are deleted first.
+    """
+    query = select(trace).where(trace.device_id == device_id)
+    query = query.order_by(trace.create_on.desc(), trace.id.desc()).limit(limit)
+    if after:
+        last = select(trace.create_on).where(trace.id == after, trace.device_id == device_id)
+        at = await session.scalar(last)
+        if at is None:
+            return []
+        query = query.where(trace.create_on <= at, or_(trace.create_on < at, trace.id < after))
+    return (await session.scalars(query)).all()
+
+
+async def _with_deleted(
+    session: AsyncSession, model: Any, company_id: int, ids: Iterable[int], *options: Any
+) -> dict[int, Any]:
+    """Those of the records that are the company's, deleted ones included, by id."""
+    wanted = list(ids)
+    if not wanted:
+        return {}
+    query = of_company(model, company_id).where(model.id.in_(wanted)).options(*options)
+    return {found.id: found for found in await session.scalars(with_deleted(query))}
+
+
+async def _udid(caller: AuthorizedCaller, number: int) -> str:
+    async with caller.services.database.autocommit() as session:
+        return (await find(session, of_company(Device, caller.company_id), number)).udid
+
+
+async def _held(
+    caller: AuthorizedCaller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
+) -> Record:
+    data = await work(caller.company_id, await _udid(caller, number))
+    if not data.rows.devices:  # deleted meanwhile
+        raise not_found("device")
+    kafka, longest = "unknown", data.kafka.longest
+    if data.kafka.is_known:
+        kafka = "unbounded" if longest is None else "bounded"
+    until = None if longest is None else timestamp(caller.services.clock() + longest)
+    held = {name: getattr(data.rows, name) for name in ("detections", "authentications")}
+    held["presences"] = data.rows.presences
+    return held | {"keys": data.keys, "kafka": kafka, "kafka_until": until}
+
+
+async def shown_decisions(
+    session: AsyncSession, company_id: int, decisions: Sequence[StoredDecision]
+) -> list[Record]:
+    """Decisions about a device, as the interface and `proximity device` show them."""
+    heard = {each.beacon for each in decisions}
+    beacons = await _with_deleted(session, Beacon, company_id, heard, contains_eager(Beacon.venue))
+    numbers = {n for each in decisions for listed in each.campaigns.values() for n in listed}
+    campaigns = await _with_deleted(
+        session, Campaign, company_id, numbers, load_only(Campaign.name)
+    )
+    return [_shown(each, beacons.get(each.beacon), campaigns) for each in decisions]
+
+
+def _shown(kept: StoredDecision, beacon: Beacon | None, campaigns: Mapping[int, Any]) -> Record:
+    venue = None if beacon is None else beacon.venue
+    written = zone_clock((venue and venue.time_zone) or "UTC").written
+    return {
+        "detected_at": written(kept.detected_at),
+        "decided_at": written(kept.decided_at),
+        "lieu": "" if venue is None else venue.name,
+        "beacon": {"id": kept.beacon, "name": "" if beacon is None else beacon.name},
+        "proximity": kept.zone.name.lower(),
+        "reason": kept.reason,
+        "campaigns": [
+            {
+                "id": number,
+                "name": campaigns[number].name if number in campaigns else "",
+                "outcome": outcome,
+            }
+            for outcome, numbers in kept.campaigns.items()
+            for number in numbers
+        ],
+    }

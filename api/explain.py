@@ -1,0 +1,193 @@
+"""Explains why a campaign fires or does not: /lieu/{id}/campaign/{uid}/explain."""
+
+from math import ceil
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.answers import (
+    REASONS,
+    Answer,
+    ApiError,
+    Count,
+    Id,
+    NamedAnswer,
+    ReasonName,
+    Record,
+    Timestamp,
+    ZoneName,
+    bad_fields,
+    forbidden,
+    not_found,
+)
+from api.bodies import RecordId, VenueId, accepts
+from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
+from api.tenancy import IN_ORDER, ById, ByTriple, Reference, find_referenced
+from api.tenancy import Id as ReferenceId
+from catalog.fields import ABSENT, Fields, choice, text
+from catalog.index.reading import CampaignAtBeacon, read_campaign_at_beacon
+from catalog.inputs import READ, Instant
+from rules.explanation import (
+    ExplainedCampaign,
+    ExplainedCheck,
+    Explanation,
+    Question,
+    explain_campaign,
+)
+from rules.model import Reason, Zone
+
+router = APIRouter(prefix=PREFIX + "/lieu/{id}/campaign/{uid}/explain", tags=["campaign"])
+# Checks that are left out if the campaign targets no beacon and the request names none.
+_OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
+_CHECKS = [reason for reason in REASONS if reason != Reason.GRANTED]
+CheckName = Annotated[str, Field(json_schema_extra={"enum": list(_CHECKS)})]
+
+
+class ExplainQuestion(Fields):
+    """The detection that a campaign is explained for; every field may be absent."""
+
+    at: Instant = Field(ABSENT, json_schema_extra={"description": "Default: now."})
+    beacon: Annotated[
+        ById | ByTriple | ReferenceId,
+        IN_ORDER,
+        Field(description="a beacon by id, or by uuid, major and minor"),
+    ] = ABSENT
+    proximity: Annotated[str, choice("immediate", "near", "far", "unknown")] = ABSENT
+    udid: Annotated[str, text(255)] = ABSENT
+
+
+class CheckAnswer(Answer):
+    check: CheckName = Field(description="The check, named by the reason of its refusals.")
+    passed: bool
+    found: str
+    needed: str
+
+
+class ExplainedBeaconAnswer(Answer):
+    id: Id
+    name: str
+    uuid: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+    major: Count
+    minor: Count
+
+
+class ClaimAnswer(Answer):
+    notification: str = Field(description="The id of the notification that holds the claim.")
+    detected_at: Timestamp
+    ends_at: Timestamp = Field(
+        description="The end of the claim: before it the campaign is not sent to the device."
+    )
+
+
+class ExplanationAnswer(Answer):
+    at: Timestamp
+    proximity: ZoneName
+    beacon: ExplainedBeaconAnswer | None = Field(
+        description="null if the campaign targets no beacon and the request names none."
+    )
+    campaign: NamedAnswer
+    reason: ReasonName = Field(description="granted, or the first check that fails.")
+    checks: list[CheckAnswer] = Field(description="Every check, in order.")
+    claim: ClaimAnswer | None = Field(description="The newest claim of the device on the campaign.")
+    next_at: Timestamp | None = Field(
+        description="The first moment, from `at` on, at which it would fire, as far as is known "
+        "now; null if there is none."
+    )
+    blocked_by: list[CheckName] = Field(
+        description="If `next_at` is null: the checks that fail at any time."
+    )
+
+
+@router.post(
+    "",
+    openapi_extra=accepts(ExplainQuestion, {"at": "2026-11-21T23:30:00+0100", "proximity": "near"}),
+)
+async def explain_campaign_of_venue(
+    caller: Annotated[AuthorizedCaller, may_read("campaign")], venue_id: VenueId, number: RecordId
+) -> ExplanationAnswer:
+    """Explain why the campaign would or would not fire for a detection, and when it would.
+
+    The rules are the engine's; the catalog is the present one. Every field is optional: `at`
+    defaults to now, `beacon` to the first active beacon that the campaign targets, `proximity` to
+    the zone that this beacon requires. With `udid` the device's claim counts, and the account needs
+    level 1 in the area crm too. Nothing is sent, and no claim is taken.
+    """
+    services, company = caller.services, caller.company_id
+    values = await caller.values(ExplainQuestion)
+    udid = values.get("udid")
+    if udid is not None and caller.account.level(AREAS["device"]) < READ:
+        raise forbidden(AREAS["device"], READ)
+    async with services.database.autocommit() as session:
+        beacon = await _beacon_id(session, company, values.get("beacon"))
+        subject = await read_campaign_at_beacon(session, company, venue_id, number, beacon)
+    if subject is None:
+        raise not_found("campaign")
+    at = (values.get("at") or services.clock()).timestamp()
+    question = Question(
+        zone=_zone(values.get("proximity"), subject),
+        detected_at=at,
+        decided_at=at,
+        max_age=services.max_detection_age,
+        claims={} if udid is None else await services.newest_claims(company, udid, [number]),
+    )
+    explanation = explain_campaign(subject.target, subject.campaign, question)
+    return ExplanationAnswer(**_shown(subject, question, explanation))
+
+
+async def _beacon_id(
+    session: AsyncSession, company_id: int, reference: Reference | None
+) -> int | None:
+    if reference is None:
+        return None
+    try:
+        (found,) = await find_referenced(session, company_id, "beacons", [reference])
+    except ApiError:
+        raise bad_fields({"beacon": f"{reference}: not a beacon of this company"}) from None
+    return int(found.id)
+
+
+def _zone(named: str | None, subject: CampaignAtBeacon) -> Zone:
+    if named is not None:
+        return Zone[named.upper()]
+    return Zone.IMMEDIATE if subject.beacon is None else subject.beacon.reach
+
+
+def _shown(subject: CampaignAtBeacon, question: Question, explanation: Explanation) -> Record:
+    (explained,) = explanation.campaigns
+    shown: dict[str, Any] = shown_campaign(explained)
+    beacon, left_out = subject.beacon, _OF_A_BEACON if subject.beacon is None else ()
+    shared = [shown_check(each) for each in explanation.checks if each.check not in left_out]
+    names = ExplainedBeaconAnswer.model_fields
+    return shown | {
+        "at": explained.clock.written(question.detected_at),
+        "proximity": question.zone.name.lower(),
+        "beacon": None if beacon is None else {name: getattr(beacon, name) for name in names},
+        "checks": shared + shown["checks"],
+    }
+
+
+def shown_check(check: ExplainedCheck) -> Record:
+    """One check, as the interface and `proximity explain --json` show it."""
+    found, needed = check.compared
+    return {"check": check.check.value, "passed": check.passed, "found": found, "needed": needed}
+
+
+def shown_campaign(explained: ExplainedCampaign) -> Record:
+    """The outcome of one campaign, with its own checks; times are in its local time."""
+    claim, written = explained.claim, explained.clock.written
+    return {
+        "campaign": {"id": explained.campaign.id, "name": explained.campaign.name},
+        "reason": explained.reason.value,
+        "checks": [shown_check(check) for check in explained.checks],
+        "claim": None
+        if claim is None
+        else {
+            "notification": claim.notification_id,
+            "detected_at": written(claim.detected_at),
+            "ends_at": written(ceil(explained.claim_ends_at or claim.detected_at)),
+        },
+        "next_at": None if explained.next_at is None else written(explained.next_at),
+        "blocked_by": [reason.value for reason in explained.blocked_by],
+    }

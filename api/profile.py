@@ -1,0 +1,214 @@
+"""Signing in and out, the profile, its password, and the company's mobile applications."""
+
+import secrets
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field, model_validator
+from sqlalchemy.orm import joinedload
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answers import (
+    Answer,
+    ApiError,
+    DoneAnswer,
+    Id,
+    SignInErrorAnswer,
+    Text,
+    Timestamp,
+    bad_fields,
+    no_session,
+)
+from api.bodies import After, Limit, OwnId, accepted, accepts, read_object
+from api.permissions import (
+    PREFIX,
+    AuthorizedCaller,
+    address_of,
+    may_read,
+    may_write,
+    services_of,
+    signed_in,
+)
+from api.tenancy import created, deleted, edited, listed, of_company
+from catalog.accounts import MIN_PASSWORD_LENGTH
+from catalog.fields import SECRET, Fields, text
+from catalog.inputs import AREAS, NOTHING, ApplicationInput
+from catalog.models import Account, Application, at_offset
+
+router = APIRouter(prefix=PREFIX)
+Writer = Annotated[AuthorizedCaller, may_write("application")]
+_KEY_BYTES = 24
+# In bytes. Small, because the sender is not known yet.
+_LONGEST_CREDENTIALS = 16 * 1024
+
+
+class Credentials(Fields):
+    """The e-mail and password of a sign-in."""
+
+    email: Annotated[str, text(1024)]
+    password: Annotated[str, text(1024), SECRET]
+
+
+class PasswordChange(Fields):
+    """The current password of an account, and the new one."""
+
+    old_password: Annotated[str, text(1024), SECRET]
+    new_password: Annotated[str, text(1024, shortest=MIN_PASSWORD_LENGTH), SECRET]
+
+
+class SessionAnswer(Answer):
+    token: str
+    email: str
+    valid: Timestamp
+
+
+class SessionEnvelopeAnswer(Answer):
+    status: Literal["success"] = "success"
+    session: SessionAnswer
+    code: Literal[200] = 200
+
+
+class CompanyAnswer(Answer):
+    id: Id
+    name: str
+    image: Text
+    description: Text
+    active: bool
+    create_on: Timestamp
+
+
+def _all_areas(levels: dict[str, int]) -> dict[str, int]:
+    return {area: levels.get(area, NOTHING) for area in AREAS}
+
+
+class ProfileAnswer(Answer):
+    id: Id
+    email: str
+    name: Text
+    fonction: Text
+    active: bool
+    company: CompanyAnswer
+    permission: Annotated[dict[str, int], BeforeValidator(_all_areas)]
+
+
+class ApplicationAnswer(Answer):
+    id: Id
+    name: str
+    type: str
+    api_key: str
+    api_id: str
+    active: bool
+    expire_on: Timestamp | None = Field(description="In the offset in which it was written.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expiring(cls, record: Application) -> dict[str, Any]:
+        fields = {name: getattr(record, name) for name in cls.model_fields}
+        if record.expire_on is not None:
+            fields["expire_on"] = at_offset(record.expire_on, record.expire_offset)
+        return fields
+
+
+@router.post(
+    "/auth",
+    tags=["session"],
+    openapi_extra={"security": []}
+    | accepts(Credentials, {"email": "you@library.example", "password": "change-me-please"}),
+    responses={"default": {"model": SignInErrorAnswer, "description": "An error."}},
+)
+async def authenticate(request: Request) -> SessionEnvelopeAnswer:
+    """Create a session for an e-mail and a password.
+
+    An unknown address and a wrong password get the same answer (404) in the same time; after too
+    many failures the answer is 429.
+    """
+    services = services_of(request)
+    limits = services.limits
+    longest = min(_LONGEST_CREDENTIALS, limits.body_bytes)
+    body = await read_object(request, longest=longest, seconds=limits.body_seconds)
+    values = accepted(Credentials, body)
+    address = address_of(request)
+    granted = await services.sessions.sign_in(values["email"], values["password"], address)
+    if granted is None:
+        raise ApiError(404, "no user matches")
+    return SessionEnvelopeAnswer(session=SessionAnswer.model_validate(granted))
+
+
+@router.delete("/auth", tags=["session"])
+async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> DoneAnswer:
+    """End the session of the request."""
+    await caller.services.sessions.sign_out(caller.token)
+    return DoneAnswer()
+
+
+@router.get("/profile", tags=["profile"])
+async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) -> ProfileAnswer:
+    """The account, its company and its permissions."""
+    query = of_company(Account, caller.company_id).options(joinedload(Account.company))
+    async with caller.services.database.autocommit() as session:
+        account = await session.scalar(query.where(Account.id == caller.account.account_id))
+    if account is None:
+        raise no_session()
+    return ProfileAnswer.model_validate(account)
+
+
+@router.put(
+    "/profile/password",
+    tags=["profile"],
+    openapi_extra=accepts(
+        PasswordChange,
+        {"old_password": "change-me-please", "new_password": "a longer passphrase of mine"},
+    ),
+)
+async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> DoneAnswer:
+    """Set a new password. The account's other sessions end."""
+    values = await caller.values(PasswordChange)
+    changed = await caller.services.sessions.change_password(
+        caller.account,
+        address_of(caller.request),
+        caller.token,
+        old=values["old_password"],
+        new=values["new_password"],
+    )
+    if not changed:
+        raise bad_fields({"old_password": "this is not the account's password"})
+    return DoneAnswer()
+
+
+_APPLICATION = accepts(
+    ApplicationInput, {"name": "Library for Android", "type": "android", "active": True}
+)
+
+
+@router.get("/profile/application", tags=["profile"], response_model=list[ApplicationAnswer])
+async def list_applications(
+    caller: Annotated[AuthorizedCaller, may_read("application")],
+    limit: Limit = None,
+    after: After = 0,
+) -> Response:
+    """The company's applications."""
+    query = of_company(Application, caller.company_id)
+    return await listed(caller, query, ApplicationAnswer, after=after, limit=limit)
+
+
+@router.post("/profile/application", tags=["profile"], status_code=201, openapi_extra=_APPLICATION)
+async def create_application(caller: Writer) -> ApplicationAnswer:
+    """Create an application. The service generates its `api_key`, which never changes."""
+    values = await caller.values(ApplicationInput)
+    values["api_key"] = secrets.token_urlsafe(_KEY_BYTES)
+    return await created(caller, Application, ApplicationAnswer, values)
+
+
+@router.put("/profile/application/{id}", tags=["profile"], openapi_extra=_APPLICATION)
+async def edit_application(caller: Writer, number: OwnId) -> ApplicationAnswer:
+    """Change an application. Optional fields that are not given stay as they are."""
+    values = await caller.values(ApplicationInput)
+    query = of_company(Application, caller.company_id)
+    return await edited(caller, query, ApplicationAnswer, number, values)
+
+
+@router.delete("/profile/application/{id}", tags=["profile"])
+async def delete_application(caller: Writer, number: OwnId) -> DoneAnswer:
+    """Delete the application; its key stops working."""
+    return await deleted(caller, of_company(Application, caller.company_id), number)

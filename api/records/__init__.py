@@ -1,1 +1,0 @@
-"""Records in the interface's form, read column by column, with a fixed number of queries a page."""

@@ -1,0 +1,54 @@
+"""What running roles report for the interface to show. Light: the roles import it."""
+
+from typing import Literal, NamedTuple
+
+from rules.model import Zone
+
+# Checks of /readyz.
+AwaitedCheck = Literal[
+    "kafka", "redis", "redis_writes", "sql", "partitions_assigned", "index_built", "clock"
+]
+ROLES = ("trigger", "connector", "recorder")
+
+
+class RoleReport(NamedTuple):
+    """The report of a process on one of its roles, `age` seconds ago.
+
+    `behind` is in seconds, None while unknown. `waits_for` names failing checks of /readyz.
+    """
+
+    role: str
+    age: float
+    behind: float | None
+    waits_for: tuple[str, ...]
+
+
+class LiveOutcome(NamedTuple):
+    """A campaign, and the reason of its outcome."""
+
+    id: int
+    name: str
+    outcome: str
+
+
+class LiveDecision(NamedTuple):
+    """A decision; times in epoch seconds.
+
+    `left_out` counts decisions before it that were not passed on, because there were too many.
+    """
+
+    detected_at: float
+    decided_at: float
+    venue: str
+    beacon: str
+    zone: Zone
+    reason: str
+    campaigns: tuple[LiveOutcome, ...]
+    left_out: int
+
+
+class LiveDecisions(NamedTuple):
+    """The decisions after a position, and the position for the next request."""
+
+    after: str
+    decisions: list[LiveDecision]

@@ -1,1 +1,0 @@
-"""The operations of the interface, one file for each kind of record."""

@@ -1,1 +1,0 @@
-"""Signs accounts in, and finds the account of a session."""

@@ -1,1 +1,0 @@
-"""Faults under load, one after the other on one installation: `make faults`."""

@@ -1,1 +1,0 @@
-"""Load on any cluster, open loop: `python -m benchmarks.load`. See ../README.md."""

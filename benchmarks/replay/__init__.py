@@ -1,1 +1,0 @@
-"""`python -m benchmarks.replay`: how fast recorded detections are decided again."""

@@ -1,1 +1,0 @@
-"""The fields of the management interface: their names, what each accepts, how it is stored."""

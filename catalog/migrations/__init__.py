@@ -1,1 +1,0 @@
-"""The schema's history, for Alembic; catalog.migrate runs it."""

@@ -1,0 +1,585 @@
+"""The tables, as SQLAlchemy models.
+
+Four parts: what a company manages, venues with their campaigns, what the recorder writes, and the
+state of processes. The recorder's tables have no foreign keys: their rows are many, and a record
+that a row refers to may be deleted and stays counted.
+"""
+
+import uuid
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, validates
+from sqlalchemy.types import TypeDecorator
+
+# SQLite numbers rows by itself only in a column declared INTEGER.
+Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware datetime, stored and read in UTC. A naive one raises ValueError."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC; SQLite stores it without a zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("an instant needs an offset")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Make it aware, in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """All tables, with names of constraints that are the same on every database."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class HasId:
+    """A table with a column `id` whose values are never reused.
+
+    PostgreSQL's sequences only count up. SQLite without AUTOINCREMENT would reuse the id of the
+    last row after its deletion.
+    """
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True, sort_order=-1)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        table = cls.__dict__.get("__table__")
+        if table is not None:
+            table.dialect_options["sqlite"]["autoincrement"] = True
+
+
+class SoftDeletable:
+    """A record whose row stays, hidden, when it is deleted (catalog.soft_deletion)."""
+
+    deleted_at: Mapped[datetime | None] = mapped_column(Instant, sort_order=1)
+
+
+def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapped[int]:
+    """A foreign key to `table` that deletes on cascade."""
+    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return mapped_column(Id, key, index=index, unique=unique)
+
+
+def recorded_on() -> Mapped[datetime]:
+    """When the row was written, by SQL's clock."""
+    return mapped_column(Instant, default=func.now(), server_default=func.now())
+
+
+def at_offset(instant: datetime, minutes: int) -> datetime:
+    """The same instant at another offset, `minutes` east of UTC."""
+    return instant.astimezone(timezone(timedelta(minutes=minutes)))
+
+
+def offset_minutes(written: datetime) -> int:
+    """The offset of an aware datetime, in minutes east of UTC."""
+    offset = written.utcoffset()
+    if offset is None:
+        raise ValueError("an instant needs an offset")
+    return int(offset.total_seconds() // 60)
+
+
+class Company(HasId, Base):
+    """The tenant: every other record belongs to one company. The name is unique."""
+
+    __tablename__ = "company"
+
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    image: Mapped[str | None] = mapped_column(Text)
+    description: Mapped[str | None] = mapped_column(Text)
+    active: Mapped[bool] = mapped_column(default=True)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+
+
+class Account(HasId, Base):
+    """A person who signs in. `email` is lower case.
+
+    `permission` holds a level (0 nothing, 1 read, 2 read and write) per area.
+    """
+
+    __tablename__ = "account"
+
+    company_id: Mapped[int] = belongs_to("company", index=True)
+    company: Mapped[Company] = relationship(lazy="raise")
+    email: Mapped[str] = mapped_column(String(255), unique=True)
+    password_hash: Mapped[str] = mapped_column(String(255))
+    name: Mapped[str | None] = mapped_column(String(255))
+    fonction: Mapped[str | None] = mapped_column(String(255))
+    active: Mapped[bool] = mapped_column(default=True)
+    permission: Mapped[dict[str, Any]] = mapped_column(JSON)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+
+
+class Application(HasId, Base):
+    """A mobile application of the company, known by its key. No `expire_on`: it never expires.
+
+    `expire_offset` is the offset (minutes east) in which `expire_on` was written.
+    """
+
+    __tablename__ = "application"
+
+    company_id: Mapped[int] = belongs_to("company", index=True)
+    company: Mapped[Company] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    type: Mapped[str] = mapped_column(String(64))
+    api_key: Mapped[str] = mapped_column(String(255), unique=True)
+    api_id: Mapped[str] = mapped_column(String(255), default="")
+    active: Mapped[bool] = mapped_column(default=True)
+    expire_on: Mapped[datetime | None] = mapped_column(Instant)
+    expire_offset: Mapped[int] = mapped_column(default=0, server_default="0")
+
+    @validates("expire_on")
+    def _keep_offset(self, _key: str, written: datetime | None) -> datetime | None:
+        self.expire_offset = 0 if written is None else offset_minutes(written)
+        return written
+
+
+class Session(HasId, Base):
+    """A signed-in account. `token_hash` is the SHA-256 of the token in hex; `valid` is the end."""
+
+    __tablename__ = "session"
+
+    account_id: Mapped[int] = belongs_to("account", index=True)
+    account: Mapped[Account] = relationship(lazy="raise")
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    valid: Mapped[datetime] = mapped_column(Instant, index=True)
+
+
+class Connector(HasId, Base):
+    """The web service of a company that the role connector calls; one per company.
+
+    `parameters` and `secret` are Fernet tokens (catalog.secrets), never plain text.
+    """
+
+    __tablename__ = "connector"
+    __table_args__ = (
+        CheckConstraint("method IN ('GET', 'POST')", name="method"),
+        CheckConstraint("auth IN ('header', 'get')", name="auth"),
+    )
+
+    company_id: Mapped[int] = belongs_to("company", unique=True)
+    company: Mapped[Company] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    url: Mapped[str] = mapped_column(Text)
+    method: Mapped[str] = mapped_column(String(8))
+    auth: Mapped[str] = mapped_column(String(8))
+    parameters: Mapped[str] = mapped_column(Text)
+    secret: Mapped[str | None] = mapped_column(Text)
+
+
+class Device(HasId, Base):
+    """A phone as one company knows it: (company, udid). `name` is its operating system."""
+
+    __tablename__ = "device"
+    __table_args__ = (
+        UniqueConstraint("company_id", "udid"),
+        Index(None, "company_id", "id"),
+        # Each batch updates the rows of its devices: an update within the page writes no index.
+        {"postgresql_with": {"fillfactor": 70}},
+    )
+
+    company_id: Mapped[int] = belongs_to("company")
+    company: Mapped[Company] = relationship(lazy="raise")
+    udid: Mapped[str] = mapped_column(String(255))
+    nb_beacon: Mapped[int] = mapped_column(BigInteger, default=0)
+    nb_campaign: Mapped[int] = mapped_column(BigInteger, default=0)
+    token_push: Mapped[str | None] = mapped_column(Text)
+    name: Mapped[str | None] = mapped_column(String(255))
+    version: Mapped[str | None] = mapped_column(String(255))
+    model: Mapped[str | None] = mapped_column(String(255))
+    id_connector: Mapped[int | None] = mapped_column(BigInteger)
+    test: Mapped[bool] = mapped_column(default=False)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    update_on: Mapped[datetime] = mapped_column(Instant)
+
+
+class AuditEntry(HasId, Base):
+    """One change of one record. It is never edited, and has no foreign keys: it outlives them.
+
+    `action` is create, edit or delete; `kind` and `ref` name the record; `before` and `after`
+    hold the fields that changed, without secrets, long texts shortened.
+    """
+
+    __tablename__ = "audit_entry"
+    __table_args__ = (Index(None, "company_id", "id"),)
+
+    company_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    account_id: Mapped[int] = mapped_column(BigInteger)
+    email: Mapped[str] = mapped_column(String(255))
+    request: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(16))
+    ref: Mapped[int] = mapped_column(BigInteger)
+    before: Mapped[dict[str, Any]] = mapped_column(JSON)
+    after: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+def _link_table(one: str, other: str) -> Table:
+    def key(table: str, *, index: bool) -> Column[int]:
+        reference = ForeignKey(f"{table}.id", ondelete="CASCADE")
+        return Column(f"{table}_id", Id, reference, primary_key=True, index=index)
+
+    return Table(f"{one}_{other}", Base.metadata, key(one, index=False), key(other, index=True))
+
+
+beacon_tag = _link_table("beacon", "tag")
+campaign_beacon = _link_table("campaign", "beacon")
+campaign_geofence = _link_table("campaign", "geofence")
+campaign_tag = _link_table("campaign", "tag")
+_LIVING = text("deleted_at IS NULL")
+
+
+class Venue(HasId, SoftDeletable, Base):
+    """A place that a company runs. Sizes are metres; `time_zone` is an IANA name."""
+
+    __tablename__ = "venue"
+    __table_args__ = (Index(None, "company_id", "name"),)
+
+    company_id: Mapped[int] = belongs_to("company")
+    company: Mapped[Company] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    address: Mapped[str] = mapped_column(Text)
+    active: Mapped[bool]
+    width: Mapped[int | None]
+    height: Mapped[int | None]
+    image: Mapped[str | None] = mapped_column(Text)
+    time_zone: Mapped[str | None] = mapped_column(String(64))
+
+
+class Tag(HasId, Base):
+    """A word that links campaigns to beacons. Names are unique within a company."""
+
+    __tablename__ = "tag"
+    __table_args__ = (UniqueConstraint("company_id", "name"),)
+
+    company_id: Mapped[int] = belongs_to("company")
+    company: Mapped[Company] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+
+
+class Beacon(HasId, SoftDeletable, Base):
+    """A beacon at a venue. No two beacons have the same triple, unless one is deleted.
+
+    `uuid` is in canonical form (lower case, dashes); `proximity` is the farthest zone that
+    triggers: immediate, near or far; `x` and `y` are positions on the venue's map.
+    """
+
+    __tablename__ = "beacon"
+    __table_args__ = (
+        Index(
+            "uq_beacon_uuid_major_minor",
+            "uuid",
+            "major",
+            "minor",
+            unique=True,
+            postgresql_where=_LIVING,
+            sqlite_where=_LIVING,
+        ),
+        CheckConstraint("major BETWEEN 0 AND 65535", name="major"),
+        CheckConstraint("minor BETWEEN 0 AND 65535", name="minor"),
+        CheckConstraint("proximity IN ('immediate', 'near', 'far')", name="proximity"),
+    )
+
+    venue_id: Mapped[int] = belongs_to("venue", index=True)
+    venue: Mapped[Venue] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    uuid: Mapped[str] = mapped_column(String(36))
+    major: Mapped[int]
+    minor: Mapped[int]
+    active: Mapped[bool]
+    proximity: Mapped[str] = mapped_column(String(16))
+    x: Mapped[int | None]
+    y: Mapped[int | None]
+    color: Mapped[str | None] = mapped_column(String(64))
+    tags: Mapped[list[Tag]] = relationship(
+        secondary=beacon_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
+    )
+
+
+class Geofence(HasId, SoftDeletable, Base):
+    """A circle on the map: degrees, and a radius in metres."""
+
+    __tablename__ = "geofence"
+
+    venue_id: Mapped[int] = belongs_to("venue", index=True)
+    venue: Mapped[Venue] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    longitude: Mapped[float]
+    latitude: Mapped[float]
+    radius: Mapped[int]
+    active: Mapped[bool]
+
+
+EVERY_DAY = 0b1111111
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+class Campaign(HasId, SoftDeletable, Base):
+    """A campaign of a venue.
+
+    `cache` is the cap as written and `delay` the cap in seconds; minutes count from local midnight
+    (`end_minute` up to 1440); `weekdays` is a mask, bit 0 Monday. `start` and `end` are instants
+    together with the offset (minutes east) in which they were written.
+    """
+
+    __tablename__ = "campaign"
+    __table_args__ = (
+        CheckConstraint("format IN ('template', 'url', 'html', 'connector')", name="format"),
+        CheckConstraint("weekdays BETWEEN 0 AND 127", name="weekdays"),
+        CheckConstraint("start_minute BETWEEN 0 AND 1439", name="start_minute"),
+        CheckConstraint("end_minute BETWEEN 0 AND 1440", name="end_minute"),
+    )
+
+    venue_id: Mapped[int] = belongs_to("venue", index=True)
+    venue: Mapped[Venue] = relationship(lazy="raise")
+    name: Mapped[str] = mapped_column(String(255))
+    hash: Mapped[str | None] = mapped_column(String(255))
+    push: Mapped[str] = mapped_column(Text)
+    title: Mapped[str] = mapped_column(Text)
+    format: Mapped[str] = mapped_column(String(16))
+    template: Mapped[str | None] = mapped_column(Text)
+    url: Mapped[str | None] = mapped_column(Text)
+    html: Mapped[str | None] = mapped_column(Text)
+    background: Mapped[str | None] = mapped_column(String(64))
+    color: Mapped[str | None] = mapped_column(String(64))
+    cache: Mapped[str] = mapped_column(String(64))
+    delay: Mapped[int] = mapped_column(Id)
+    start_at: Mapped[datetime] = mapped_column(Instant)
+    start_offset: Mapped[int]
+    end_at: Mapped[datetime] = mapped_column(Instant)
+    end_offset: Mapped[int]
+    start_minute: Mapped[int]
+    end_minute: Mapped[int]
+    active: Mapped[bool]
+    weekdays: Mapped[int] = mapped_column(default=EVERY_DAY)
+    nfcs: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    qrcodes: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    beacons: Mapped[list[Beacon]] = relationship(
+        secondary=campaign_beacon, lazy="raise", order_by=Beacon.id, passive_deletes=True
+    )
+    geofencings: Mapped[list[Geofence]] = relationship(
+        secondary=campaign_geofence, lazy="raise", order_by=Geofence.id, passive_deletes=True
+    )
+    tags: Mapped[list[Tag]] = relationship(
+        secondary=campaign_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
+    )
+
+    @property
+    def start(self) -> datetime:
+        """The first instant, in the offset in which it was written."""
+        return at_offset(self.start_at, self.start_offset)
+
+    @start.setter
+    def start(self, written: datetime) -> None:
+        self.start_at, self.start_offset = written, offset_minutes(written)
+
+    @property
+    def end(self) -> datetime:
+        """The last instant, or the last whole day when it is at 00:00:00, as written."""
+        return at_offset(self.end_at, self.end_offset)
+
+    @end.setter
+    def end(self, written: datetime) -> None:
+        self.end_at, self.end_offset = written, offset_minutes(written)
+
+
+_BY_DAY = {"postgresql_partition_by": "RANGE (create_on)", "sqlite_autoincrement": True}
+
+
+def _trace_arguments(table: str) -> tuple[Any, ...]:
+    """PostgreSQL would want `create_on` in the primary key; the identity is unique by itself."""
+    return (
+        PrimaryKeyConstraint("id").ddl_if(dialect="sqlite"),
+        Index(f"ix_{table}_device_id_create_on_id", "device_id", "create_on", "id"),
+        _BY_DAY,
+    )
+
+
+class DetectionTrace(Base):
+    """A device detected a beacon at `create_on`; `status` is the zone."""
+
+    __tablename__ = "detection_trace"
+    __table_args__ = _trace_arguments(__tablename__)
+
+    id: Mapped[int] = mapped_column(Id, Identity())
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    venue_id: Mapped[int] = mapped_column(BigInteger)
+    beacon_id: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[str] = mapped_column(String(16))
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    ip: Mapped[str | None] = mapped_column(Text)
+
+
+class AuthenticationTrace(Base):
+    """A device opened an application; `create_on` is when."""
+
+    __tablename__ = "authentication_trace"
+    __table_args__ = _trace_arguments(__tablename__)
+
+    id: Mapped[int] = mapped_column(Id, Identity())
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    application_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    ip: Mapped[str | None] = mapped_column(Text)
+
+
+class Reception(Base):
+    """A counted notification. While the row exists, its id is not counted again.
+
+    `create_on` is when the device detected the beacon, by the detection's clock. `recorded_on` is
+    when the notification was counted, by SQL's clock; retention goes by `recorded_on`.
+    """
+
+    __tablename__ = "reception"
+    __table_args__ = (Index(None, "recorded_on"),)
+
+    notification: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    campaign_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
+
+
+class Presence(Base):
+    """The last trace of a device at a beacon; written if not every detection leaves a trace."""
+
+    __tablename__ = "presence"
+    __table_args__ = (Index(None, "recorded_on"),)
+
+    device_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    beacon_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    status: Mapped[str] = mapped_column(String(16))
+    create_on: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
+
+
+class Statistic(Base):
+    """The figures of one day for a venue, beacon or campaign (`kind`, its id is `ref`).
+
+    `day` is in the venue's time zone. `devices` counts each device once a day. Test devices are
+    left out.
+    """
+
+    __tablename__ = "statistic"
+    __table_args__ = (
+        CheckConstraint("kind IN ('venue', 'beacon', 'campaign')", name="kind"),
+        Index(None, "venue_id", "day"),
+    )
+
+    day: Mapped[date] = mapped_column(Date, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    ref: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    venue_id: Mapped[int] = mapped_column(BigInteger)
+    detections: Mapped[int] = mapped_column(BigInteger)
+    devices: Mapped[int] = mapped_column(BigInteger)
+    notifications: Mapped[int] = mapped_column(BigInteger)
+
+
+class StatisticDevice(Base):
+    """A device that a day's figures count already."""
+
+    __tablename__ = "statistic_device"
+
+    day: Mapped[date] = mapped_column(Date, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    ref: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    device_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+
+
+class Outbox(HasId, Base):
+    """A change that is not yet in the index. catalog.outbox explains the kinds and their refs."""
+
+    __tablename__ = "outbox"
+
+    kind: Mapped[str] = mapped_column(String(16))
+    ref: Mapped[str] = mapped_column(String(64))
+
+
+class IndexState(Base):
+    """A single row. The process that locks it writes the index; `generation` counts the writers.
+
+    `catalog` is the identity of this database, written into the index's markers. `places` has the
+    (generation, step) of each bucket's last write. Up to `swept_at`, campaigns that begin or end by
+    date alone have been put into the outbox (catalog.index.drain).
+    """
+
+    __tablename__ = "index_state"
+    __table_args__ = (CheckConstraint("id = 1", name="single"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    catalog: Mapped[str] = mapped_column(String(36))
+    generation: Mapped[int] = mapped_column(BigInteger)
+    places: Mapped[list[list[int]] | None] = mapped_column(JSON)
+    swept_at: Mapped[datetime | None] = mapped_column(Instant)
+
+
+class RecorderOffset(Base):
+    """All records before `next_offset` of the partition are recorded, and none behind it.
+
+    The transaction that writes a batch advances the offset, and only from the value that the writer
+    has read. So nothing is written twice, even if two recorders believe that they own the
+    partition. `topic_id` distinguishes a topic from an earlier one of the same name; NULL if
+    unknown.
+    """
+
+    __tablename__ = "recorder_offset"
+
+    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
+    partition: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    next_offset: Mapped[int] = mapped_column(BigInteger)
+    topic_id: Mapped[str | None] = mapped_column(String(32))
+
+
+class ReplacedTopic(Base):
+    """A topic that was recorded and then deleted and created again under its name.
+
+    The figures in SQL then count more records than the new topic holds.
+    """
+
+    __tablename__ = "recorder_past"
+
+    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
+    ended_on: Mapped[datetime] = mapped_column(Instant)

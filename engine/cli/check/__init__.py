@@ -1,1 +1,0 @@
-"""`proximity check`: tests everything that a process needs at its start, and changes nothing."""

@@ -1,1 +1,0 @@
-"""`proximity dead-letters`: lists dead letters, and replays them to their original topics."""

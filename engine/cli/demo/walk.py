@@ -1,0 +1,248 @@
+"""The demo's data: its catalog, the readings of the library, and a customer's service.
+
+Its phones are replayed through the engine, and its messages are counted as a push sender would.
+"""
+
+import asyncio
+import csv
+import gzip
+import json
+import threading
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from catalog.database import open_database
+from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
+from catalog.index.reading import beacon_fields, campaign_fields
+from catalog.models import WEEKDAYS
+from engine.cli.catalog import update_index, write_catalog
+from engine.cli.publish import Item
+from engine.kafka.messages import CampaignReference, Detection, KnownDevice, ReceivedDevice
+from engine.kafka.topic_reader import open_topic_reader, partitions_of
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+from rules.model import BeaconSnapshot, CampaignSnapshot
+
+ZONE = ZoneInfo("Europe/Madrid")
+# Fits the library (data/README.md): -59 dBm at 1 m, and 27 dB less for each tenfold distance.
+PATH_LOSS_EXPONENT = 2.7
+_NOT_TODAY = "{not_today}"
+_KEY = "demo"
+_PATH = "/loans"
+_BOOKS = (
+    "Don Quijote",
+    "The Name of the Rose",
+    "La Regenta",
+    "Tirant lo Blanc",
+    "Middlemarch",
+    "Hopscotch",
+)
+
+
+class DemoCampaign(NamedTuple):
+    """A campaign and the beacons that it targets."""
+
+    campaign: CampaignSnapshot
+    beacons: list[BeaconSnapshot]
+
+
+def demo_document(
+    now: datetime,
+    *,
+    connector: str = "https://library.example/loans",
+    password: str = "of no account",  # noqa: S107
+) -> dict[str, Any]:
+    """The catalog's document for a demo that runs at `now` (aware).
+
+    `connector` is the url of the customer's service, `password` that of the account.
+    """
+    template = files("engine.cli.demo").joinpath("data/catalog.json").read_text(encoding="utf-8")
+    local = now.astimezone(ZONE)
+    days = {"a_month_ago": -30, "last_week": -7, "next_week": 7, "in_a_month": 30}
+    hours = {"in_two_hours": 2, "in_four_hours": 4}
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    values = {"{connector}": connector, "{password}": password}
+    for name, number in days.items():
+        values[f"{{{name}}}"] = f"{midnight + timedelta(days=number):%Y-%m-%dT%H:%M:%S%z}"
+    for name, number in hours.items():
+        values[f"{{{name}}}"] = f"{local + timedelta(hours=number):%H:%M}"
+    # Every weekday but today and tomorrow: the demo may run over midnight.
+    near = {local.weekday(), (local.weekday() + 1) % 7}
+    weekdays = {name: number not in near for number, name in enumerate(WEEKDAYS)}
+    document: dict[str, Any] = _filled(json.loads(template), values, weekdays)
+    return document
+
+
+def _filled(value: Any, values: dict[str, str], weekdays: dict[str, bool]) -> Any:
+    if isinstance(value, list):
+        return [_filled(item, values, weekdays) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: weekdays[key] if item == _NOT_TODAY else _filled(item, values, weekdays)
+            for key, item in value.items()
+        }
+    return values.get(value, value) if isinstance(value, str) else value
+
+
+async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> list[DemoCampaign]:
+    """Load `document` as `catalog load` does, and return its campaigns in their order.
+
+    Raises LoadError, SQLAlchemyError, RedisError.
+    """
+    database = open_database(settings.database_url.get_secret_value())
+    try:
+        await write_catalog(settings, database, msgspec.json.encode(document))
+        await update_index(settings, database)
+        async with database.read() as session:
+            beacons: list[BeaconEntry] = []
+            async for _, fields in beacon_fields(session):
+                beacons += map(decode_beacon, fields.values())
+            campaigns: list[CampaignSnapshot] = []
+            async for _, fields in campaign_fields(session):
+                campaigns += map(decode_campaign, fields.values())
+    finally:
+        await database.close()
+    return [
+        DemoCampaign(each, [entry.beacon for entry in beacons if each.id in entry.campaigns])
+        for each in campaigns
+    ]
+
+
+def load_readings(document: dict[str, Any]) -> list[Item]:
+    """The readings in recorded order, as detections of the beacons in the demo's `document`.
+
+    Each has the second of its walk as its time; all walks start at once.
+    """
+    (venue,) = document["companies"][0]["venues"]
+    beacons = {str(beacon["minor"]): beacon for beacon in venue["beacons"]}
+    data = files("engine.cli.demo").joinpath("data/detections.csv.gz").read_bytes()
+    items = []
+    for row in csv.DictReader(gzip.decompress(data).decode().splitlines()):
+        udid, beacon = f"{row['phone']}-walk-{row['walk']}", beacons[row["beacon"]]
+        detection = Detection(
+            uuid=beacon["uuid"],
+            major=beacon["major"],
+            minor=beacon["minor"],
+            rssi=int(row["rssi"]),
+            device=ReceivedDevice(udid=udid, name="Android", model=row["phone"]),
+        )
+        items.append(Item(udid.encode(), msgspec.json.encode(detection), float(row["seconds"])))
+    return items
+
+
+class _Library(BaseHTTPRequestHandler):
+    """The library's computer, which knows what each reader has on loan.
+
+    The connector role calls it as it would call any company's service.
+    """
+
+    def do_POST(self) -> None:  # as the base class calls it
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path != _PATH or self.headers.get("x-library-key") != _KEY:
+            self.send_error(403, "the header x-library-key is missing or wrong")
+            return
+        answer = msgspec.json.encode(loans(json.loads(body)["device"]["udid"]))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Print nothing: the demo's display is on the same terminal."""
+
+
+@contextmanager
+def library_service() -> Iterator[str]:
+    """A small customer's service on a free port of loopback; gives the url for the connector."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Library) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}{_PATH}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def loans(udid: str) -> dict[str, Any]:
+    """The books that the reader with the device has on loan; the same for the same device."""
+    number = zlib.crc32(udid.encode())
+    first, second = _BOOKS[number % 6], _BOOKS[(number % 6 + 1 + number // 6 % 5) % 6]
+    return {
+        "title": "Your loans",
+        "push": f"{first} is due tomorrow.",
+        "format": "html",
+        "html": f"<ul><li>{first}: due tomorrow</li><li>{second}: due in 9 days</li></ul>",
+    }
+
+
+class _Firing(msgspec.Struct):
+    """The fields that notifications and connector calls share."""
+
+    id: str
+    campaign: CampaignReference
+    device: KnownDevice
+
+
+class MessageReceiver:
+    """Receives the engine's messages, as a push sender would, and counts them.
+
+    `sends` and `phones` are by campaign id; `first` has each campaign's first notification.
+    `on_notification` is called for each notification.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.sends: Counter[int] = Counter()
+        self.phones: defaultdict[int, set[str]] = defaultdict(set)
+        self.first: dict[int, bytes] = {}
+        self.on_notification: Callable[[bytes], None] = lambda _: None
+        self._settings = settings
+        self._topics = Topics.named(settings.topic_prefix)
+        self._received: set[str] = set()
+        self._open_calls: set[str] = set()
+
+    async def run(self) -> None:
+        """Receive until cancelled. Raises KafkaError."""
+        topics = self._topics
+        names = (topics.notifications, topics.connector_calls, topics.dead_letters)
+        partitions = await partitions_of(self._settings, names)
+        async with open_topic_reader(self._settings, missing="skip") as reader:
+            async for records in reader.follow(dict.fromkeys(partitions, 0)):
+                for record in records:
+                    self._take(record.topic, record.value or b"")
+
+    def has_all(self, published: int) -> bool:
+        """Whether so many notifications are received, and every customer's call is answered."""
+        return len(self._received) >= published and self._open_calls <= self._received
+
+    def _take(self, topic: str, value: bytes) -> None:
+        try:
+            firing = msgspec.json.decode(value, type=_Firing)
+        except msgspec.DecodeError:
+            return  # a dead letter of another topic
+        if topic == self._topics.connector_calls:
+            self._open_calls.add(firing.id)
+        elif topic == self._topics.dead_letters:
+            self._open_calls.discard(firing.id)
+        elif firing.id not in self._received:
+            self._received.add(firing.id)
+            self.sends[firing.campaign.id] += 1
+            self.phones[firing.campaign.id].add(firing.device.udid)
+            self.first.setdefault(firing.campaign.id, value)
+            self.on_notification(value)
+
+
+async def cancelled(task: "asyncio.Task[None]") -> None:
+    """Cancel the task, and wait for its end."""
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,242 @@
+"""Reads a file of detections: JSON Lines, one JSON array, or CSV, from a file or a pipe.
+
+Each detection becomes the JSON of one message, byte for byte if the file has JSON.
+"""
+
+import asyncio
+import csv
+import math
+import os
+import re
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from enum import StrEnum
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+import typer
+
+BLOCK = 256 * 1024
+LONGEST_LINE = 16 * 1024 * 1024
+LARGEST_ARRAY = 64 * 1024 * 1024
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
+COLUMNS = (
+    *("uuid", "major", "minor", "proximity", "rssi", "tx_power"),
+    *(*_DEVICE, "detected_at", "ip"),
+)
+_NUMBERS = ("major", "minor", "rssi", "tx_power", "id_connector", "detected_at")
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Format(StrEnum):
+    """What `--format` takes."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+def form_of(file: Path) -> Format:
+    """The format by the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
+    suffix = file.suffix.lower()
+    if suffix == ".csv":
+        return Format.CSV
+    if suffix in (".jsonl", ".ndjson", ".json") or str(file) == "-":
+        return Format.JSONL
+    raise typer.BadParameter(
+        f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
+        param_hint="file",
+    )
+
+
+class InputFaultError(ValueError):
+    """The input cannot be read; the message begins with the place, `file:line`."""
+
+
+class Entry(NamedTuple):
+    """One detection of a file: the JSON of its message, or why there is none."""
+
+    line: int
+    value: bytes
+    fault: str | None = None
+
+
+class FileRecord(msgspec.Struct, gc=False):
+    """The fields of a Kafka record that decoders read. There is no timestamp."""
+
+    value: bytes
+    offset: int
+    timestamp: float = math.nan
+    topic: str = ""
+    partition: int = 0
+    key: bytes | None = None
+
+
+class DetectionFile:
+    """A file, or standard input for `-`.
+
+    `size` is in bytes, None for a pipe, which can be read only once; `read` counts bytes.
+    `is_lines`: it is JSON Lines, which is known with the first block. Raises OSError.
+    """
+
+    def __init__(self, path: Path, form: Format) -> None:
+        if str(path) == "-":
+            self._stream = FileIO(sys.stdin.fileno(), closefd=False)
+            self.name = "standard input"
+        else:
+            self._stream = FileIO(path)
+            self.name = str(path)
+        is_file = stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode)
+        self._begin = self._stream.tell() if is_file else 0
+        self.size = os.fstat(self._stream.fileno()).st_size - self._begin if is_file else None
+        self.read = 0
+        self.is_lines = form is Format.JSONL
+        self._form = form
+        self._header: list[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    async def blocks(self) -> AsyncIterator[list[Entry]]:
+        """The detections, a block of the file at a time; a file is read from its beginning.
+
+        Blank lines are skipped. Raises InputFaultError if the rest cannot be read.
+        """
+        number, is_array, kept = 1, None, list[bytes]()
+        self._header, self.is_lines = None, self._form is Format.JSONL
+        async for lines in self._lines():
+            if is_array is None and self._form is Format.JSONL:
+                first = b"".join(lines).lstrip()[:1]
+                is_array = first == b"[" if first else None
+                self.is_lines = not is_array
+            if is_array:
+                kept += lines
+                self._check_size(kept)
+            elif self._form is Format.CSV:
+                yield list(self._rows(number, lines))
+            else:
+                yield [Entry(n, line) for n, line in enumerate(lines, number) if line.strip()]
+            number += len(lines)
+        if is_array:
+            yield list(self._items(b"\n" * (number - 1 - len(kept)) + b"\n".join(kept)))
+        if self._form is Format.CSV and self._header is None:
+            raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
+
+    async def _lines(self) -> AsyncIterator[list[bytes]]:
+        """Lines without their ends, a list for each block."""
+        number, rest = 1, b""
+        async for block in self._blocks_of_bytes():
+            if number == 1 and not rest:
+                block = block.removeprefix(_BYTE_ORDER_MARK)
+            *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                raise self._fault(number + len(lines), f"longer than {LONGEST_LINE} bytes")
+            number += len(lines)
+            yield [line.removesuffix(b"\r") for line in lines]
+        if rest:
+            yield [rest.removesuffix(b"\r")]
+
+    async def _blocks_of_bytes(self) -> AsyncIterator[bytes]:
+        self.read = 0
+        if self.size is not None:
+            self._stream.seek(self._begin)
+            while block := self._stream.read(BLOCK):
+                self.read += len(block)
+                yield block
+                await asyncio.sleep(0)
+            return
+        # A pipe is read as it comes, and without a deadline: its writer may be slow.
+        reader = asyncio.StreamReader(limit=BLOCK)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._stream
+        )
+        try:
+            while block := await reader.read(BLOCK):
+                self.read += len(block)
+                yield block
+        finally:
+            transport.close()
+
+    def _check_size(self, lines: list[bytes]) -> None:
+        if sum(map(len, lines)) > LARGEST_ARRAY:
+            raise self._fault(
+                len(lines),
+                f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger goes "
+                "as JSON Lines (jq -c .[] FILE writes it so)",
+            )
+
+    def _items(self, whole: bytes) -> Iterator[Entry]:
+        try:
+            parts = _decode_array(whole)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._fault(1, f"no JSON array of detections: {error}") from None
+        at = 0
+        line = 1
+        for part in parts:
+            value = bytes(part)
+            begin = whole.index(value, at)
+            line += whole.count(b"\n", at, begin)
+            at = begin
+            yield Entry(line, value)
+            line += value.count(b"\n")
+            at += len(value)
+
+    def _rows(self, number: int, lines: list[bytes]) -> Iterator[Entry]:
+        for line_number, line in enumerate(lines, number):
+            if not line.strip():
+                continue
+            if self._header is None:
+                try:
+                    self._header = _checked_header(_cells(line))
+                except ValueError as error:
+                    raise self._fault(line_number, str(error)) from None
+                continue
+            try:
+                yield Entry(line_number, _message(self._header, _cells(line)))
+            except ValueError as error:
+                yield Entry(line_number, b"", str(error))
+
+    def _fault(self, number: int, message: str) -> InputFaultError:
+        return InputFaultError(f"{self.name}:{number}: {message}")
+
+
+def _cells(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode()], strict=True))
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}; a row is one line") from None
+
+
+def _checked_header(cells: list[str]) -> list[str]:
+    header = [cell.strip().lower() for cell in cells]
+    for name in header:
+        if (mark := name.strip("abcdefghijklmnopqrstuvwxyz_ ")[:1]) in (";", "\t", "|"):
+            raise ValueError(f"the cells are separated by {mark!r}; accepted: commas")
+        if name not in COLUMNS:
+            raise ValueError(f"unknown column {name!r}; accepted: {', '.join(COLUMNS)}")
+        if header.count(name) > 1:
+            raise ValueError(f"the column {name} is there twice")
+    return header
+
+
+def _message(header: list[str], cells: list[str]) -> bytes:
+    """The message of a row; an empty cell is an absent field."""
+    if len(cells) != len(header):
+        raise ValueError(f"{len(cells)} cells; accepted: {len(header)}, as in the header")
+    fields: dict[str, object] = {}
+    device: dict[str, object] = {}
+    for name, cell in zip(header, map(str.strip, cells), strict=True):
+        if cell:
+            is_number = name in _NUMBERS and _NUMBER.fullmatch(cell)
+            (device if name in _DEVICE else fields)[name] = int(cell) if is_number else cell
+    return _encode(fields | {"device": device})

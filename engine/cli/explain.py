@@ -1,0 +1,222 @@
+"""`proximity explain`: shows each check of each campaign for one detection, real or assumed."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+from redis.exceptions import RedisError
+
+from api.explain import shown_campaign, shown_check
+from catalog.plain_text import for_terminal
+from engine.cli.command import CommandError, begin_quietly, examples, moment
+from engine.cli.output import echo_json
+from engine.cli.servers import redis_reason, refuse_wrong_servers
+from engine.kafka.detections import BeaconKey, canonical_uuid
+from engine.process.settings import Settings
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import IndexNotBuiltError
+from engine.trigger.explainer import ExplainedDetection, SupposedDetection
+from engine.wiring.parts import open_explainer
+from rules.explanation import ExplainedCampaign, ExplainedCheck
+from rules.model import Reason, Zone
+from rules.parsing import parse_zone, zone_from_rssi
+from rules.schedule import LocalClock, zone_clock
+
+_NAME = max(map(len, Reason))
+_HIGHEST = 65535
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    beacon = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+    lines = (beacon, f"{beacon} --udid device-1 --at 2026-11-20T22:41:00+0100")
+    app.command("explain", epilog=examples(*lines))(explain)
+
+
+def explain(
+    context: typer.Context,
+    uuid: Annotated[str, typer.Option(help="The beacon's UUID.")],
+    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")],
+    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")],
+    udid: Annotated[
+        str | None, typer.Option(help="The device whose claims are read; default: a new device.")
+    ] = None,
+    proximity: Annotated[
+        str | None,
+        typer.Option(
+            help="immediate, near, far or unknown; default: the zone that the beacon needs."
+        ),
+    ] = None,
+    rssi: Annotated[
+        int | None, typer.Option(help="Instead of --proximity: the signal strength in dBm.")
+    ] = None,
+    tx_power: Annotated[
+        int | None, typer.Option(help="With --rssi: the beacon's power at 1 m in dBm.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="The time of the detection, as 2026-11-21T23:30:00+0100; default: now."),
+    ] = None,
+    decided_at: Annotated[
+        str | None, typer.Option(help="The time at which the engine decides it; default: at once.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Explain why a detection would fire each campaign of a beacon, or why not.
+
+    Shows every check with the values that it compares, the claim of the device if there is one, and
+    the next time at which the campaign would fire. The command uses the index and the claims in
+    Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
+    """
+    settings = begin_quietly(context)
+    supposed = _supposed(
+        key=(uuid, major, minor),
+        udid=udid,
+        zone=_zone(settings, proximity, rssi, tx_power),
+        at=None if at is None else moment("--at", at),
+        decided_at=None if decided_at is None else moment("--decided-at", decided_at),
+    )
+    explained = asyncio.run(_read(settings, supposed))
+    if as_json:
+        echo_json(explained_fields(supposed, explained))
+        return
+    for line in explained_lines(supposed, explained):
+        typer.echo(line)
+
+
+def _supposed(
+    *,
+    key: tuple[str, int, int],
+    udid: str | None,
+    zone: Zone | None,
+    at: float | None,
+    decided_at: float | None,
+) -> SupposedDetection:
+    try:
+        uuid = canonical_uuid(key[0])
+    except ValueError:
+        raise typer.BadParameter(
+            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
+        ) from None
+    now = time.time()
+    if at is None:
+        at = now if decided_at is None else decided_at
+    return SupposedDetection(
+        key=BeaconKey(uuid, key[1], key[2]),
+        udid=udid,
+        zone=zone,
+        detected_at=at,
+        decided_at=at if decided_at is None else decided_at,
+        is_now=at == now,
+    )
+
+
+def _zone(
+    settings: Settings, proximity: str | None, rssi: int | None, tx_power: int | None
+) -> Zone | None:
+    if proximity is not None:
+        if rssi is not None:
+            raise typer.BadParameter("goes without --rssi", param_hint="--proximity")
+        try:
+            return parse_zone(proximity)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--proximity") from None
+    if rssi is None:
+        if tx_power is not None:
+            raise typer.BadParameter("needs --rssi beside it", param_hint="--tx-power")
+        return None
+    return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
+
+
+async def _read(settings: Settings, supposed: SupposedDetection) -> ExplainedDetection:
+    await refuse_wrong_servers(settings)
+    try:
+        async with open_explainer(settings) as explainer:
+            return await explainer.explain(supposed)
+    except IndexNotBuiltError:
+        raise CommandError(
+            "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
+        ) from None
+    except (RedisError, OSError) as error:
+        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None
+
+
+def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection) -> dict[str, Any]:
+    """The object of --json."""
+    beacon, question, explanation = explained
+    written = _clock(beacon).written
+    uuid, major, minor = supposed.key
+    beacon_fields: dict[str, Any] = {"uuid": uuid, "major": major, "minor": minor}
+    if beacon is not None:
+        beacon_fields = {"id": beacon.reference.id, "name": beacon.reference.name, **beacon_fields}
+    venue = None if beacon is None else beacon.venue_reference
+    return {
+        "beacon": beacon_fields,
+        "venue": None if venue is None else {"id": venue.id, "name": venue.name},
+        "company": None if beacon is None else {"id": beacon.company_reference.id},
+        "device": None if supposed.udid is None else {"udid": supposed.udid},
+        "proximity": question.zone.name.lower(),
+        "detected_at": written(question.detected_at),
+        "decided_at": written(question.decided_at),
+        "reason": explanation.reason.value,
+        "checks": [shown_check(check) for check in explanation.checks],
+        "campaigns": [shown_campaign(each) for each in explanation.campaigns],
+    }
+
+
+def explained_lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
+    """The lines: a head, the checks that all campaigns share, and each campaign."""
+    for line in _lines(supposed, explained):
+        yield for_terminal(line).rstrip()
+
+
+def _lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
+    beacon, question, explanation = explained
+    written = _clock(beacon).written
+    triple = ":".join(map(str, supposed.key))
+    where = "not in the index" if beacon is None else _place(beacon)
+    yield f"beacon    {triple}, {where}"
+    yield f"device    {supposed.udid or 'a new one'}, {question.zone.name.lower()}"
+    decided = "decided at once"
+    if question.decided_at != question.detected_at:
+        decided = f"decided {written(question.decided_at)}"
+    yield f"detected  {written(question.detected_at)}, {decided}"
+    yield ""
+    yield from _checks(explanation.checks)
+    for each in explanation.campaigns:
+        yield ""
+        yield from _campaign(each)
+
+
+def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
+    campaign, written = explained.campaign, explained.clock.written
+    yield f"campaign {campaign.id}, {campaign.name}: {explained.reason.value}"
+    yield from _checks(explained.checks)
+    claim = explained.claim
+    if claim is not None:
+        yield f"  claim  by notification {claim.notification_id}"
+    if explained.next_at is not None:
+        when = "now" if explained.reason is Reason.GRANTED else written(explained.next_at)
+        yield f"  next   {when}"
+    elif explained.blocked_by:
+        yield f"  next   whatever the time, not while: {', '.join(explained.blocked_by)}"
+    else:
+        yield "  next   never again: its dates are over, or it has no weekday"
+
+
+def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
+    for check, passed, (found, needed) in checks:
+        values = found if passed and found == needed else f"{found}; needed: {needed}"
+        yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
+
+
+def _place(beacon: IndexedBeacon) -> str:
+    return f"{beacon.reference.name}, {beacon.venue_reference.name}"
+
+
+def _clock(beacon: IndexedBeacon | None) -> LocalClock:
+    """The venue's local time, or UTC."""
+    zone = None if beacon is None else beacon.target.venue.time_zone
+    return zone_clock(zone or "UTC")

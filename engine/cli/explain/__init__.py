@@ -1,1 +1,0 @@
-"""`proximity explain`: explains why a detection fires a campaign or does not."""

@@ -1,0 +1,124 @@
+"""Prints tables for people and JSON lines for programs, and shows progress."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from catalog.plain_text import for_terminal
+from rules.model import Reason
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_GAP = "  "
+REASON_WORDS = {
+    Reason.GRANTED: "a campaign fired",
+    Reason.THROTTLED: "held back, within the cache delay",
+    Reason.TOO_FAR: "farther than the beacon reacts to",
+    Reason.UNKNOWN_PROXIMITY: "no usable signal strength",
+    Reason.NO_CAMPAIGN: "no campaign at this beacon",
+    Reason.INACTIVE_BEACON: "the beacon is switched off in the catalog",
+    Reason.INACTIVE_VENUE: "the venue is switched off in the catalog",
+    Reason.UNKNOWN_BEACON: "not a beacon of the catalog",
+    Reason.INACTIVE: "its campaign is switched off",
+    Reason.NOT_STARTED: "its campaign has not begun",
+    Reason.ENDED: "its campaign is over",
+    Reason.WRONG_WEEKDAY: "its campaign does not run today",
+    Reason.OUTSIDE_HOURS: "its campaign does not run at this hour",
+    Reason.NO_CONNECTOR: "its company has set no connector up",
+    Reason.STALE: "too old to send anything",
+    Reason.FUTURE: "from the future",
+}
+
+
+def echo_json(fields: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line of its own, with control characters escaped."""
+    import orjson
+
+    typer.echo(for_terminal(orjson.dumps(fields).decode()))
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:
+    """Print a table with its last `numbers` columns on the right.
+
+    A file gets one line for each row; on a terminal cells are wrapped to its width.
+    """
+    from rich.console import Console
+
+    console = Console()
+    rows = [[for_terminal(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    if console.is_terminal and sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
+        _print_wrapped(console, header, rows, numbers)
+        return
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if number >= len(widths) - numbers else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo(_GAP.join(cells).rstrip())
+
+
+def _print_wrapped(
+    console: Any, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), show_lines=True)
+    for number, name in enumerate(header):
+        is_number = number >= len(header) - numbers
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    console.print(table)
+
+
+class ShownProgress:
+    """The progress of a command: a bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, progress: "Progress", verb: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(verb, total=None, count="0")
+
+    def expect(self, total: int | None) -> None:
+        """Set the total that `done` counts towards; None while it is unknown."""
+        self._progress.update(self._task, total=total)
+
+    def update(self, count: int, done: int | None = None) -> None:
+        """`count` records are done. `done` is the progress towards the total, if it differs."""
+        completed = count if done is None else done
+        self._progress.update(self._task, completed=completed, count=f"{count:,}")
+
+
+@contextmanager
+def shown_progress(verb: str, noun: str) -> Iterator[ShownProgress]:
+    """Show progress on standard error. `verb` and `noun` name the work: "read", "records"."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(verb),
+        TextColumn("{task.fields[count]} " + noun),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield ShownProgress(progress, verb)

@@ -1,0 +1,391 @@
+"""`proximity publish`: publishes detections from a file, as an ingestion pipeline would."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+
+from catalog.plain_text import for_terminal
+from engine.cli.command import CommandError, CommandInterruptedError, begin_quietly, examples
+from engine.cli.detection_file import (
+    DetectionFile,
+    Entry,
+    FileRecord,
+    Format,
+    InputFaultError,
+    form_of,
+)
+from engine.cli.output import count_of, shown_progress
+from engine.cli.servers import first_contact, kafka_failures
+from engine.kafka.client import REQUEST_SECONDS
+from engine.kafka.detections import decode_record, failure_detail
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.topics import detection_topics, ensure_topics
+from engine.process.settings import Settings
+from engine.process.settings_types import DetectionTopic
+
+_BATCH_RECORDS = 1000
+_BATCH_BYTES = 4 * 1024 * 1024
+_TICK = 0.02  # seconds: items that become due within it form a batch
+_LATEST = 1.0  # seconds: a longer delay is not made up for by a burst
+_MOST_FAULTS = 20
+
+
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="Default: by suffix, .jsonl, .ndjson, .json or .csv; - is jsonl."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    lines = (
+        "publish docs/examples/detections.jsonl --now",
+        "publish recorded.csv --speed 10",
+        "publish - --rate 100 < detections.jsonl",
+    )
+    app.command("publish", epilog=examples(*lines))(publish)
+
+
+class PublishOptions(NamedTuple):
+    """What to do with each detection besides publishing it."""
+
+    stamp: bool = False
+    as_is: bool = False
+    recorded: bool = False
+    skip_invalid: bool = False
+
+
+def publish(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")
+    ],
+    form: FormatOption = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Detections a second; default: as fast as possible."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Keep the intervals of detected_at, this many times faster."),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Set detected_at to the time of publishing.")
+    ] = False,
+    as_is: Annotated[
+        bool,
+        typer.Option("--as-is", help="JSON Lines: publish every line, even if it is not JSON."),
+    ] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Publish the valid detections, skip the others.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file, and publish nothing.")
+    ] = False,
+) -> None:
+    """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
+
+    Every detection is checked with the engine's own checks. JSON is published byte for byte: one
+    detection per line, or one array of up to 64 MiB. CSV needs a header; its columns are uuid,
+    major, minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
+    time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
+    anything is published, and every fault in it is named. A pipe is published as it comes, up to
+    its first fault.
+    """
+    if rate is not None and speed is not None:
+        raise typer.BadParameter(
+            "goes without --rate: one of them sets the pace", param_hint="speed"
+        )
+    form = form or form_of(file)
+    if as_is and (speed is not None or form is Format.CSV):
+        raise typer.BadParameter(
+            "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
+        )
+    settings = begin_quietly(context)
+    options = PublishOptions(now, as_is, speed is not None, skip_invalid)
+    with opened(file, form) as source:
+        work = _check_only(source, options) if dry_run else None
+        pace = Pace(rate, speed)
+        asyncio.run(work or _publish(settings, source, options, pace))
+
+
+def opened(file: Path, form: Format) -> DetectionFile:
+    """The file, ready to be read. Raises CommandError."""
+    try:
+        return DetectionFile(file, form)
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+
+
+class Item(NamedTuple):
+    """A message to publish. `key` is the device's udid, `recorded` the time of the detection."""
+
+    key: bytes | None
+    value: bytes
+    recorded: float | None = None
+
+
+@dataclass
+class Items:
+    """The valid detections of a file, and its faults.
+
+    `faults` has the first ones, each with its place; `faulty` counts all. With `stops` nothing
+    after the first fault is read.
+    """
+
+    source: DetectionFile
+    options: PublishOptions
+    stops: bool = False
+    faults: list[str] = field(default_factory=list)
+    faulty: int = 0
+    valid: int = 0
+
+    async def blocks(self) -> AsyncIterator[list[Item]]:
+        """Lists of items; faults are noted and left out."""
+        try:
+            async for entries in self.source.blocks():
+                items = []
+                for entry in entries:
+                    if (item := self._item(entry)) is not None:
+                        items.append(item)
+                    elif self.stops:
+                        break
+                yield items
+                if self.faulty and self.stops:
+                    return
+        except InputFaultError as error:
+            self._note(str(error))
+
+    def _item(self, entry: Entry) -> Item | None:
+        try:
+            item = checked_item(entry, self.options)
+        except ValueError as error:
+            self._note(f"{self.source.name}:{entry.line}: {error}")
+            return None
+        self.valid += 1
+        return item
+
+    def _note(self, fault: str) -> None:
+        self.faulty += 1
+        if self.faulty <= _MOST_FAULTS:
+            self.faults.append(fault)
+
+    def print_faults(self) -> None:
+        """Print the first faults on standard error, a line each."""
+        for fault in self.faults:
+            typer.echo(for_terminal(fault), err=True)
+        if self.faulty > len(self.faults):
+            typer.echo(f"and {self.faulty - len(self.faults):,} more", err=True)
+
+    def fail(self, done: str) -> None:
+        """Print the faults, and raise CommandError, which says what was done."""
+        if self.faulty == 1:
+            raise CommandError(f"{self.faults[0]}; {done}")
+        self.print_faults()
+        raise CommandError(f"{self.source.name} has {self.faulty:,} faults; {done}")
+
+
+def checked_item(entry: Entry, options: PublishOptions) -> Item:
+    """The item to publish. Raises ValueError, which says what is wrong."""
+    if options.as_is:
+        return Item(_key_of(entry.value), entry.value)
+    if entry.fault is not None:
+        raise ValueError(entry.fault)
+    try:
+        entry.value.decode()  # the decoder does not check fields that it skips
+        found = decode_record(FileRecord(entry.value, entry.line), 2.0)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
+    except (ValueError, RecursionError) as error:
+        if "truncated" in str(error):
+            raise ValueError(
+                "the line ends within a detection: JSON Lines has a whole one on each line "
+                "(jq -c . FILE writes it so)"
+            ) from None
+        raise ValueError(failure_detail(error, entry.value)) from None
+    if options.recorded and isnan(found.detected_at):
+        raise ValueError("detected_at is missing, and its time is needed here")
+    return Item(found.message.device.udid.encode(), entry.value, found.detected_at)
+
+
+def _key_of(line: bytes) -> bytes | None:
+    """The udid of a line that may be anything."""
+    try:
+        udid = msgspec.json.decode(line)["device"]["udid"]
+        return udid.encode() if isinstance(udid, str) else None
+    except (msgspec.DecodeError, ValueError, TypeError, LookupError, RecursionError):
+        return None
+
+
+def stamped(value: bytes, epoch: float) -> bytes:
+    """The JSON object with `detected_at` set to `epoch`, in milliseconds; no object stays as it is.
+
+    Every other field stays as it is, byte for byte.
+    """
+    try:
+        fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return value
+    fields["detected_at"] = msgspec.Raw(b"%d" % round(epoch * 1000))
+    return msgspec.json.encode(fields)
+
+
+@dataclass
+class Pace:
+    """Says how long to wait before each item: a rate, recorded intervals, or not at all.
+
+    A sender that is more than a second late (a broker was down) continues at the same pace from
+    then on, so that it does not flood a broker that has just come back.
+    """
+
+    rate: float | None = None
+    speed: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    _begin: float | None = None
+    _first: float | None = None
+    _count: int = 0
+
+    def wait_before(self, item: Item) -> float:
+        """The seconds to wait before `item`, the next one, is sent; 0 if it is due."""
+        now = self.clock()
+        if self._begin is None or self._first is None:
+            self._begin, self._first = now, item.recorded or 0.0
+        due = 0.0
+        if self.rate is not None:
+            due = self._count / self.rate
+        elif self.speed is not None:
+            due = ((item.recorded or 0.0) - self._first) / self.speed
+        self._count += 1
+        late = now - self._begin - due
+        if late > _LATEST:
+            self._begin += late - _LATEST
+        return max(0.0, -late)
+
+
+@dataclass(kw_only=True)
+class Sender:
+    """Publishes items in order, each when it is due, in batches.
+
+    `sent` counts the items that the brokers have acknowledged. `deadline` (seconds) bounds a batch.
+    """
+
+    publisher: Publisher
+    topic: str
+    pace: Pace
+    deadline: float
+    stamp: bool = False
+    on_sent: Callable[[int], None] = lambda _: None
+    sent: int = 0
+    _batch: list[Item] = field(default_factory=list)
+    _bytes: int = 0
+
+    async def send(self, items: list[Item]) -> None:
+        """Publish all items; returns when all are acknowledged.
+
+        Raises KafkaError, MessageTooLargeError, and TimeoutError after the deadline.
+        """
+        for item in items:
+            wait = self.pace.wait_before(item)
+            if wait > 0:
+                await self._flush()
+                await asyncio.sleep(max(wait, _TICK))
+            self._batch.append(item)
+            self._bytes += len(item.value)
+            if len(self._batch) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
+                await self._flush()
+        await self._flush()
+
+    async def _flush(self) -> None:
+        batch, self._batch, self._bytes = self._batch, [], 0
+        if not batch:
+            return
+        now = time.time()
+        messages = [
+            Outgoing(self.topic, key, stamped(value, now) if self.stamp else value, [])
+            for key, value, _ in batch
+        ]
+        async with asyncio.timeout(self.deadline):
+            await self.publisher.publish(messages)
+        self.sent += len(batch)
+        self.on_sent(self.sent)
+
+
+async def _check_only(source: DetectionFile, options: PublishOptions) -> None:
+    items = await _read_all(source, options)
+    if items.faulty and not options.skip_invalid:
+        items.fail("nothing was published")
+    items.print_faults()
+    typer.echo(f"{count_of(items.valid, 'valid detection')}; nothing was published (--dry-run)")
+
+
+async def _publish(
+    settings: Settings, source: DetectionFile, options: PublishOptions, pace: Pace
+) -> None:
+    topic = _topic(settings)
+    if source.size is not None and not (options.skip_invalid or options.as_is):
+        checked = await _read_all(source, options)
+        if checked.faulty:
+            checked.fail("nothing was published")
+    publisher = Publisher.from_settings(settings)
+    begin = time.monotonic()
+    with shown_progress("published", "detections") as progress:
+        progress.expect(source.size)
+        sender = Sender(
+            publisher=publisher,
+            topic=topic,
+            pace=pace,
+            deadline=3 * REQUEST_SECONDS,
+            stamp=options.stamp,
+            on_sent=lambda sent: progress.update(sent, source.read),
+        )
+        items = Items(source, options, stops=not options.skip_invalid)
+
+        def published() -> str:
+            return f"{sender.sent:,} had been published"
+
+        with kafka_failures(settings, published):
+            try:
+                await first_contact(settings, ensure_topics(settings, (topic,)))
+                await publisher.start()
+                async for block in items.blocks():
+                    await sender.send(block)
+            except asyncio.CancelledError:
+                raise CommandInterruptedError(f"interrupted; {published()}") from None
+            except MessageTooLargeError as error:
+                raise CommandError(f"the broker refuses {error}; at least {published()}") from None
+            finally:
+                await publisher.close()
+    if items.faulty and not options.skip_invalid:
+        items.fail(published())
+    items.print_faults()
+    seconds = time.monotonic() - begin
+    skipped = f", skipped {items.faulty:,} that are not valid" if items.faulty else ""
+    typer.echo(
+        f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s "
+        f"({sender.sent / seconds:,.0f}/s){skipped}"
+    )
+
+
+async def _read_all(source: DetectionFile, options: PublishOptions) -> Items:
+    """Read the whole file once, to find its faults."""
+    items = Items(source, options)
+    async for _ in items.blocks():
+        pass
+    return items
+
+
+def _topic(settings: Settings) -> str:
+    found = detection_topics(settings)[0]
+    if found != DetectionTopic(found.name):
+        raise CommandError(f"DETECTION_TOPICS says {found}: publish writes the format own only")
+    return found.name

@@ -1,0 +1,370 @@
+"""Shows the results of a replay: as text, JSON lines, CSV, and one HTML page with plots."""
+
+import base64
+import csv
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, NamedTuple, TextIO
+from uuid import UUID
+
+import orjson
+import typer
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from catalog.plain_text import for_csv, for_terminal
+from engine.cli.output import REASON_WORDS, count_of, print_table
+from engine.cli.replay.decisions import CampaignRow, CatalogReplay, HourRow, Outcome
+from engine.kafka.messages import format_instant
+from engine.trigger.grants import Grant
+from rules.model import Reason
+
+_MOST_HOURS = 48
+_HOUR, _DAY = 3600, 86_400
+_HOUR_COLUMNS = (
+    *("catalog", "company", "venue", "campaign_id", "campaign"),
+    *("hour", "reason", "detections", "only_here"),
+)
+_SENT_COLUMNS = (
+    *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
+    *("format", "beacon", "udid", "only_here"),
+)
+_MOST_PLOTTED_HOURS = 14 * 24
+_MOST_SERIES = 8  # as many as there are colours
+_LONGEST_LABEL = 48
+_OTHERS = "all others"
+
+
+class ReplayFindings(NamedTuple):
+    """The results of the whole replay.
+
+    `records` were read, of which `undecodable` are not detections; `decided` were in the period.
+    `begins_cold`: the claims from before the period are unknown.
+    """
+
+    source: str
+    records: int
+    undecodable: int
+    first_fault: str
+    decided: int
+    seconds: float
+    begins_cold: bool
+    outcomes: Sequence[Outcome]
+
+
+class ReportTable(NamedTuple):
+    """A table for people. The last `numbers` columns are numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: int
+
+
+def print_findings(findings: ReplayFindings) -> None:
+    """Print all results; if there are many hours, by day."""
+    for line in summary_lines(findings):
+        typer.echo(for_terminal(line))
+    for table in (*tables(findings), *_hours(findings.outcomes)):
+        typer.echo(f"\n{for_terminal(table.title)}")
+        print_table(table.header, table.rows, numbers=table.numbers)
+
+
+def summary_lines(findings: ReplayFindings) -> Iterator[str]:
+    """The results in sentences: how much was replayed, a line for each catalog, and notes."""
+    rate = findings.decided / max(findings.seconds, 0.001)
+    yield (
+        f"replayed {findings.decided:,} detections of {findings.source} in "
+        f"{findings.seconds:.1f} s ({rate:,.0f}/s)"
+    )
+    for each in findings.outcomes:
+        yield f"{each.name}: {each.sent:,} notifications to {count_of(each.devices, 'device')}"
+    if findings.undecodable:
+        yield (
+            f"{findings.undecodable:,} of {findings.records:,} records are not detections, the "
+            f"first: {findings.first_fault}"
+        )
+    if findings.begins_cold:
+        yield (
+            "the claims from before are unknown: a campaign may show a notification that its "
+            "cache delay forbade (--warm-up replays the time before)"
+        )
+    campaigns = (row for each in findings.outcomes for row in each.campaigns)
+    if any(row.sent and row.campaign.format == "connector" for row in campaigns):
+        yield "customers' services are assumed to answer every call with content"
+
+
+def tables(findings: ReplayFindings) -> Iterator[ReportTable]:
+    """Detections by reason for each catalog, and the campaigns, side by side if there are two."""
+    outcomes = findings.outcomes
+    for outcome in outcomes:
+        suffix = "" if len(outcomes) == 1 else f", {outcome.name}"
+        counts = outcome.detections.items()
+        rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
+        header = ("reason", "meaning", "detections")
+        yield ReportTable(f"Detections, by the furthest check{suffix}", header, rows, 1)
+    if len(outcomes) == 1:
+        yield _campaigns(outcomes[0])
+    else:
+        yield _side_by_side(outcomes[0], outcomes[1])
+
+
+def _campaigns(outcome: Outcome) -> ReportTable:
+    header = ("venue", "campaign", "else mostly", "sent", "devices", "held back")
+    rows = []
+    for row in outcome.campaigns:
+        figures = (row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0))
+        rows.append((*_names(row), _mostly(row), *(f"{each:,}" for each in figures)))
+    return ReportTable("Campaigns", header, rows, 3)
+
+
+def _mostly(row: CampaignRow) -> str:
+    """The reason of most of the campaign's refused detections, except `throttled`."""
+    for reason in row.reasons:
+        if reason not in (Reason.GRANTED, Reason.THROTTLED):
+            return reason.value
+    return "" if row.reasons else "no detection"
+
+
+def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
+    """The campaigns of both catalogs; those that differ most come first."""
+    others = {row.campaign.key: row for row in second.campaigns}
+    pairs: list[tuple[CampaignRow | None, CampaignRow | None]] = [
+        (row, others.pop(row.campaign.key, None)) for row in first.campaigns
+    ]
+    pairs += [(None, row) for row in others.values()]
+    pairs.sort(key=lambda pair: -sum(row.only_here or 0 for row in pair if row))
+    figures: tuple[tuple[str, Callable[[CampaignRow], int | None]], ...] = (
+        ("sent: ", lambda row: row.sent),
+        ("only ", lambda row: row.only_here),
+        ("devices only ", lambda row: row.devices_only_here),
+    )
+    names = (first.name, second.name)
+    header = ["venue", "campaign", *(word + name for word, _ in figures for name in names)]
+    rows = []
+    for pair in pairs:
+        cells = ["-" if row is None else f"{read(row):,}" for _, read in figures for row in pair]
+        rows.append((*_names(pair[0] or pair[1]), *cells))
+    return ReportTable("Campaigns side by side", header, rows, 2 * len(figures))
+
+
+def _names(row: CampaignRow | None) -> tuple[str, str]:
+    return ("", "") if row is None else (row.campaign.place.venue, row.campaign.name)
+
+
+def _hours(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
+    """Notifications by hour of the venues' clocks, or by day."""
+    counts = [_sent_by(outcome.rows, _HOUR) for outcome in outcomes]
+    unit, form = "hour", "%Y-%m-%d %H:00"
+    if len(set().union(*counts)) > _MOST_HOURS:
+        counts = [_sent_by(outcome.rows, _DAY) for outcome in outcomes]
+        unit, form = "day", "%Y-%m-%d"
+    rows = [
+        (f"{datetime.fromtimestamp(at, UTC):{form}}", *(f"{each[at]:,}" for each in counts))
+        for at in sorted(set().union(*counts))
+    ]
+    names = [each.name for each in outcomes] if len(outcomes) > 1 else ["sent"]
+    if rows:
+        title = f"Notifications by {unit}, by the venues' clocks"
+        yield ReportTable(title, (unit, *names), rows, len(counts))
+
+
+def _sent_by(rows: Sequence[HourRow], seconds: int) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for row in rows:
+        if row.reason is Reason.GRANTED:
+            counts[row.hour.wall - row.hour.wall % seconds] += row.detections
+    return counts
+
+
+def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
+    """One object a line; `kind` is replay, reason, campaign or hour."""
+    yield {
+        "kind": "replay",
+        "source": findings.source,
+        "records": findings.records,
+        "undecodable": findings.undecodable,
+        "first_fault": findings.first_fault or None,
+        "detections": findings.decided,
+        "seconds": round(findings.seconds, 3),
+        "begins_cold": findings.begins_cold,
+        "notifications": {each.name: each.sent for each in findings.outcomes},
+        "devices": {each.name: each.devices for each in findings.outcomes},
+    }
+    for outcome in findings.outcomes:
+        for reason, count in outcome.detections.items():
+            line = {"catalog": outcome.name, "reason": reason.value, "detections": count}
+            yield {"kind": "reason", **line}
+        for row in outcome.campaigns:
+            yield {
+                "kind": "campaign",
+                "catalog": outcome.name,
+                **row.campaign.place._asdict(),
+                "campaign_id": row.campaign.id,
+                "campaign": row.campaign.name,
+                "format": row.campaign.format,
+                "sent": row.sent,
+                "devices": row.devices,
+                "reasons": {reason.value: count for reason, count in row.reasons.items()},
+                "only_here": row.only_here,
+                "devices_only_here": row.devices_only_here,
+            }
+        for hour in outcome.rows:
+            yield {"kind": "hour", **dict(zip(_HOUR_COLUMNS, _cells(outcome, hour), strict=True))}
+
+
+def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
+    campaign = row.campaign
+    named = (None, None) if campaign is None else (campaign.id, campaign.name)
+    figures = (row.hour.written, row.reason.value, row.detections, row.only_here)
+    return (outcome.name, *row.place, *named, *figures)
+
+
+def write_csv(findings: ReplayFindings, stream: TextIO) -> None:
+    """Write the hours, after a header."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(_HOUR_COLUMNS)
+    for outcome in findings.outcomes:
+        writer.writerows(for_csv(_cells(outcome, row)) for row in outcome.rows)
+
+
+class SentCsv:
+    """Writes every notification as CSV during the replay. The file names devices: personal data."""
+
+    def __init__(self, stream: TextIO, *, compared: bool) -> None:
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._compared = compared
+        self._writer.writerow(_SENT_COLUMNS)
+
+    def add(self, replay: CatalogReplay, grants: Sequence[Grant], only: set[int]) -> None:
+        """Write the notifications of a catalog.
+
+        `only` are the positions of those that the other catalog does not send.
+        """
+        for position, grant in enumerate(grants):
+            campaign = replay.catalog.campaigns[grant.campaign.id]
+            cells = (
+                replay.catalog.name,
+                str(UUID(bytes=grant.notification_id)),
+                format_instant(grant.detection.detected_at),
+                *campaign.place,
+                campaign.id,
+                campaign.name,
+                campaign.format,
+                grant.beacon.reference.name,
+                grant.udid,
+                str(position in only).lower() if self._compared else "",
+            )
+            self._writer.writerow(for_csv(cells))
+
+
+def write_page(findings: ReplayFindings) -> str:
+    """An HTML file that contains everything: scripts, styles and data.
+
+    Its content security policy permits its own scripts, by their hashes, and forbids loading
+    anything. Texts are escaped, because account holders choose the names.
+    """
+    here, uplot = files("engine.cli.replay"), files("api.console").joinpath("vendor", "uplot")
+    styles = [uplot.joinpath("uPlot.min.css").read_text(), here.joinpath("report.css").read_text()]
+    scripts = [
+        uplot.joinpath("uPlot.iife.min.js").read_text("utf-8"),
+        here.joinpath("report.js").read_text("utf-8"),
+    ]
+    data = plots(findings.outcomes)
+    first, *lines = summary_lines(findings)
+    loader = PackageLoader("engine.cli.replay", "")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"plain": for_terminal, "count": "{:,}".format}
+    return environment.get_template("report.html").render(
+        findings=findings,
+        summary=f"{first[:1].upper()}{first[1:]}. Made on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+        notes=[f"{line[:1].upper()}{line[1:]}." for line in lines[len(findings.outcomes) :]],
+        tables=list(tables(findings)),
+        drawn={plot["id"] for plot in data["plots"]},
+        data=_in_element(data),
+        styles=styles,
+        scripts=scripts,
+        style_hashes=_hashes(styles),
+        script_hashes=_hashes(scripts),
+        license=uplot.joinpath("LICENSE").read_text(encoding="utf-8"),
+    )
+
+
+def _hashes(texts: Sequence[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
+    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+
+
+def _in_element(data: Mapping[str, Any]) -> str:
+    """JSON in which no text can end the script element."""
+    written = orjson.dumps(data).decode()
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return written
+
+
+def plots(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The data of all plots, by hour of local time or by day; empty plots are left out."""
+    rows = [row for outcome in outcomes for row in outcome.rows]
+    walls = sorted({row.hour.wall for row in rows})
+    unit = _HOUR if not walls or walls[-1] - walls[0] < _MOST_PLOTTED_HOURS * _HOUR else _DAY
+    xs = sorted({wall - wall % unit for wall in walls})
+    reasons = list(_by(rows, unit, lambda row: row.reason.value))
+    if len(outcomes) == 1:
+        granted = [row for row in rows if row.reason is Reason.GRANTED]
+        sent = _by(granted, unit, lambda row: row.campaign and row.campaign.name)
+    else:
+        sent = {each.name: _sent_by(each.rows, unit) for each in outcomes if each.sent}
+    drawn = [_plot("sent", sent, xs, list(sent), stacked=len(outcomes) == 1)]
+    for number, outcome in enumerate(outcomes):
+        counts = _by(outcome.rows, unit, lambda row: row.reason.value, reasons)
+        drawn.append(_plot(f"reasons-{number}", counts, xs, reasons, stacked=True))
+    return {"unit": unit, "x": xs, "plots": [plot for plot in drawn if plot["series"]]}
+
+
+def _by(
+    rows: Sequence[HourRow],
+    unit: int,
+    label_of: Callable[[HourRow], str | None],
+    shown: Sequence[str] | None = None,
+) -> dict[str, Counter[int]]:
+    """Counts by label and time; the least frequent labels, or those not `shown`, together."""
+    counts: dict[str, Counter[int]] = {}
+    for row in rows:
+        by_time = counts.setdefault(label_of(row) or "", Counter())
+        by_time[row.hour.wall - row.hour.wall % unit] += row.detections
+    if shown is None:
+        order = sorted(counts, key=lambda label: -counts[label].total())
+        shown = order if len(order) <= _MOST_SERIES else order[: _MOST_SERIES - 1]
+    found: dict[str, Counter[int]] = {label: counts[label] for label in shown if label in counts}
+    others = [by_time for label, by_time in counts.items() if label not in shown]
+    return found | ({_OTHERS: sum(others, Counter[int]())} if others else {})
+
+
+def _plot(
+    id_: str,
+    counts: Mapping[str, Counter[int]],
+    xs: Sequence[int],
+    colours: Sequence[str],
+    *,
+    stacked: bool,
+) -> dict[str, Any]:
+    """`colours` has the labels in the order of the colours."""
+    series = [
+        {
+            "label": _short(for_terminal(label)),
+            "colour": colours.index(label) if label in colours else _MOST_SERIES - 1,
+            "values": [by_time[x] for x in xs],
+        }
+        for label, by_time in counts.items()
+    ]
+    return {"id": id_, "stacked": stacked, "series": series}
+
+
+def _short(label: str) -> str:
+    """The label, shortened for a legend; the tables have the whole name."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    return f"{label[: _LONGEST_LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"

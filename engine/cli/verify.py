@@ -1,0 +1,594 @@
+"""`proximity verify`: counts the topics again, and compares the counts with SQL.
+
+The counting is written without the recorder's code, because it checks that code.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+import typer
+from aiokafka import TopicPartition
+from sqlalchemy import Subquery, and_, func, null, select, text, type_coerce
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from catalog.chunks import chunked
+from catalog.database import Database
+from catalog.models import (
+    Application,
+    AuthenticationTrace,
+    Beacon,
+    Company,
+    DetectionTrace,
+    Device,
+    Instant,
+    Reception,
+    RecorderOffset,
+    ReplacedTopic,
+    Venue,
+)
+from catalog.plain_text import for_terminal
+from engine.cli.command import CommandError, begin_quietly
+from engine.cli.output import ShownProgress, echo_json, print_table, shown_progress
+from engine.cli.servers import kafka_failures, open_migrated_database
+from engine.formats.decoders import DetectionDecoder, detection_decoders
+from engine.kafka.client import KafkaCluster
+from engine.kafka.detections import AT_ONCE, UNDECODABLE, BeaconKey, DecodedDetection, Record
+from engine.kafka.messages import Authentication, KnownDevice, Timestamp, check_udid, parse
+from engine.kafka.offsets import Position
+from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+
+# A statement that reads all devices takes longer than those of the engine's daily work.
+_STATEMENT_SECONDS = 3600.0
+_DAY = 86_400.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("verify")(verify)
+
+
+def verify(
+    context: typer.Context,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Show at most this many differences; all are counted.")
+    ] = 1000,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also fail on differences that an edit may explain.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, with every difference.")
+    ] = False,
+) -> None:
+    """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.
+
+    Compares nb_beacon and nb_campaign of every device, and the rows of receptions, of
+    authentications and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps. SQL is
+    read in one read-only transaction, which stays open until the end; recorders may go on. The
+    present catalog decides which beacons and keys count, so a difference that a later edit may
+    explain is marked. Memory: about 300 bytes a device and 100 a notification of the topics. Exit
+    status 0: everything agrees, except what later edits of the catalog may explain (unless
+    --strict); 1: there are differences, or nothing was recorded.
+    """
+    settings = begin_quietly(context)
+    report = _Report(json, limit)
+    work = asyncio.run(_verify(settings, report))
+    if report.first:
+        header = ("company", "device", "udid", "figure", "topics", "SQL", "")
+        print_table(header, [_cells(each) for each in report.first])
+        if report.count > limit:
+            typer.echo(f"the first {limit:,} are shown (--limit)")
+    _conclude(work, report, strict=strict)
+
+
+async def _verify(settings: Settings, report: "_Report") -> "Verification":
+    async with (
+        open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database,
+        open_snapshot(database) as connection,
+    ):
+        with (
+            kafka_failures(settings, lambda: "nothing is compared to the end"),
+            shown_progress("read", "records") as progress,
+        ):
+            # A record that is deleted before it is read would be missing in the count.
+            async with open_topic_reader(settings, missing="error") as reader:
+                work = Verification(settings, connection, reader, report)
+                await work.run(progress)
+                return work
+
+
+CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
+
+
+class Interval(NamedTuple):
+    """Instants from `since` up to, not including, `until`; epoch seconds."""
+
+    since: float
+    until: float
+
+    def has(self, instant: float) -> bool:
+        """Whether the range contains the instant."""
+        return self.since <= instant < self.until
+
+
+class BeaconFact(NamedTuple):
+    """A beacon of the catalog, its owner, and whether it and its venue are active now.
+
+    `former_companies` owned deleted beacons with the same triple.
+    """
+
+    company_id: int
+    active: bool
+    former_companies: frozenset[int] = frozenset()
+
+
+class ApplicationFact(NamedTuple):
+    """An application of the catalog, its owner, and until when its key is valid."""
+
+    company_id: int
+    active: bool
+    expire_on: datetime | None
+
+
+class RecountCatalog(NamedTuple):
+    """The present catalog, as far as it decides which records count."""
+
+    beacons: Mapping[BeaconKey, BeaconFact]
+    companies: frozenset[int]
+    applications: Mapping[str, ApplicationFact]
+
+
+class DeviceCounts(msgspec.Struct):
+    """The topics' figures of one device; those with rows are for the time whose rows SQL keeps.
+
+    `uncounted` detections (at beacons that are inactive or deleted now) and `refused`
+    authentications (keys that are not valid now) may have counted when they were recorded.
+    `contested` detections, a part of `detections`, are at beacons that had another owner before,
+    and may not have counted.
+    """
+
+    detections: int = 0
+    notifications: int = 0
+    traces: int = 0
+    receptions: int = 0
+    authentications: int = 0
+    uncounted: int = 0
+    contested: int = 0
+    refused: int = 0
+
+
+class RecordedDevice(NamedTuple):
+    """SQL's figures of one device; `id` is None if SQL lacks it.
+
+    `traces` is None if not every detection leaves a trace: then traces are not compared.
+    """
+
+    id: int | None
+    company_id: int
+    udid: str
+    nb_beacon: int = 0
+    nb_campaign: int = 0
+    traces: int | None = 0
+    receptions: int = 0
+    authentications: int = 0
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One figure of one device on which SQL and the topics differ.
+
+    `device_id` is None if SQL lacks the device. `may_be_edit`: a later edit of the catalog may
+    explain the difference.
+    """
+
+    company_id: int
+    device_id: int | None
+    udid: str
+    figure: str
+    topics: int
+    sql: int
+    may_be_edit: bool
+
+
+class _Numbered(msgspec.Struct):
+    # No record in SQL has a greater id; the recorder makes a dead letter of a message with one.
+    id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Notification(msgspec.Struct):
+    id: UUID
+    campaign: _Numbered
+    company: _Numbered
+    venue: _Numbered
+    beacon: _Numbered
+    device: KnownDevice  # the catalog's facts may be longer than a detection's
+    detected_at: Timestamp
+
+
+_decode_notification = msgspec.json.Decoder(_Notification).decode
+_decode_authentication = msgspec.json.Decoder(Authentication).decode
+
+
+@dataclass
+class Recount:
+    """Counts records, one by one.
+
+    `retained` is the time of which SQL still has every trace row; `read` gives the detections of a
+    record, as DetectionDecoder does.
+    """
+
+    catalog: RecountCatalog
+    retained: Interval
+    read: Callable[[Record], Iterable[DecodedDetection]]
+    devices: dict[CompanyDevice, DeviceCounts] = field(default_factory=dict)
+    unknown_beacons: Counter[str] = field(default_factory=Counter)
+    _seen: set[bytes] = field(default_factory=set)
+
+    def add_detection(self, record: Record) -> None:
+        """Count the detections of a record. Raises the errors of its decoder."""
+        for detection in self.read(record):
+            self._count(detection)
+
+    def _count(self, detection: DecodedDetection) -> None:
+        udid = detection.message.device.udid
+        beacon = self.catalog.beacons.get(detection.key)
+        if beacon is None:
+            self.unknown_beacons[udid] += 1
+            return
+        for company_id in beacon.former_companies - {beacon.company_id}:
+            self._counts_of(company_id, udid).uncounted += 1
+        counts = self._counts_of(beacon.company_id, udid)
+        if not beacon.active:
+            counts.uncounted += 1
+            return
+        counts.detections += 1
+        counts.contested += bool(beacon.former_companies)
+        counts.traces += self._has_a_row(detection.detected_at, detection.record)
+
+    def add_notification(self, record: Record) -> None:
+        """Count a record of `notifications`, unless its id was counted before."""
+        message = _decode_notification(record.value or b"")
+        detected_at = parse(message.detected_at)
+        udid, company_id = message.device.udid, message.company.id
+        check_udid(udid)
+        if company_id not in self.catalog.companies:
+            return
+        if message.id.bytes in self._seen:
+            return
+        self._seen.add(message.id.bytes)
+        counts = self._counts_of(company_id, udid)
+        counts.notifications += 1
+        counts.receptions += self.retained.has(detected_at)
+
+    def add_authentication(self, record: Record) -> None:
+        """Count a record of `authentications`."""
+        message = _decode_authentication(record.value or b"")
+        written = message.authenticated_at
+        at = record.timestamp / 1000 if written is None else parse(written)
+        udid = message.device.udid
+        check_udid(udid)
+        if "\0" in message.api_key:
+            raise ValueError("an api_key has no NUL character")
+        application = self.catalog.applications.get(message.api_key)
+        if application is None or not self._has_a_row(at, record):
+            return
+        end = application.expire_on
+        counts = self._counts_of(application.company_id, udid)
+        if application.active and (end is None or at < end.timestamp()):
+            counts.authentications += 1
+        else:
+            counts.refused += 1
+
+    def _has_a_row(self, at: float, record: Record) -> bool:
+        """Whether a row is written: not if its time is more than a day after its record's."""
+        return self.retained.has(at) and at <= record.timestamp / 1000 + _DAY
+
+    def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
+        return self.devices.setdefault((company_id, udid), DeviceCounts())
+
+
+def count_all(records: Iterable[Record], count: Callable[[Record], None]) -> int:
+    """Count the records. Returns how many of them are malformed."""
+    malformed = 0
+    for record in records:
+        try:
+            count(record)
+        except UNDECODABLE:
+            malformed += 1
+    return malformed
+
+
+def differences(
+    counts: DeviceCounts,
+    sql: RecordedDevice,
+    *,
+    unknown_beacons: int = 0,
+    partial: Collection[str] = (),
+) -> Iterator[Difference]:
+    """The differences of one device; in `partial` figures SQL may have more.
+
+    `unknown_beacons` are detections of the device at beacons that the catalog lacks.
+    """
+    edits, contested = counts.uncounted + unknown_beacons, counts.contested
+    # The figure, what the topics have, what SQL has, and by how much an edit may change it.
+    for name, topics, recorded, more, less in (
+        ("nb_beacon", counts.detections, sql.nb_beacon, edits, contested),
+        ("nb_campaign", counts.notifications, sql.nb_campaign, 0, 0),
+        ("detection_trace", counts.traces, sql.traces, edits, contested),
+        ("reception", counts.receptions, sql.receptions, 0, 0),
+        ("authentication_trace", counts.authentications, sql.authentications, counts.refused, 0),
+    ):
+        if recorded is None or recorded == topics or (recorded > topics and name in partial):
+            continue
+        yield Difference(
+            company_id=sql.company_id,
+            device_id=sql.id,
+            udid=sql.udid,
+            figure=name,
+            topics=topics,
+            sql=recorded,
+            may_be_edit=topics - less <= recorded <= topics + more,
+        )
+
+
+async def recorded_positions(
+    connection: AsyncConnection, topics: Collection[str]
+) -> dict[TopicPartition, Position]:
+    """The position of the first record that is not recorded, by partition with any records."""
+    offset = RecorderOffset
+    query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
+    rows = await connection.execute(
+        query.where(offset.topic.in_(topics)).order_by(offset.topic, offset.partition)
+    )
+    return {
+        TopicPartition(topic, number): Position(at, topic_id)
+        for topic, number, at, topic_id in rows
+    }
+
+
+async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
+    """Every beacon, company and application."""
+    # Deleted beacons are inactive. Of several with the same triple the undeleted one counts,
+    # which comes last.
+    living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
+    active = and_(living, Beacon.active, Venue.active)
+    query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
+    query = query.join(Venue).order_by(living, Beacon.deleted_at)
+    beacons: dict[BeaconKey, BeaconFact] = {}
+    async with connection.stream(query) as rows:
+        async for uuid, major, minor, company_id, is_active in rows:
+            key = BeaconKey(uuid, major, minor)
+            old = beacons.get(key)
+            before = frozenset() if old is None else old.former_companies | {old.company_id}
+            beacons[key] = BeaconFact(company_id, bool(is_active), before)
+    companies = frozenset(await connection.scalars(select(Company.id)))
+    of = Application
+    keys = await connection.execute(select(of.api_key, of.company_id, of.active, of.expire_on))
+    return RecountCatalog(
+        beacons,
+        companies,
+        {key: ApplicationFact(owner, active, end) for key, owner, active, end in keys},
+    )
+
+
+async def recorded_devices(
+    connection: AsyncConnection, retained: Interval, traces: bool
+) -> AsyncIterator[RecordedDevice]:
+    """All devices; their traces from the time that is `retained`."""
+    query = select(Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
+    for table in (DetectionTrace, Reception, AuthenticationTrace):
+        if table is DetectionTrace and not traces:
+            query = query.add_columns(null())
+            continue
+        counts = _counts(table, retained)
+        query = query.add_columns(func.coalesce(counts.c.rows, 0))
+        query = query.outerjoin(counts, counts.c.device_id == Device.id)
+    async with connection.stream(query) as rows:
+        async for row in rows:
+            yield RecordedDevice._make(row)
+
+
+def _counts(
+    table: type[DetectionTrace | AuthenticationTrace | Reception], retained: Interval
+) -> Subquery:
+    """The number of rows from that time, by device."""
+    since, until = (datetime.fromtimestamp(instant, UTC) for instant in retained)
+    query = select(table.device_id, func.count().label("rows"))
+    query = query.where(table.create_on >= since, table.create_on < until)
+    return query.group_by(table.device_id).subquery()
+
+
+@asynccontextmanager
+async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
+    """A connection that reads SQL at one moment. Raises SQLAlchemyError or OSError."""
+    async with database.engine.connect() as connection:
+        if database.dialect == "postgresql":
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        async with connection.begin():
+            if database.dialect == "postgresql":
+                # The transaction is idle while the topics are read, which may take long.
+                await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
+
+
+class Verification:
+    """One comparison: `notes` say what limits it, `faults` why a partition cannot be compared."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: AsyncConnection,
+        reader: TopicReader,
+        report: "_Report",
+    ) -> None:
+        self.records = self.malformed = self.devices = 0
+        self.notes: list[str] = []
+        self.faults: list[str] = []
+        self._settings = settings
+        self._topics = Topics.of(settings)
+        self._connection = connection
+        self._reader = reader
+        self._report = report
+        self._decoders: Mapping[str, DetectionDecoder] = detection_decoders(settings)
+        self._ranges: dict[TopicPartition, OffsetRange] = {}
+        self._partial: set[str] = set()
+
+    async def run(self, progress: ShownProgress) -> None:
+        """Read the topics, then compare every device. Raises CommandError."""
+        await self._find_ranges()
+        progress.expect(sum(max(0, end - begin) for begin, end in self._ranges.values()))
+        catalog = await read_catalog(self._connection)
+        query = select(type_coerce(func.current_timestamp(), Instant))
+        now = (await self._connection.execute(query)).scalar_one()
+        # Rows of the first day of the retention may be deleted at any time, and rows of future days
+        # are not all kept.
+        begin = now.timestamp() - (self._settings.trace_retention - 1) * _DAY
+        retained = Interval(max(0.0, begin), now.timestamp() + _DAY)
+        recount = Recount(
+            catalog,
+            retained=retained,
+            read=lambda record: self._decoders[record.topic].read(record),
+        )
+        await self._read_into(recount, progress)
+        traces = self._settings.trace == "all"  # else not every detection has a row
+        async for sql in recorded_devices(self._connection, retained, traces):
+            self.devices += 1
+            counts = recount.devices.pop((sql.company_id, sql.udid), DeviceCounts())
+            self._compare(recount, counts, sql)
+        for (company_id, udid), counts in recount.devices.items():
+            nothing = RecordedDevice(None, company_id, udid, traces=0 if traces else None)
+            self._compare(recount, counts, nothing)
+
+    async def _find_ranges(self) -> None:
+        topics = self._topics
+        names = (*topics.all_detections, topics.notifications, topics.authentications)
+        positions = await recorded_positions(self._connection, names)
+        query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(names))
+        replaced = set(await self._connection.scalars(query))
+        if not positions and not replaced:
+            raise CommandError(
+                "nothing to compare: no recorder has recorded anything of these topics in this "
+                "database; start one with: proximity run --role recorder"
+            )
+        present = set(await partitions_of(self._settings, names))
+        existing = {tp.topic for tp in present}
+        # A topic that was created again with fewer partitions has nothing of the others left.
+        gone = {tp for tp in positions if tp.topic in existing and tp not in present}
+        replaced |= {tp.topic for tp in gone}
+        for topic in sorted(replaced):
+            self._note_partial(
+                topic,
+                f"another topic {topic} was recorded before this one: what it added is in SQL too",
+            )
+        ranges = await self._reader.ranges(positions.keys() & present)
+        async with KafkaCluster(self._settings) as cluster:
+            topic_ids = await cluster.topic_ids(names)
+        for tp in positions.keys() - gone:
+            found = ranges.get(tp, OffsetRange(0, 0))
+            self._add_range(tp, positions[tp], found, topic_ids.get(tp.topic))
+
+    def _add_range(
+        self, tp: TopicPartition, recorded: Position, present: OffsetRange, topic_id: str | None
+    ) -> None:
+        name, last = f"{tp.topic}/{tp.partition}", recorded.offset
+        if not recorded.may_belong_to(topic_id):
+            self.faults.append(
+                f"{name}: the topic was created again since SQL recorded it, and nothing of the "
+                "new one is recorded yet: let a recorder read it, and compare again"
+            )
+            self._partial |= self._figures_of(tp.topic)
+            return
+        if present.end < last:
+            self.faults.append(
+                f"{name}: SQL has recorded up to {last}, but the topic ends at {present.end}"
+            )
+        if present.begin > 0:
+            begins = f"{name} begins at {present.begin:,}: what was before is gone"
+            self._note_partial(tp.topic, begins)
+        self._ranges[tp] = OffsetRange(min(present.begin, last), min(present.end, last))
+
+    def _note_partial(self, topic: str, cause: str) -> None:
+        """The topic no longer holds all records of its figures."""
+        self.notes.append(f"{cause}, so SQL can only be seen to have too little")
+        self._partial |= self._figures_of(topic)
+
+    def _figures_of(self, topic: str) -> set[str]:
+        if topic == self._topics.notifications:
+            return {"nb_campaign", "reception"}
+        if topic == self._topics.authentications:
+            return {"authentication_trace"}
+        return {"nb_beacon", "detection_trace"}
+
+    def _compare(self, recount: Recount, counts: DeviceCounts, sql: RecordedDevice) -> None:
+        unknown = recount.unknown_beacons[sql.udid]
+        for each in differences(counts, sql, unknown_beacons=unknown, partial=self._partial):
+            self._report.add(each)
+
+    async def _read_into(self, recount: Recount, progress: ShownProgress) -> None:
+        count = {
+            **dict.fromkeys(self._decoders, recount.add_detection),
+            self._topics.notifications: recount.add_notification,
+            self._topics.authentications: recount.add_authentication,
+        }
+        begins = {tp: begin for tp, (begin, _) in self._ranges.items()}
+        ends = {tp: end for tp, (_, end) in self._ranges.items()}
+        async for records in self._reader.records_until(begins, ends):
+            for part in chunked(records, AT_ONCE):
+                topic = part[0].topic
+                if decoder := self._decoders.get(topic):
+                    await decoder.prepare(part)
+                self.malformed += count_all(part, count[topic])
+            self.records += len(records)
+            progress.update(self.records)
+
+
+@dataclass
+class _Report:
+    """Counts the differences as they are found, and keeps or prints them."""
+
+    json: bool
+    limit: int
+    first: list[Difference] = field(default_factory=list)
+    count: int = 0
+    explained: int = 0
+
+    def add(self, difference: Difference) -> None:
+        self.count += 1
+        self.explained += difference.may_be_edit
+        if self.json:
+            echo_json(msgspec.structs.asdict(difference))
+        elif self.count <= self.limit:
+            self.first.append(difference)
+
+
+def _cells(each: Difference) -> tuple[str, ...]:
+    device = "missing" if each.device_id is None else str(each.device_id)
+    note = "an edit of the catalog may explain it" if each.may_be_edit else ""
+    topics, sql = f"{each.topics:,}", f"{each.sql:,}"
+    return str(each.company_id), device, each.udid, each.figure, topics, sql, note
+
+
+def _conclude(work: Verification, report: _Report, *, strict: bool) -> None:
+    """The summary on standard error, and the exit status."""
+    compared = f"compared {work.devices:,} devices with {work.records:,} records"
+    lines = [f"{compared} ({work.malformed:,} of them malformed)", *work.notes, *work.faults]
+    for line in lines:
+        typer.echo(for_terminal(line), err=True)
+    if work.faults or report.count > report.explained or (strict and report.count):
+        explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
+        partly = ", and not all could be compared" if work.faults else ""
+        raise CommandError(f"{report.count:,} differences{explained}{partly}")
+    edits = (
+        f" but {report.count:,} that later edits of the catalog may explain "
+        "(--strict makes them a failure)"
+    )
+    typer.echo(f"no differences{edits * bool(report.count)}", err=True)

@@ -1,0 +1,247 @@
+"""Decodes the records of a detection topic into detections, by the topic's format.
+
+Trigger, recorder and commands read detections only with these decoders, so that they agree on the
+content of a record.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from engine.formats.cloudevents import unwrapped
+from engine.formats.gateways import (
+    read_espresense,
+    read_kontakt,
+    read_kontakt_cloud,
+    read_minew,
+    read_mist,
+    read_owntracks,
+    read_theengs,
+)
+from engine.formats.registry import (
+    JSON_SCHEMA,
+    RegisteredFormat,
+    RegistryAddress,
+    SchemaKind,
+    SchemaRegistry,
+)
+from engine.formats.report import MOST_SIGHTINGS, ReadReport, Report, Sighting
+from engine.kafka.dead_letters import DeadLetterLimit
+from engine.kafka.detections import (
+    UNDECODABLE,
+    DecodedBatch,
+    DecodedDetection,
+    Record,
+    decode_detections,
+    decode_each,
+    decode_record,
+    detection_of,
+)
+from engine.kafka.messages import LONGEST_UDID, Detection
+from engine.kafka.topics import detection_topics
+from engine.kafka.workers import Records
+from engine.process.failures import ServerErrors
+from engine.process.settings import Settings
+from engine.process.settings_types import REGISTERED_FORMATS, DetectionTopic
+
+# Positions reserved for each event of a batch: more than a record has bytes.
+_POSITIONS_AN_EVENT = 2**32
+
+
+class DetectionDecoder(Protocol):
+    """Decodes the records of one topic.
+
+    `read` raises one of UNDECODABLE for a record that must become a dead letter. At most
+    `records_at_once` records may be decoded together, because each may have many detections.
+    """
+
+    @property
+    def records_at_once(self) -> int: ...
+    @property
+    def limit(self) -> DeadLetterLimit | None:
+        """The limit on the topic's dead letters, if there is one."""
+
+    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+        """Decode a batch, as decode_records does."""
+
+    async def prepare(self, records: Records) -> None:
+        """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.
+
+        Waits while the schema registry is down; without `registry_errors` raises
+        SchemaRegistryError instead.
+        """
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The detections of one record, all or none."""
+
+
+class OwnFormatDecoder:
+    """Decodes this project's own format: a record is a detection. Implements DetectionDecoder."""
+
+    records_at_once = 1_000_000  # batches are smaller
+
+    def __init__(self, *, path_loss_exponent: float, limit: DeadLetterLimit | None = None) -> None:
+        self.limit = limit
+        self._path_loss_exponent = path_loss_exponent
+
+    async def decode(
+        self, records: Records, among: Records | None = None
+    ) -> DecodedBatch[DecodedDetection]:
+        """Decode the records. Raises TooManyDeadLettersError."""
+        return decode_detections(records, self._path_loss_exponent, self.limit, among=among)
+
+    async def prepare(self, records: Records) -> None:
+        """Nothing to fetch: this format has no schemas."""
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The one detection of the record."""
+        return (decode_record(record, self._path_loss_exponent),)
+
+
+class ReportDecoder:
+    """Decodes any other format: a record is a report of sightings. Implements DetectionDecoder."""
+
+    records_at_once = 200
+
+    def __init__(
+        self,
+        read_report: ReadReport,
+        *,
+        path_loss_exponent: float,
+        schemas: RegisteredFormat | None = None,
+        in_cloudevents: bool = False,
+        limit: DeadLetterLimit | None = None,
+    ) -> None:
+        self.limit = limit
+        self._read_report = read_report
+        self._schemas = schemas
+        self._path_loss_exponent = path_loss_exponent
+        self._in_cloudevents = in_cloudevents
+
+    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
+        """Decode the records. Raises TooManyDeadLettersError."""
+        return await decode_each(records, self.read, self.limit, prepare=self.prepare)
+
+    async def prepare(self, records: Records) -> None:
+        """Fetch the schemas of a few records, if the format has schemas."""
+        if self._schemas is None:
+            return
+        reports: list[Report] = []
+        for record in records:
+            with contextlib.suppress(*UNDECODABLE):  # `read` raises it, for a dead letter
+                reports += self._reports(record)
+        await self._schemas.prepare(reports)
+
+    def read(self, record: Record) -> Sequence[DecodedDetection]:
+        """The detections of the record's report, or of those in its CloudEvents."""
+        found: list[DecodedDetection] = []
+        for number, report in enumerate(self._reports(record)):
+            for sighting in self._read_report(report):
+                if len(found) >= MOST_SIGHTINGS:
+                    raise ValueError(f"more than {MOST_SIGHTINGS} sightings in a record")
+                detection = self._detection(record, report, sighting)
+                detection.index = number * _POSITIONS_AN_EVENT + sighting.position
+                found.append(detection)
+        return found
+
+    def _reports(self, record: Record) -> Sequence[Report]:
+        report = Report(record.value or b"", record.key, record.headers, record.timestamp / 1000)
+        if not self._in_cloudevents:
+            return (report,)
+        reports = unwrapped(report)
+        if self._schemas is not None:
+            self._schemas.check(reports)
+        return reports
+
+    def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
+        _, message, at = sighting
+        # Formats build messages from parts, so the message's own check of the udid has not run.
+        if not 1 <= len(message.device.udid) <= LONGEST_UDID:
+            raise ValueError(f"device.udid: a udid has 1 to {LONGEST_UDID} characters")
+        detection = detection_of(record, message, self._path_loss_exponent)
+        if message.detected_at is None:
+            detection.detected_at = report.at if at is None else at
+        return detection
+
+
+def detection_decoders(
+    settings: Settings, *, limited: bool = False, registry_errors: ServerErrors | None = None
+) -> Mapping[str, DetectionDecoder]:
+    """The decoder of each detection topic. `limited`: each topic's dead letters have a limit.
+
+    With `registry_errors`, which counts and logs failures, decoders wait while the schema registry
+    is down; without it they raise SchemaRegistryError.
+    """
+    return {
+        topic.name: _decoder(
+            topic,
+            settings,
+            DeadLetterLimit.from_settings(settings) if limited else None,
+            registry_errors,
+        )
+        for topic in detection_topics(settings)
+    }
+
+
+def _decoder(
+    topic: DetectionTopic,
+    settings: Settings,
+    limit: DeadLetterLimit | None,
+    registry_errors: ServerErrors | None,
+) -> DetectionDecoder:
+    exponent = settings.path_loss_exponent
+    if topic.format == "own" and not topic.in_cloudevents:
+        return OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
+    schemas = None
+    if topic.format in REGISTERED_FORMATS:
+        schemas = _registered(topic.format, settings, registry_errors)
+    return ReportDecoder(
+        schemas or _READERS[topic.format],
+        schemas=schemas,
+        path_loss_exponent=exponent,
+        in_cloudevents=topic.in_cloudevents,
+        limit=limit,
+    )
+
+
+def _read_own(report: Report) -> Iterable[Sighting]:
+    """The one detection of the report: this project's own format inside a CloudEvent."""
+    return (Sighting(0, _decode_own(report.value)),)
+
+
+_decode_own = msgspec.json.Decoder(Detection).decode
+_READERS: Mapping[str, ReadReport] = {
+    "own": _read_own,
+    "minew": read_minew,
+    "theengs": read_theengs,
+    "owntracks": read_owntracks,
+    "espresense": read_espresense,
+    "mist": read_mist,
+    "kontakt": read_kontakt,
+    "kontakt-cloud": read_kontakt_cloud,
+}
+
+
+def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -> RegisteredFormat:
+    """The reader of a format whose schemas are in the registry; each topic has its own cache."""
+    url = settings.schema_registry_url
+    address = RegistryAddress(
+        "" if url is None else url.get_secret_value(), ca_file=settings.schema_registry_ca_file
+    )
+    kind = _kind(format_)
+    return RegisteredFormat(SchemaRegistry(address, errors=errors, form=kind.form), kind)
+
+
+def _kind(format_: str) -> SchemaKind:
+    # Imported here: without such a topic these libraries are not needed.
+    if format_ == "avro":
+        from engine.formats.avro import AVRO
+
+        return AVRO
+    if format_ == "protobuf":
+        from engine.formats.protobuf import PROTOBUF
+
+        return PROTOBUF
+    return JSON_SCHEMA

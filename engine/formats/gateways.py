@@ -1,0 +1,375 @@
+"""Reports of gateways, of their clouds, and of phones that range beacons, in JSON.
+
+A `read_…` function gives the sightings of iBeacons in a report. Anything that is valid and not
+about an iBeacon has no sighting.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from engine.formats.report import Report, Sighting, gateway, mqtt_topic, timestamp
+from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
+
+
+class IBeaconFrame(NamedTuple):
+    """The content of an iBeacon frame; `tx_power` in dBm at one metre."""
+
+    uuid: str
+    major: int
+    minor: int
+    tx_power: int
+
+
+_MANUFACTURER = 0xFF
+_APPLE_IBEACON = bytes.fromhex("4c000215")  # 21 bytes follow
+_IBEACON_LENGTH = 25
+
+
+def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
+    """The iBeacon frame of an advertisement, or None, also for an advertisement that is cut off.
+
+    An advertisement is a sequence of structures of length, type and data (Bluetooth Core
+    Specification, supplement, part A; Apple's "Proximity Beacon Specification").
+    """
+    at = 0
+    while at < len(advertisement):
+        end = at + 1 + advertisement[at]
+        data = advertisement[at + 2 : end]
+        if end > len(advertisement) or end == at + 1:
+            return None  # cut off, or padded with zeros
+        is_ibeacon = data[:4] == _APPLE_IBEACON and len(data) == _IBEACON_LENGTH
+        if advertisement[at + 1] == _MANUFACTURER and is_ibeacon:
+            return IBeaconFrame(
+                data[4:20].hex(),
+                int.from_bytes(data[20:22]),
+                int.from_bytes(data[22:24]),
+                int.from_bytes(data[24:25], signed=True),
+            )
+        at = end
+    return None
+
+
+class _Minew(msgspec.Struct, gc=False):
+    """An element of any type; `mac` is the address of the gateway or of the beacon."""
+
+    type: str
+    mac: str = ""
+
+
+class _MinewIBeacon(msgspec.Struct, gc=False):
+    type: Literal["iBeacon"]
+    ibeacon_uuid: str = msgspec.field(name="ibeaconUuid")
+    ibeacon_major: Unsigned16 = msgspec.field(name="ibeaconMajor")
+    ibeacon_minor: Unsigned16 = msgspec.field(name="ibeaconMinor")
+    rssi: float
+    timestamp: str | None = None
+    ibeacon_tx_power: float | None = msgspec.field(name="ibeaconTxPower", default=None)
+
+
+_MINEW_LEVELS = 3  # /gw/<mac>/status
+_minew = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_minew_element = msgspec.json.Decoder(_Minew).decode
+_minew_ibeacon = msgspec.json.Decoder(_MinewIBeacon).decode
+
+
+def read_minew(report: Report) -> Iterable[Sighting]:
+    """Minew gateways (the G1 and similar ones): an array of an element for each advertisement.
+
+    One element has the type Gateway and describes the gateway, which is the receiver.
+    """
+    parts = _minew(report.value)
+    elements = [_minew_element(part) for part in parts]
+    ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
+    if not ibeacons:
+        return
+    device = gateway(_minew_gateway(elements, report))
+    for index in ibeacons:
+        beacon = _minew_ibeacon(parts[index])
+        message = Detection(
+            uuid=beacon.ibeacon_uuid,
+            major=beacon.ibeacon_major,
+            minor=beacon.ibeacon_minor,
+            rssi=beacon.rssi,
+            tx_power=beacon.ibeacon_tx_power,
+            device=device,
+        )
+        yield Sighting(index, message, timestamp(beacon.timestamp))
+
+
+def _minew_gateway(elements: list[_Minew], report: Report) -> str:
+    """The mac of the report's gateway, else the one in its MQTT topic, /gw/<mac>/status."""
+    for element in elements:
+        if element.type == "Gateway" and element.mac:
+            return element.mac
+    levels = mqtt_topic(report)
+    return levels[-2] if len(levels) >= _MINEW_LEVELS else levels[-1]
+
+
+class _Theengs(msgspec.Struct, gc=False):
+    model_id: str | None = None
+
+
+class _TheengsIBeacon(msgspec.Struct, gc=False):
+    uuid: str
+    major: Unsigned16
+    minor: Unsigned16
+    rssi: float
+    txpower: float | None = None
+    power: float | None = None  # the name of txpower before 2023
+
+
+_TO_MQTT = "BTtoMQTT"
+_theengs = msgspec.json.Decoder(_Theengs).decode
+_theengs_ibeacon = msgspec.json.Decoder(_TheengsIBeacon).decode
+
+
+def read_theengs(report: Report) -> Iterable[Sighting]:
+    """Theengs Gateway and OpenMQTTGateway: the JSON of Theengs Decoder, one iBeacon per message.
+
+    The MQTT topic names the gateway: <base>/<gateway>/BTtoMQTT/<mac>, or <base>/presence/<gateway>.
+    """
+    if (_theengs(report.value).model_id or "").upper() != "IBEACON":
+        return
+    beacon = _theengs_ibeacon(report.value)
+    levels = mqtt_topic(report)
+    receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
+    message = Detection(
+        uuid=beacon.uuid,
+        major=beacon.major,
+        minor=beacon.minor,
+        rssi=beacon.rssi,
+        tx_power=beacon.txpower if beacon.txpower is not None else beacon.power,
+        device=gateway(receiver),
+    )
+    yield Sighting(0, message)
+
+
+class _Espresense(msgspec.Struct, gc=False):
+    id: str
+    rssi: float
+    reference: float | None = msgspec.field(name="rssi@1m", default=None)
+
+
+_ESPRESENSE_PREFIX = "ibeacon:"
+_ESPRESENSE_ID = re.compile(
+    r"(?P<uuid>[0-9a-f-]{32,36})-(?P<major>\d{1,5})-(?P<minor>\d{1,5})", re.ASCII
+)
+_espresense = msgspec.json.Decoder(_Espresense).decode
+
+
+def read_espresense(report: Report) -> Iterable[Sighting]:
+    """ESPresense: a node's measurement of one device, which may be an iBeacon.
+
+    The MQTT topic, espresense/devices/<id>/<room>, names the room of the node.
+    """
+    measurement = _espresense(report.value)
+    id_ = measurement.id.lower()
+    if not id_.startswith(_ESPRESENSE_PREFIX):
+        return
+    found = _ESPRESENSE_ID.fullmatch(id_, len(_ESPRESENSE_PREFIX))
+    if found is None:
+        raise ValueError("id: an iBeacon's must be iBeacon:<uuid>-<major>-<minor>")
+    message = Detection(
+        uuid=found["uuid"],
+        major=found["major"],
+        minor=found["minor"],
+        rssi=measurement.rssi,
+        tx_power=measurement.reference,
+        device=gateway(mqtt_topic(report)[-1]),
+    )
+    yield Sighting(0, message)
+
+
+class _Mist(msgspec.Struct, gc=False):
+    topic: str
+    events: list[msgspec.Raw]
+
+
+class _MistEvent(msgspec.Struct, gc=False):
+    """An event of any kind. Without a uuid it is not about an iBeacon."""
+
+    ibeacon_uuid: str | None = None
+
+
+class _MistIBeacon(msgspec.Struct, gc=False):
+    device_id: str
+    ibeacon_uuid: str
+    ibeacon_major: Unsigned16
+    ibeacon_minor: Unsigned16
+    rssi: float
+    timestamp: float | None = None  # epoch seconds
+
+
+_MIST_RAW = ("asset-raw-rssi", "discovered-raw-rssi")
+_mist = msgspec.json.Decoder(_Mist).decode
+_mist_event = msgspec.json.Decoder(_MistEvent).decode
+_mist_ibeacon = msgspec.json.Decoder(_MistIBeacon).decode
+
+
+def read_mist(report: Report) -> Iterable[Sighting]:
+    """Juniper Mist: the webhooks asset-raw-rssi and discovered-raw-rssi, many events a message.
+
+    The receiver is an access point. Webhooks that report a position have none, and no sighting.
+    """
+    webhook = _mist(report.value)
+    if webhook.topic not in _MIST_RAW:
+        return
+    for index, event in enumerate(webhook.events):
+        if not _mist_event(event).ibeacon_uuid:
+            continue
+        beacon = _mist_ibeacon(event)
+        message = Detection(
+            uuid=beacon.ibeacon_uuid,
+            major=beacon.ibeacon_major,
+            minor=beacon.ibeacon_minor,
+            rssi=beacon.rssi,
+            device=gateway(beacon.device_id),
+        )
+        yield Sighting(index, message, timestamp(beacon.timestamp))
+
+
+class _KontaktPacket(msgspec.Struct, gc=False):
+    data: str | None = None
+
+
+class _KontaktEvent(msgspec.Struct, gc=False):
+    rssi: float
+    timestamp: int | None = None
+    data: str | None = None
+    ble: _KontaktPacket | None = None
+
+
+class _Kontakt(msgspec.Struct, gc=False):
+    version: int
+    source_id: str = msgspec.field(name="sourceId")
+    events: list[_KontaktEvent]
+
+
+_KONTAKT_VERSIONS = (3, 4)
+_LATEST_SECONDS = 2**31 - 1  # above it a gateway's timestamp is milliseconds, as in their parser
+_kontakt = msgspec.json.Decoder(_Kontakt).decode
+
+
+def read_kontakt(report: Report) -> Iterable[Sighting]:
+    """Kontakt.io gateways: events with the bytes of an advertisement, an iBeacon's or another's.
+
+    In version 3 the event has the advertisement, in version 4 its object `ble`.
+    """
+    upload = _kontakt(report.value)
+    if upload.version not in _KONTAKT_VERSIONS:
+        raise ValueError(f"version: {upload.version} must be 3 or 4")
+    device = gateway(upload.source_id)
+    for index, event in enumerate(upload.events):
+        packet = event.data if event.ble is None else event.ble.data
+        frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))
+        if frame is None:
+            continue
+        message = Detection(
+            uuid=frame.uuid,
+            major=frame.major,
+            minor=frame.minor,
+            rssi=event.rssi,
+            tx_power=frame.tx_power,
+            device=device,
+        )
+        at = event.timestamp
+        seconds = None if at is None else at / 1000 if at > _LATEST_SECONDS else float(at)
+        yield Sighting(index, message, timestamp(seconds))
+
+
+class _KioEvent(msgspec.Struct, gc=False):
+    """An event of any stream. Without `uuid` it is not about an iBeacon."""
+
+    uuid: str | None = msgspec.field(name="iBeaconProximity", default=None)
+
+
+class _KioPage(msgspec.Struct, gc=False):
+    """An answer of the operation GET /v3/telemetry."""
+
+    content: list[msgspec.Raw] | None = None
+
+
+class _KioIBeacon(msgspec.Struct, gc=False):
+    uuid: str = msgspec.field(name="iBeaconProximity")
+    major: Unsigned16 = msgspec.field(name="iBeaconMajor")
+    minor: Unsigned16 = msgspec.field(name="iBeaconMinor")
+    source_id: str = msgspec.field(name="sourceId")
+    rssi: float
+    # A number is epoch seconds. `timestamp` is when the cloud received it.
+    gateway_timestamp: str | float | None = msgspec.field(name="gatewayTimestamp", default=None)
+    timestamp: str | float | None = None
+    reference: float | None = msgspec.field(name="calibratedRssi1m", default=None)
+
+
+_kio = msgspec.json.Decoder(_KioPage | list[msgspec.Raw]).decode
+_kio_event = msgspec.json.Decoder(_KioEvent).decode
+_kio_ibeacon = msgspec.json.Decoder(_KioIBeacon).decode
+
+
+def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
+    """Kontakt.io's cloud (Kio Cloud): its telemetry stream, as Event Hubs and bridges forward it.
+
+    One event, a list of events, or a page of them; an event says that one gateway received one
+    beacon. Events of the other streams (position, occupancy, presence) have no sighting.
+    """
+    found = _kio(report.value)
+    events = found.content if isinstance(found, _KioPage) else found
+    for index, event in enumerate([report.value] if events is None else events):
+        if not _kio_event(event).uuid:
+            continue
+        beacon = _kio_ibeacon(event)
+        at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
+        message = Detection(
+            uuid=beacon.uuid,
+            major=beacon.major,
+            minor=beacon.minor,
+            rssi=beacon.rssi,
+            tx_power=beacon.reference,
+            device=gateway(beacon.source_id),
+        )
+        yield Sighting(index, message, timestamp(at))
+
+
+class _OwnTracks(msgspec.Struct, gc=False):
+    type_: str = msgspec.field(name="_type")
+
+
+class _OwnTracksBeacon(msgspec.Struct, gc=False):
+    uuid: str
+    major: Unsigned16
+    minor: Unsigned16
+    tst: float | None = None  # epoch seconds
+    prox: ZoneNumber | None = None
+    rssi: float | None = None
+
+
+_BEACON = "beacon"
+_OWNTRACKS_LEVELS = 4  # owntracks/<user>/<device>/beacon
+_owntracks = msgspec.json.Decoder(_OwnTracks).decode
+_owntracks_beacon = msgspec.json.Decoder(_OwnTracksBeacon).decode
+
+
+def read_owntracks(report: Report) -> Iterable[Sighting]:
+    """OwnTracks: an iPhone that ranges beacons, one beacon per message.
+
+    The MQTT topic, owntracks/<user>/<device>/beacon, names the phone.
+    """
+    if _owntracks(report.value).type_ != _BEACON:
+        return
+    beacon = _owntracks_beacon(report.value)
+    levels = mqtt_topic(report)
+    if levels[-1] == _BEACON and len(levels) >= _OWNTRACKS_LEVELS:
+        levels = levels[-3:-1]  # else the whole key
+    message = Detection(
+        uuid=beacon.uuid,
+        major=beacon.major,
+        minor=beacon.minor,
+        proximity=beacon.prox,
+        rssi=beacon.rssi,
+        device=ReceivedDevice(udid="/".join(levels)),
+    )
+    yield Sighting(0, message, timestamp(beacon.tst))

@@ -1,0 +1,179 @@
+"""Decodes this project's own detection from a Protobuf message, with the writer's schema.
+
+The registry returns the schema as a serialized descriptor (?format=serialized), so that no .proto
+text has to be parsed here.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    message_factory,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.message import DecodeError
+
+from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
+from engine.kafka.messages import Detection, ReceivedDevice
+
+_TIMESTAMP = "google.protobuf.Timestamp"
+_WRAPPERS = "google.protobuf."
+_WELL_KNOWN = {
+    file.DESCRIPTOR.name: file.DESCRIPTOR.serialized_pb
+    for file in (timestamp_pb2, wrappers_pb2, duration_pb2, struct_pb2)
+}
+_MOST_INDEXES = 16
+# proto3 does not encode a zero. For these fields an absent value means 0, for others it is absent.
+_ZERO_COUNTS = ("major", "minor")
+
+
+def compiled(schema: RegisteredSchema) -> Decode:
+    """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
+    try:
+        file, pool = _loaded(schema)
+    except Exception as error:  # protobuf raises TypeError, KeyError and others
+        raise ValueError(f"no valid Protobuf schema: {error}") from error
+    return _Messages(file, pool)
+
+
+def _loaded(
+    schema: RegisteredSchema,
+) -> tuple[descriptor_pb2.FileDescriptorProto, descriptor_pool.DescriptorPool]:
+    pool = descriptor_pool.DescriptorPool()
+    for name, well_known in _WELL_KNOWN.items():
+        if name not in schema.references:
+            pool.AddSerializedFile(well_known)
+    for name, text in schema.references.items():
+        _add(pool, text, name)
+    return _add(pool, schema.text, None), pool
+
+
+def _add(
+    pool: descriptor_pool.DescriptorPool, text: str, name: str | None
+) -> descriptor_pb2.FileDescriptorProto:
+    """Add a file. Other files import it by `name`, whatever name is in the file itself."""
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    if name is not None:
+        file.name = name
+    pool.AddSerializedFile(file.SerializeToString())
+    return file
+
+
+class _Messages:
+    """Decodes the messages of one schema; a message may have any of the schema's types."""
+
+    def __init__(
+        self, file: descriptor_pb2.FileDescriptorProto, pool: descriptor_pool.DescriptorPool
+    ) -> None:
+        self._file = file
+        self._pool = pool
+        self._parsers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
+
+    def __call__(self, message: bytes) -> object:
+        """The detection in a message that follows the indexes of its type. Raises ValueError."""
+        indexes, at = _indexes(message)
+        parse = self._parsers.get(indexes)
+        if parse is None:
+            parse = self._parsers[indexes] = self._parser(indexes)
+        try:
+            parsed = parse(message[at:])
+        except DecodeError:
+            raise ValueError("the bytes do not match it") from None
+        return _detection(parsed)
+
+    def _parser(self, indexes: Sequence[int]) -> Callable[[bytes], Any]:
+        types, names = self._file.message_type, [self._file.package] * bool(self._file.package)
+        for index in indexes:
+            if index >= len(types):
+                raise ValueError(f"it has no message of the indexes {list(indexes)}")
+            names.append(types[index].name)
+            types = types[index].nested_type
+        found = self._pool.FindMessageTypeByName(".".join(names))
+        parse: Callable[[bytes], Any] = message_factory.GetMessageClass(found).FromString
+        return parse
+
+
+def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes of the type, the outermost first, and the position where the message begins.
+
+    The indexes are zigzag numbers that follow their count; a count of zero means the first type.
+    """
+    count, at = _number(message, 0)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= _MOST_INDEXES:
+        raise ValueError(f"{count} indexes of a type; at most {_MOST_INDEXES}")
+    indexes = []
+    for _ in range(count):
+        index, at = _number(message, at)
+        if index < 0:
+            raise ValueError("an index of a type is not negative")
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    raw = shift = 0
+    while at < len(message) and shift < 35:  # 5 bytes of 7 bits hold 32
+        byte = message[at]
+        raw |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if not byte & 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+    raise ValueError("the indexes of a type are cut off")
+
+
+def _detection(message: Any) -> dict[str, object]:
+    plain = _fields(message, Detection.__struct_fields__)
+    if "proximity" not in plain and "rssi" not in plain:
+        # proto3 does not encode an enumeration's zero either; without an rssi the zero was meant.
+        field = message.DESCRIPTOR.fields_by_name.get("proximity")
+        if field is not None and field.enum_type is not None:
+            plain["proximity"] = _zone_name(field, 0)
+    device = message.DESCRIPTOR.fields_by_name.get("device")
+    if device is not None and device.message_type is not None and message.HasField("device"):
+        plain["device"] = _fields(message.device, ReceivedDevice.__struct_fields__)
+    return plain
+
+
+def _fields(message: Any, names: Sequence[str]) -> dict[str, object]:
+    """The fields with these names that are set."""
+    plain: dict[str, object] = {}
+    for field in message.DESCRIPTOR.fields:
+        name = field.name
+        if name not in names or field.is_repeated:
+            continue
+        value = getattr(message, name)
+        if message.HasField(name) if field.has_presence else value or name in _ZERO_COUNTS:
+            plain[name] = _plain(field, value)
+    return plain
+
+
+def _plain(field: Any, value: Any) -> object:
+    if field.message_type is not None:
+        kind = field.message_type.full_name
+        if kind == _TIMESTAMP:
+            return value.seconds * 1000 + value.nanos // 1_000_000
+        if kind.startswith(_WRAPPERS) and hasattr(value, "value"):
+            return value.value
+        return None
+    if field.enum_type is not None:
+        return _zone_name(field, value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _zone_name(field: Any, number: int) -> str:
+    """The zone of an enumeration's value: `near` for NEAR and PROXIMITY_NEAR, `unknown` for
+    UNSPECIFIED."""
+    value = field.enum_type.values_by_number.get(number)
+    name = "" if value is None else str(value.name).lower().removeprefix("proximity_")
+    return "unknown" if name == "unspecified" else name
+
+
+PROTOBUF = SchemaKind("PROTOBUF", compiled, form="serialized", indexed=True)

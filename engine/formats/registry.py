@@ -1,0 +1,354 @@
+"""This project's own detections with a registered schema: Avro, Protobuf and JSON Schema.
+
+The schemas come from a registry with Confluent's REST interface:
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html
+The message follows a byte 0 and the schema's id in four bytes, or a byte 1 and the schema's GUID in
+sixteen bytes. These may be in a header instead; then the value is the message alone.
+"""
+
+import contextlib
+import ssl
+import struct
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+
+from engine.formats.report import Report, Sighting, header_bytes
+from engine.kafka.errors import UnreadableSchemaError
+from engine.kafka.messages import Detection
+from engine.process.errors import SchemaRegistryError
+from engine.process.failures import ServerErrors, describe, retry
+from engine.process.http_client import (
+    AnswerTooLongError,
+    BoundedAnswer,
+    NoHttpError,
+    fetch_bounded,
+)
+
+REGISTRY_SECONDS = 5.0  # deadline of one request
+SCHEMA_HEADER = "__value_schema_id"
+
+# Records name a schema by its number in one registry, or by a GUID that is the same in all.
+SchemaId: TypeAlias = int | UUID
+Decode = Callable[[bytes], object]
+
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_MOST_SCHEMAS = 1000
+_MOST_ANSWER_BYTES = 1024 * 1024
+_MOST_UNREADABLE = 10_000
+_MOST_REFERENCES = 32
+_MOST_OF_A_RECORD = 8  # schemas of one record with many events
+_RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
+_FOUND, _UNAUTHORIZED, _NOT_FOUND = 200, 401, 404
+_TEMPORARY = (408, 429)
+_ID = 0  # the first byte of a message, before a number; 1 before a GUID
+_NUMBER = struct.Struct(">I")
+_GUID_BYTES = 16
+
+
+class RegistryAddress:
+    """The address of a registry with its login. Raises OSError for a `ca_file` that is not PEM."""
+
+    def __init__(self, url: str, *, ca_file: Path | None) -> None:
+        self._url = url.rstrip("/")
+        self._tls = ssl.create_default_context(cafile=ca_file)
+
+    async def get(self, target: str) -> BoundedAnswer:
+        """Send a GET request. Returns the answer.
+
+        Raises OSError, TimeoutError, SchemaRegistryError, and UnreadableSchemaError for an answer
+        that is too long.
+        """
+        try:
+            return await fetch_bounded(
+                self._url + target,
+                tls=self._tls,
+                deadline=REGISTRY_SECONDS,
+                most_bytes=_MOST_ANSWER_BYTES,
+                headers={"accept": _ACCEPT},
+            )
+        except NoHttpError as error:
+            raise SchemaRegistryError(f"the schema registry {error}") from error
+        except AnswerTooLongError as error:
+            raise UnreadableSchemaError(str(error)) from error
+
+
+class _Reference(msgspec.Struct):
+    name: str
+    subject: str
+    version: int
+
+
+class _Answer(msgspec.Struct):
+    schema: str
+    schema_type: str = msgspec.field(name="schemaType", default="AVRO")
+    references: list[_Reference] = []
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as registered. `kind` is AVRO, PROTOBUF or JSON.
+
+    `references` are the texts of the schemas that it refers to, by the name in the reference. A
+    referenced schema follows those that it refers to itself.
+    """
+
+    kind: str
+    text: str
+    references: Mapping[str, str]
+
+
+class _Unreadable(NamedTuple):
+    reason: str
+    until: float
+
+
+class SchemaRegistry:
+    """The schemas of one registry.
+
+    `errors` counts and logs failures of the registry, which are retried; without `errors` a failure
+    raises. `form` is the requested form of schemas, as in ?format=.
+    """
+
+    def __init__(
+        self,
+        address: RegistryAddress,
+        *,
+        errors: ServerErrors | None,
+        form: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = address
+        self._errors = errors
+        self._query = "" if form is None else f"?format={form}"
+        self._clock = clock
+        self._schemas: OrderedDict[SchemaId, RegisteredSchema] = OrderedDict()
+        self._unreadable: OrderedDict[SchemaId, _Unreadable] = OrderedDict()
+
+    @property
+    def known(self) -> Collection[SchemaId]:
+        """The ids of the cached schemas."""
+        return self._schemas.keys()
+
+    async def fetch(self, ids: Collection[SchemaId]) -> None:
+        """Fetch these few schemas, except those that are cached or known to be unreadable.
+
+        Waits while the registry is down; without `errors` raises SchemaRegistryError instead.
+        """
+        while missing := [id_ for id_ in ids if not self._knows(id_)]:
+            for id_ in missing:
+                if self._errors is None:
+                    await self._fetch_once(id_)
+                else:
+                    await retry(partial(self._fetch_one, id_), self._errors, "schemas")
+
+    def schema(self, id_: SchemaId) -> RegisteredSchema:
+        """A schema that `fetch` has just fetched. Raises ValueError for an unreadable one."""
+        found = self._schemas.get(id_)
+        if found is None:
+            raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].reason}")
+        return found
+
+    def _knows(self, id_: SchemaId) -> bool:
+        if id_ in self._schemas:
+            self._schemas.move_to_end(id_)
+            return True
+        found = self._unreadable.get(id_)
+        return found is not None and self._clock() < found.until
+
+    async def _fetch_once(self, id_: SchemaId) -> None:
+        try:
+            await self._fetch_one(id_)
+        except (OSError, TimeoutError) as error:
+            message = f"the schema registry does not answer: {describe(error)}"
+            raise SchemaRegistryError(message) from error
+
+    async def _fetch_one(self, id_: SchemaId) -> None:
+        try:
+            kind = "guids" if isinstance(id_, UUID) else "ids"
+            answer = await self._get(f"/schemas/{kind}/{id_}")
+            references: dict[str, str] = {}
+            await self._add_references(answer, references, _MOST_REFERENCES)
+        except UnreadableSchemaError as error:
+            self._unreadable[id_] = _Unreadable(str(error), self._clock() + _RETRY_UNREADABLE)
+            self._unreadable.move_to_end(id_)
+            if len(self._unreadable) > _MOST_UNREADABLE:
+                self._unreadable.popitem(last=False)
+        else:
+            self._schemas[id_] = RegisteredSchema(answer.schema_type, answer.schema, references)
+            if len(self._schemas) > _MOST_SCHEMAS:
+                self._schemas.popitem(last=False)
+
+    async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
+        """Fetch the referenced schemas, depth first. Raises UnreadableSchemaError for too many."""
+        for each in answer.references:
+            if each.name in found:
+                continue
+            if depth == 0 or len(found) >= _MOST_REFERENCES:
+                raise UnreadableSchemaError(f"it needs more than {_MOST_REFERENCES} others")
+            subject = quote(each.subject, safe="")
+            referred = await self._get(f"/subjects/{subject}/versions/{each.version}")
+            await self._add_references(referred, found, depth - 1)
+            found[each.name] = referred.schema
+
+    async def _get(self, target: str) -> _Answer:
+        """An answer of the registry.
+
+        Raises UnreadableSchemaError if it has no such schema, or refuses this one while it answers
+        other requests.
+        """
+        try:
+            answer = await self._address.get(f"{target}{self._query}")
+        except SchemaRegistryError as error:
+            raise await self._refusal(str(error)) from error
+        if answer.status == _NOT_FOUND:
+            raise UnreadableSchemaError("it has no schema of this id")
+        if answer.status != _FOUND:
+            fault = f"the schema registry answers {answer.status} to {target}"
+            if answer.status >= 500 or answer.status in (_UNAUTHORIZED, *_TEMPORARY):
+                raise SchemaRegistryError(fault)
+            raise await self._refusal(fault)
+        try:
+            return _decode(answer.body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise UnreadableSchemaError(f"the answer is not a registry's: {error}") from error
+
+    async def _refusal(self, fault: str) -> Exception:
+        """The error of a refused request: of this schema alone, if the registry answers another
+        request."""
+        try:
+            other = await self._address.get("/schemas/types")
+        except (SchemaRegistryError, UnreadableSchemaError):
+            return SchemaRegistryError(fault)
+        answers = other.status in (_FOUND, _NOT_FOUND)
+        return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
+
+
+class _Framed(NamedTuple):
+    """A message and the id of the schema that wrote it."""
+
+    schema: SchemaId
+    message: bytes
+
+
+class _Compiled(NamedTuple):
+    schema: RegisteredSchema
+    decode: Decode
+
+
+class SchemaKind(NamedTuple):
+    """A kind of schema, under its name in the registry.
+
+    `compile` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
+    detections. `form` is the requested form of schemas, as in ?format=. `indexed`: the indexes of
+    its type precede a message, or follow the schema's id if the id is in a header.
+    """
+
+    name: str
+    compile: Callable[[RegisteredSchema], Decode]
+    form: str | None = None
+    indexed: bool = False
+
+
+_decode_json = msgspec.json.Decoder().decode
+# The message is not validated against the registered JSON Schema, as in Confluent's own consumers
+# by default, but against this project's schema, which is stricter.
+JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
+
+
+class RegisteredFormat:
+    """Implements ReadReport for one kind of schema."""
+
+    def __init__(self, registry: SchemaRegistry, kind: SchemaKind) -> None:
+        self._registry = registry
+        self._kind = kind
+        self._compiled: dict[SchemaId, _Compiled] = {}
+
+    def check(self, reports: Sequence[Report]) -> None:
+        """Raises ValueError if the events of a record name more schemas than the limit allows."""
+        if len(self._schemas(reports)) > _MOST_OF_A_RECORD:
+            raise ValueError(f"the events of a record may name at most {_MOST_OF_A_RECORD} schemas")
+
+    async def prepare(self, reports: Iterable[Report]) -> None:
+        """Fetch the schemas that the reports name, and drop the decoders of forgotten schemas."""
+        await self._registry.fetch(self._schemas(reports))
+        if len(self._compiled) > len(self._registry.known):
+            for id_ in self._compiled.keys() - self._registry.known:
+                del self._compiled[id_]
+
+    def __call__(self, report: Report) -> Sequence[Sighting]:
+        """The one detection of the report."""
+        id_, message = self._framed(report)
+        try:
+            plain = self._decoder(id_)(message)
+        except msgspec.DecodeError:
+            raise  # the message is not JSON, which has a dead-letter reason of its own
+        except ValueError as error:
+            raise ValueError(f"schema {id_}: {error}") from error
+        return (Sighting(0, msgspec.convert(plain, Detection)),)
+
+    def _schemas(self, reports: Iterable[Report]) -> set[SchemaId]:
+        ids: set[SchemaId] = set()
+        for report in reports:
+            with contextlib.suppress(ValueError):  # `__call__` raises it, for a dead letter
+                ids.add(self._framed(report).schema)
+        return ids
+
+    def _framed(self, report: Report) -> _Framed:
+        """The schema's id from the header if there is one, else from the value's first bytes."""
+        header = header_bytes(report, SCHEMA_HEADER)
+        if header is None:
+            return _unframed(report.value, "the value")
+        id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
+        if bool(indexes) != self._kind.indexed:
+            expected = "the indexes of a type" if self._kind.indexed else "nothing"
+            raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
+        return _Framed(id_, indexes + report.value)
+
+    def _decoder(self, id_: SchemaId) -> Decode:
+        """The decoder of a schema, made once for as long as the registry remembers the schema."""
+        schema = self._registry.schema(id_)
+        known = self._compiled.get(id_)
+        if known is None or known.schema is not schema:
+            known = self._compiled[id_] = _Compiled(schema, self._compile_or_refuse(schema))
+        return known.decode
+
+    def _compile_or_refuse(self, schema: RegisteredSchema) -> Decode:
+        """The decoder of an unusable schema refuses every message; it too is made only once."""
+        if schema.kind != self._kind.name:
+            fault = f"it is {schema.kind[:80]}, and the topic's format is {self._kind.name}"
+            return _refusing(fault)
+        try:
+            return self._kind.compile(schema)
+        except ValueError as error:
+            return _refusing(str(error))
+
+
+def _unframed(framed: bytes, what: str) -> _Framed:
+    """The schema's id and the bytes after it. Raises ValueError."""
+    if framed[:1] not in (b"\0", b"\1"):
+        raise ValueError(f"{what} begins with neither a zero nor a one: no Confluent wire format")
+    size = _NUMBER.size if framed[0] == _ID else _GUID_BYTES
+    name, rest = framed[1 : 1 + size], framed[1 + size :]
+    if len(name) < size:
+        raise ValueError(f"{what} is too short for a schema's id: no Confluent wire format")
+    return _Framed(_NUMBER.unpack(name)[0] if framed[0] == _ID else UUID(bytes=name), rest)
+
+
+def _refusing(cause: str) -> Decode:
+    def refuse(_message: bytes) -> object:
+        raise ValueError(cause)
+
+    return refuse

@@ -1,0 +1,368 @@
+"""Connects to Kafka: the options of every client, and requests about the whole cluster."""
+
+import asyncio
+import ssl
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from engine.kafka.login_token import token_provider
+from engine.process.errors import SettingsError
+from engine.process.failures import ServerErrors
+from engine.process.health import PROBE
+from engine.process.lifecycle import cancel
+from engine.process.settings import PREFIX, Settings
+
+CLIENT_ID = "proximity-engine"
+OAUTHBEARER = "OAUTHBEARER"
+REQUEST_SECONDS = 20.0  # deadline of one request to a broker
+NOT_THERE, FORBIDDEN = 3, 29  # errors of a topic
+
+_METADATA_MS = 4000
+_IDLE_METADATA_MS = 300_000  # of a client that looks brokers up only to send them requests
+_GROUP = 0
+_PROBE_SECONDS = 1.5
+_CLOSE_SECONDS = 1.0
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Addresses, deadlines and credentials for consumer, producer and admin alike."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap_servers,
+        "client_id": CLIENT_ID,
+        "request_timeout_ms": int(REQUEST_SECONDS * 1000),
+        # Else there are ten attempts a second, each with a log line, while a broker is down.
+        "retry_backoff_ms": 500,
+        # New partitions are noticed within this time, and have an owner a few seconds later.
+        "metadata_max_age_ms": _METADATA_MS,
+        "security_protocol": settings.kafka_security_protocol,
+    }
+    if "SSL" in settings.kafka_security_protocol:
+        options["ssl_context"] = kafka_tls(settings)
+    if settings.kafka_security_protocol.startswith("SASL"):
+        options |= _login(settings)
+    return options
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, deadline: float) -> bool:
+    """Disconnect within `deadline` seconds; whether the consumer has left its group in order.
+
+    aiokafka's stop() raises CancelledError, and leaves its connections open, if it cancels a fetch
+    that has not begun yet or that waits after an error.
+    """
+    stopping = asyncio.create_task(consumer.stop(), name="stopping a consumer")
+    try:
+        await asyncio.wait([stopping], timeout=deadline)
+        in_order = stopping.done()
+    finally:
+        await cancel([stopping])
+    if not in_order or stopping.cancelled():
+        with suppress(KafkaError, OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await consumer._client.close()  # noqa: SLF001
+    return in_order
+
+
+def _login(settings: Settings) -> dict[str, Any]:
+    mechanism = settings.kafka_sasl_mechanism
+    if mechanism == OAUTHBEARER:
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token_provider(settings)}
+    password = settings.kafka_sasl_password
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": settings.kafka_sasl_username,
+        "sasl_plain_password": None if password is None else password.get_secret_value(),
+    }
+
+
+def kafka_tls(settings: Settings) -> ssl.SSLContext:
+    """Verifies the brokers, host name included. Raises SettingsError."""
+    try:
+        context = ssl.create_default_context(cafile=settings.kafka_ssl_cafile)
+    except (OSError, ValueError):
+        raise SettingsError(
+            f"{PREFIX}KAFKA_SSL_CAFILE {settings.kafka_ssl_cafile}: contains no certificate in PEM"
+        ) from None
+    if settings.kafka_ssl_certfile is not None:
+        _load_client(context, settings)
+    return context
+
+
+def _load_client(context: ssl.SSLContext, settings: Settings) -> None:
+    certificate, key = settings.kafka_ssl_certfile, settings.kafka_ssl_keyfile
+    given = settings.kafka_ssl_password
+    # Without a password OpenSSL would read one from the terminal.
+    password = "" if given is None else given.get_secret_value()
+    try:
+        context.load_cert_chain(str(certificate), None if key is None else str(key), password)
+    except (OSError, ValueError):
+        reason = "no certificate with its key in PEM, or KAFKA_SSL_PASSWORD is not the key's"
+        files = f"{certificate}" if key is None else f"{certificate} and KAFKA_SSL_KEYFILE {key}"
+        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {reason}") from None
+
+
+class TopicState(NamedTuple):
+    """The state of a topic.
+
+    `error` is Kafka's number, 0 for none; `leaderless` partitions accept no messages now; `id` (32
+    hexadecimal digits) distinguishes the topic from an earlier one of the same name, None if the
+    brokers know no ids (before Kafka 2.8).
+    """
+
+    error: int
+    partitions: tuple[int, ...]
+    leaderless: int
+    id: str | None = None
+
+
+class ClusterState(NamedTuple):
+    """The cluster as one broker sees it."""
+
+    brokers: int
+    topics: Mapping[str, TopicState]
+
+
+class KafkaCluster:
+    """Requests that consumers and producers do not make, on connections of its own.
+
+    It connects with the first request. Its methods raise KafkaError, OSError and TimeoutError;
+    each request ends after `timeout` seconds.
+    """
+
+    def __init__(self, settings: Settings, timeout: float | None = None) -> None:
+        self._options = connection_options(settings) | {"metadata_max_age_ms": _IDLE_METADATA_MS}
+        if timeout is not None:
+            self._options["request_timeout_ms"] = int(timeout * 1000)
+        self._client: AIOKafkaClient | None = None
+        self._connecting = asyncio.Lock()
+
+    async def __aenter__(self) -> "KafkaCluster":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Disconnect. The next request connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(KafkaError, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await client.close()
+
+    async def send(self, request: Request[Any]) -> Any:
+        """The response of the first broker that answers."""
+        client = await self._connected()
+        failure: Exception = NodeNotReadyError("no broker is known")
+        for broker in client.cluster.brokers():
+            try:
+                return await client.send(broker.nodeId, request)
+            except (KafkaError, OSError, TimeoutError) as error:
+                failure = error
+        raise failure
+
+    async def send_to_coordinator(self, group: str, request: Request[Any]) -> Any:
+        """The response of the broker that coordinates `group`."""
+        client = await self._connected()
+        return await client.send(await client.coordinator_lookup(_GROUP, group), request)
+
+    async def committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets that `group` has committed, with their metadata; a partition without a
+        commit is left out."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            by_topic.setdefault(topic, []).append(number)
+        request = OffsetFetchRequest(group, list(by_topic.items()))
+        response = (await self.send_to_coordinator(group, request)).to_object()
+        found = {
+            TopicPartition(topic["topic"], each["partition"]): each
+            for topic in response["topics"]
+            for each in topic["partitions"]
+        }
+        errors = {each["error_code"] for each in found.values()}
+        for code in errors | {response.get("error_code", 0)}:
+            if code not in (0, NOT_THERE):
+                raise for_code(code)(f"the committed offsets of {group}")
+        return {
+            partition: OffsetAndMetadata(each["offset"], each["metadata"])
+            for partition, each in found.items()
+            if each["offset"] >= 0
+        }
+
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of those of `topics` that exist. Empty if the brokers know no ids."""
+        found = (await self.state(topics)).topics
+        return {name: each.id for name, each in found.items() if not each.error and each.id}
+
+    async def state(self, topics: Collection[str]) -> ClusterState:
+        """The state of the cluster and of `topics`. Unlike other requests of aiokafka, it never
+        creates a topic."""
+        try:
+            response = await self.send(_MetadataRequest10Builder(topics))
+        except NotImplementedError:  # aiokafka's way to say that the broker is older
+            response = await self.send(MetadataRequest(list(topics), False))
+            found = response.to_object()
+            states = {each["topic"]: _topic_state(each) for each in found["topics"]}
+            return ClusterState(len(found["brokers"]), states)
+        found = response.to_object()
+        states = {
+            each["name"]: _topic_state(each)._replace(
+                id=_hexadecimal(each["id_high"], each["id_low"])
+            )
+            for each in found["topics"]
+        }
+        return ClusterState(len(found["brokers"]), states)
+
+    async def _connected(self) -> AIOKafkaClient:
+        async with self._connecting:
+            if self._client is None:
+                client = AIOKafkaClient(**self._options)
+                await client.bootstrap()
+                self._client = client
+            return self._client
+
+
+def _topic_state(topic: Any) -> TopicState:
+    partitions = topic["partitions"]
+    numbers = tuple(sorted(each["partition"] for each in partitions))
+    return TopicState(topic["error_code"], numbers, sum(each["leader"] < 0 for each in partitions))
+
+
+def _hexadecimal(high: int, low: int) -> str | None:
+    number = high % 2**64 << 64 | low % 2**64
+    return f"{number:032x}" if number else None
+
+
+# aiokafka speaks Metadata up to version 5. Version 10 (Kafka 2.8) has the topics' ids.
+_TEXT = CompactString("utf-8")
+_TAGS = ("tags", TaggedFields)
+_ID = (("id_high", Int64), ("id_low", Int64))
+
+
+class _MetadataResponse10(Response):  # type: ignore[misc]  # aiokafka is untyped
+    API_KEY = MetadataRequest.API_KEY
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), _TAGS
+            ),
+        ),
+        ("cluster_id", _TEXT),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", _TEXT),
+                *_ID,
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        _TAGS,
+                    ),
+                ),
+                ("operations", Int32),
+                _TAGS,
+            ),
+        ),
+        ("operations", Int32),
+        _TAGS,
+    )
+
+
+class _MetadataRequest10(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = MetadataRequest.API_KEY
+    API_VERSION = 10
+    RESPONSE_TYPE = _MetadataResponse10
+    SCHEMA = Schema(
+        ("topics", CompactArray(*_ID, ("name", _TEXT), _TAGS)),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_operations", Boolean),
+        ("include_topic_operations", Boolean),
+        _TAGS,
+    )
+
+
+class _MetadataRequest10Builder(Request[_MetadataRequest10]):  # type: ignore[misc]
+    API_KEY = MetadataRequest.API_KEY
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_MetadataRequest10]) -> _MetadataRequest10:
+        no_tags: dict[int, bytes] = {}
+        topics = [(0, 0, name, no_tags) for name in self._topics]
+        return request_struct_class(topics, False, False, False, no_tags)
+
+
+class BrokerProbe:
+    """Checks whether a broker answers now. Concurrent callers share one request.
+
+    No result is cached: a producer or consumer that has nothing to send notices a broker that hangs
+    only after its request timeout. `errors` counts each request that no broker answered.
+    """
+
+    def __init__(self, settings: Settings, *, errors: ServerErrors) -> None:
+        self._cluster = KafkaCluster(settings, _PROBE_SECONDS)
+        self._errors = errors
+        self._probing: asyncio.Task[bool] | None = None
+
+    async def answers(self) -> bool:
+        """Whether a broker answers within 1.5 s."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe(), name="kafka probe")
+        # The request continues until aiokafka's own deadline: a connection that is cancelled while
+        # it is being made stays open for ever.
+        await asyncio.wait([self._probing], timeout=_PROBE_SECONDS)
+        if self._probing.done() and self._probing.result():
+            self._errors.answered(PROBE)
+            return True
+        self._errors.lost(PROBE, "no broker answers")
+        return False
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._probing is not None:
+            await asyncio.wait([self._probing], timeout=_CLOSE_SECONDS)
+            await cancel([self._probing])
+        await self._cluster.close()
+
+    async def _probe(self) -> bool:
+        try:
+            await self._cluster.send(MetadataRequest([]))
+        except (KafkaError, OSError, TimeoutError):
+            self._errors.inc()
+            await self._cluster.close()
+            return False
+        return True

@@ -1,0 +1,473 @@
+"""Publishes lists of messages in batches: one request for each partition."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    ProducerClosed,
+    ProducerFenced,
+    UnknownProducerId,
+)
+from aiokafka.partitioner import murmur2
+
+from engine.kafka.client import REQUEST_SECONDS, connection_options
+from engine.kafka.errors import MessageTooLargeError
+from engine.process.failures import Backoff, ServerErrors, kafka_may_recover
+from engine.process.lifecycle import cancel
+from engine.process.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+LARGEST_MESSAGE = 32 * 1024 * 1024
+LARGEST_REQUEST = LARGEST_MESSAGE + 1024 * 1024  # with its headers
+# A batch stays below the brokers' default message.max.bytes (1 MiB). A single message may be
+# larger, if the topic allows it.
+_BATCH_BYTES = 900_000
+# A larger message is sent alone, so that its refusal affects no other message.
+_ALONE_BYTES = 256 * 1024
+_REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised, and the clock be put right
+_LATEST_MS = 253_402_300_799_999  # the end of year 9999
+_NO_TIMESTAMP = -1
+# A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
+_LONGEST_KEY = 4 * 255
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_RENEWALS_AT_ONCE = 3
+_CLOSE_SECONDS = 1.0
+_METADATA_SECONDS = 2.0
+_PUBLISHING = "publishing"
+
+# Errors after which the brokers refuse everything that this producer sends: its sequence has a gap
+# since they refused a batch for its size or timestamp, or they no longer know it. (Closed: another
+# task has replaced it already.)
+_SEQUENCE_LOST = (
+    MessageSizeTooLargeError,
+    InvalidTimestampError,
+    OutOfOrderSequenceNumber,
+    UnknownProducerId,
+    ProducerFenced,
+    ProducerClosed,
+)
+
+# Java's partitioner, so that a device has one partition whichever client publishes. Cached, because
+# it is computed in Python, byte by byte.
+_hash = lru_cache(maxsize=131_072)(murmur2)
+
+Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
+
+
+class Outgoing(NamedTuple):
+    """One message to publish.
+
+    A message without a key goes to partition 0. `timestamp` (epoch milliseconds) is that of the
+    record that caused the message; it is used if the brokers refuse this host's clock.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None = None
+
+
+OnAcknowledged = Callable[[Sequence[Outgoing]], None]
+
+
+def message_size(message: Outgoing) -> int:
+    """Bytes of the message's key and value."""
+    return len(message.key or b"") + len(message.value or b"")
+
+
+class DatedBy(IntEnum):
+    """The source of a record's timestamp, in the order in which the sources are tried."""
+
+    HOST = 0
+    CAUSE = 1
+    NOBODY = 2
+    __hash__ = int.__hash__  # that of Enum is written in Python
+
+
+class RecordTime:
+    """The timestamp of an outgoing record: this host's time, its cause's timestamp, or none.
+
+    Brokers refuse records whose timestamp is too far from their own clock
+    (message.timestamp.after.max.ms, an hour by default since Kafka 4.0). A wrong clock must not
+    stop this host: it publishes with the timestamp of the record that caused the message, as Kafka
+    Streams does, and if that is refused too without one, which every topic accepts. After a refusal
+    the producer must be replaced, so what a topic refused is remembered for a minute. `clock` in
+    epoch seconds, `steady` in monotonic ones.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._steady = steady
+        self._refusals: dict[str, tuple[DatedBy, float]] = {}  # what to try next, and until when
+
+    def dating(self, topic: str) -> Callable[[int | None], tuple[DatedBy, int]]:
+        """Gives the source and the timestamp (epoch ms) of messages to `topic` that are sent
+        together, from the timestamp of the record that caused each. Without one it is this host's
+        time."""
+        host = (DatedBy.HOST, int(self._clock() * 1000))
+        source, until = self._refusals.get(topic, (DatedBy.HOST, 0.0))
+        if source is DatedBy.HOST or self._steady() >= until:
+            return lambda _cause: host
+
+        def date(cause: int | None) -> tuple[DatedBy, int]:
+            if cause is None:
+                return host
+            if source is DatedBy.CAUSE and 0 <= cause <= _LATEST_MS:
+                return source, cause
+            return DatedBy.NOBODY, _NO_TIMESTAMP
+
+        return date
+
+    def refused(self, topic: str, dated: DatedBy) -> None:
+        """The brokers refused a batch with this source: the next batch uses the next source."""
+        if dated is DatedBy.NOBODY:
+            return
+        source, until = self._refusals.get(topic, (DatedBy.HOST, 0.0))
+        if self._steady() >= until:
+            log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
+        elif source > dated:
+            return  # another task has noted the refusal already
+        self._refusals[topic] = (DatedBy(dated + 1), self._steady() + _REMEMBERED_SECONDS)
+
+
+class TopicLimits:
+    """The sizes that the brokers refused, by topic, remembered for a minute.
+
+    After a refusal the producer must be replaced, so the same message must not be tried again and
+    again. `clock` in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._batch_bytes: dict[str, int] = {}
+        self._refusals: dict[str, tuple[int, float]] = {}  # the size, and until when
+
+    def joins(self, topic: str, size: int, others: int) -> bool:
+        """Whether a message of `size` may join a batch of `others` bytes."""
+        return size <= _ALONE_BYTES and others + size <= self._batch_bytes.get(topic, _BATCH_BYTES)
+
+    def refused_from(self, topic: str) -> int:
+        """The size from which on messages of the topic are refused now."""
+        most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error
+        size, until = self._refusals.get(topic, (most, 0.0))
+        return min(most, size) if self._clock() < until else most
+
+    def note_refusal(self, topic: str, sizes: Sequence[int]) -> None:
+        """The brokers refused a batch of messages of these sizes."""
+        if len(sizes) > 1:
+            self._batch_bytes[topic] = self._batch_bytes.get(topic, _BATCH_BYTES) // 2
+            return
+        until = self._clock() + _REMEMBERED_SECONDS
+        self._refusals[topic] = (min(sizes[0], self.refused_from(topic)), until)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Messages that are sent together, and what came of it.
+
+    `dated` says which clock dated them; `delivery` is aiokafka's, once it has the batch.
+    """
+
+    topic: str
+    partition: int
+    messages: list[Outgoing] = field(default_factory=list)
+    dated: DatedBy | None = None
+    builder: Any = None
+    delivery: "asyncio.Future[Any] | None" = None
+    error: BaseException | None = None
+
+    @property
+    def is_one_too_large(self) -> bool:
+        """Whether it is a single message that is too large."""
+        return len(self.messages) == 1 and isinstance(self.error, MessageSizeTooLargeError)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it was refused for its timestamp and no other timestamp can be tried."""
+        if not isinstance(self.error, InvalidTimestampError):
+            return False
+        undated = any(message.timestamp is None for message in self.messages)
+        return undated or self.dated is DatedBy.NOBODY
+
+
+_Place: TypeAlias = tuple[str, int]
+
+
+class Publisher:
+    """Publishes lists of messages and returns when the brokers have acknowledged all of them.
+
+    Tasks may share it. `make` returns a producer that is not started yet, `record_time` gives the
+    timestamps of records, and `limits` knows the sizes that topics refused; several publishers may
+    share both. `deadline` (seconds) bounds connecting.
+    """
+
+    def __init__(
+        self,
+        *,
+        make: Callable[[], AIOKafkaProducer],
+        deadline: float,
+        errors: ServerErrors | None = None,
+        record_time: RecordTime | None = None,
+        limits: TopicLimits | None = None,
+    ) -> None:
+        self._make = make
+        self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
+        self._producer = make()
+        self._renewing = asyncio.Lock()
+        self._replaced: set[asyncio.Task[None]] = set()
+        self._deadline = deadline
+        self._limits = limits or TopicLimits()
+        self._record_time = record_time or RecordTime()
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: Settings,
+        errors: ServerErrors | None = None,
+        record_time: RecordTime | None = None,
+    ) -> "Publisher":
+        """A publisher with its own idempotent producer; `start` connects it.
+
+        `errors` counts each failed try that is followed by another one.
+        """
+        make = partial(
+            AIOKafkaProducer,
+            **connection_options(settings),
+            enable_idempotence=True,
+            acks="all",
+            max_batch_size=LARGEST_REQUEST,
+            linger_ms=0,
+        )
+        deadline = REQUEST_SECONDS
+        return cls(make=make, deadline=deadline, errors=errors, record_time=record_time)
+
+    async def start(self) -> None:
+        """Connect. Raises KafkaError or TimeoutError."""
+        async with asyncio.timeout(self._deadline):
+            await self._producer.start()
+
+    async def close(self) -> None:
+        """Disconnect within 1 s. Messages of finished `publish` calls are acknowledged."""
+        await cancel(self._replaced)
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._producer.stop()
+        except TimeoutError:
+            log.warning("closing took too long", what="producer", seconds=_CLOSE_SECONDS)
+
+    async def publish(
+        self, messages: Sequence[Outgoing], acknowledged: OnAcknowledged | None = None
+    ) -> None:
+        """Publish all, with retries after temporary errors; repeats keep their content.
+
+        `acknowledged` receives the messages of each batch as soon as the brokers have it: those of
+        one partition may have to wait for its leader.
+
+        Raises MessageTooLargeError after all other messages are published, and KafkaError for
+        permanent errors (authorisation; this host's clock, if a message has no other time).
+        """
+        unsent, too_large = self._split(messages)
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        renewals = 0
+        while unsent:
+            producer = self._producer
+            failed = await self._send(producer, unsent, acknowledged)
+            if not failed:
+                self._errors.answered(_PUBLISHING)
+                break
+            too_large += [each.messages[0] for each in failed if each.is_one_too_large]
+            unsent = [m for each in failed if not each.is_one_too_large for m in each.messages]
+            cause = _deciding(failed)
+            if isinstance(cause, _SEQUENCE_LOST):
+                await self._renew(producer)
+                renewals += 1
+                if renewals <= _RENEWALS_AT_ONCE:
+                    self._errors.inc()
+                    continue  # the fresh producer knows nothing of what went wrong
+            elif not (isinstance(cause, Exception) and kafka_may_recover(cause)):
+                raise cause
+            if unsent:
+                self._errors.failed(cause, _PUBLISHING)
+                await backoff.pause()
+        if too_large:
+            raise MessageTooLargeError(too_large)
+
+    def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
+        """The messages that their topics may accept, and those that are known to be too large."""
+        refused_from = self._limits.refused_from
+        bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
+        if max(map(message_size, messages), default=0) < min(bounds.values(), default=1):
+            return list(messages), []
+        fitting, too_large = list[Outgoing](), list[Outgoing]()
+        for message in messages:
+            refused = message_size(message) >= bounds[message.topic]
+            (too_large if refused else fitting).append(message)
+        return fitting, too_large
+
+    async def _send(
+        self,
+        producer: AIOKafkaProducer,
+        messages: Sequence[Outgoing],
+        acknowledged: OnAcknowledged | None = None,
+    ) -> list[_Batch]:
+        """Send the messages once. Returns the failed batches, and notes refusals."""
+        topics = {message.topic for message in messages}
+        try:
+            # A producer that was replaced meanwhile never answers.
+            async with asyncio.timeout(_METADATA_SECONDS):
+                partitions = {each: len(await producer.partitions_for(each)) for each in topics}
+        except (KafkaError, TimeoutError) as error:
+            return [_Batch("", 0, list(messages), error=error)]
+        by_place = self._batches(producer, messages, partitions)
+        in_order = [_hand_over(producer, each, acknowledged) for each in by_place.values()]
+        if len(in_order) == 1:
+            await in_order[0]
+        else:
+            await asyncio.gather(*in_order)
+        batches = [batch for each in by_place.values() for batch in each]
+        await self._wait_for({each.delivery for each in batches if each.delivery is not None})
+        return [batch for batch in batches if self._has_failed(batch)]
+
+    async def _wait_for(self, deliveries: set["asyncio.Future[Any]"]) -> None:
+        """Wait until the brokers have answered, however long that takes.
+
+        aiokafka sends a batch again, under the same sequence number, until they have it once. If
+        this class gave up and sent the messages in another batch, they would come twice.
+        """
+        while deliveries:
+            _, deliveries = await asyncio.wait(deliveries, timeout=self._deadline)
+            if deliveries:
+                error = TimeoutError(f"no acknowledgement within {self._deadline:g} s")
+                self._errors.failed(error, _PUBLISHING)
+
+    def _has_failed(self, batch: _Batch) -> bool:
+        if batch.delivery is not None:
+            batch.error = batch.delivery.exception()
+        if isinstance(batch.error, MessageSizeTooLargeError):
+            self._limits.note_refusal(batch.topic, [message_size(m) for m in batch.messages])
+        elif isinstance(batch.error, InvalidTimestampError) and batch.dated is not None:
+            self._record_time.refused(batch.topic, batch.dated)
+        if batch.is_final and batch.error is not None:
+            raise batch.error
+        return batch.error is not None
+
+    def _batches(
+        self,
+        producer: AIOKafkaProducer,
+        messages: Iterable[Outgoing],
+        partitions: dict[str, int],
+    ) -> dict[_Place, list[_Batch]]:
+        """Messages in batches by topic, partition and dating, each in order."""
+        by_place: dict[_Place, list[_Batch]] = {}
+        open_batches: dict[tuple[_Place, DatedBy], _Batch] = {}
+        dating = {topic: self._record_time.dating(topic) for topic in partitions}
+        joins = self._limits.joins
+        last: object = None
+        batch: _Batch | None = None
+        for message in messages:
+            topic, key, value, headers, timestamp = message
+            dated, at = dating[topic](timestamp)
+            if batch is None or (topic, key, dated) != last:  # those of a device follow each other
+                last = (topic, key, dated)
+                number = 0 if key is None else _key_hash(key)
+                place = (topic, number % partitions[topic])
+                batch = open_batches.get((place, dated))
+            size = 0 if value is None else len(value)
+            if batch is None or not joins(topic, size, batch.builder.size()):
+                batch = _Batch(*place, dated=dated, builder=producer.create_batch())
+                by_place.setdefault(place, []).append(batch)
+                # A large message is a batch of its own.
+                if joins(topic, size, 0):
+                    open_batches[place, dated] = batch
+                else:
+                    open_batches.pop((place, dated), None)
+            batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
+            batch.messages.append(message)
+            if size > _ALONE_BYTES:
+                batch = None
+        return by_place
+
+    async def _renew(self, worn: AIOKafkaProducer) -> None:
+        """Replace the producer: its sequence of batches has a gap that the brokers never accept.
+
+        Batches of other tasks that are under way are delivered or fail; those are sent again.
+        """
+        async with self._renewing:
+            if self._producer is not worn:
+                return  # another task has replaced it
+            fresh = self._make()
+            try:
+                async with asyncio.timeout(self._deadline):
+                    await fresh.start()
+            except (KafkaError, TimeoutError) as error:
+                await fresh.stop()
+                if not kafka_may_recover(error):
+                    raise
+                self._errors.failed(error, _PUBLISHING)
+                return
+            self._producer = fresh
+        stopping = asyncio.create_task(_stopped(worn), name="replaced producer")
+        self._replaced.add(stopping)
+        stopping.add_done_callback(self._replaced.discard)
+
+
+async def _hand_over(
+    producer: AIOKafkaProducer, batches: Sequence[_Batch], acknowledged: OnAcknowledged | None
+) -> None:
+    """Hand over the batches of one partition, in order.
+
+    The producer takes a batch when it has sent the last one of that partition: no partition waits
+    for the leader of another.
+    """
+    for position, batch in enumerate(batches):
+        try:
+            batch.delivery = await producer.send_batch(
+                batch.builder, batch.topic, partition=batch.partition
+            )
+        except (KafkaError, TimeoutError) as error:
+            for unsent in batches[position:]:
+                unsent.error = error
+            return
+        if acknowledged is not None:
+            batch.delivery.add_done_callback(partial(_pass_on, batch.messages, acknowledged))
+
+
+def _pass_on(
+    messages: list[Outgoing], acknowledged: OnAcknowledged, delivery: "asyncio.Future[Any]"
+) -> None:
+    if not delivery.cancelled() and delivery.exception() is None:
+        acknowledged(messages)
+
+
+def _key_hash(key: bytes) -> int:
+    return crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
+
+
+async def _stopped(producer: AIOKafkaProducer) -> None:
+    with suppress(KafkaError, TimeoutError):  # its senders have seen the error
+        await producer.stop()
+
+
+def _deciding(failed: Sequence[_Batch]) -> BaseException:
+    """The error that decides what happens next; a mere replacement of the producer comes last."""
+    errors = [each.error for each in failed if each.error is not None]
+    return next((error for error in errors if not isinstance(error, _SEQUENCE_LOST)), errors[0])

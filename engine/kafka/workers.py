@@ -1,0 +1,132 @@
+"""One partition's worker: handles fetched records in order, in batches.
+
+A handled record is done. A record that only waits in the queue is not, and the partition's next
+owner reads it again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from aiokafka import ConsumerRecord, TopicPartition
+
+from engine.kafka.offsets import Position
+from engine.process.lifecycle import cancel
+
+Records = list[ConsumerRecord[bytes, bytes]]
+
+
+class BatchHandler(Protocol):
+    """Handles the records of one partition for a role.
+
+    `handle` returns when every record of the batch is decided and its results are acknowledged:
+    then the offset after the batch may be committed. It retries temporary errors itself; an error
+    that it raises stops the process. A handler belongs to one assignment of one partition, and its
+    memory ends with the assignment.
+    """
+
+    async def handle(self, records: Records) -> None: ...
+
+
+class PartitionWorker(Protocol):
+    """The consumer's view of a worker for one assignment of one partition.
+
+    `pending` counts the records that were offered and are not finished: at two batches the
+    partition is paused. `done_offset` is the offset that the consumer may commit, None for none
+    yet, and `finished_ranges` the text of FinishedRanges to commit with it. `failure` is the error
+    that stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
+    """
+
+    @property
+    def partition(self) -> TopicPartition: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def done_offset(self) -> int | None: ...
+    @property
+    def finished_ranges(self) -> str: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    def offer(self, records: Records) -> None: ...
+    async def finish(self, deadline: float) -> None: ...
+    async def abandon(self) -> None: ...
+
+
+def next_batch(queue: deque[Records], most: int) -> Records:
+    """All waiting records up to `most`, so that a worker that is behind has larger batches."""
+    batch = [*queue.popleft()]
+    while queue and len(batch) + len(queue[0]) <= most:
+        batch.extend(queue.popleft())
+    return batch
+
+
+def exception_of(task: asyncio.Task[None]) -> BaseException | None:
+    """The error of a task that has ended, or None."""
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
+class BatchWorker:
+    """Runs its handler over a queue of fetched records, in a single task and strictly in order."""
+
+    finished_ranges = ""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        _begin: Position,
+        on_progress: Callable[[], None],
+        *,
+        handler_for: Callable[[TopicPartition], BatchHandler],
+        batch_records: int,
+    ) -> None:
+        self.partition = partition
+        self.pending = 0
+        self.done_offset: int | None = None
+        self._handler = handler_for(partition)
+        self._batch_records = batch_records
+        self._on_progress = on_progress
+        self._queue: deque[Records] = deque()
+        self._arrived = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
+        self._task.add_done_callback(lambda _: on_progress())
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that the handler has raised, or None."""
+        return exception_of(self._task)
+
+    def offer(self, records: Records) -> None:
+        """Queue fetched records; the caller keeps `pending` within its bound by pausing."""
+        self._queue.append(records)
+        self.pending += len(records)
+        self._arrived.set()
+
+    async def finish(self, deadline: float) -> None:
+        """Finish the batch in flight, drop the queue, and end within `deadline` seconds.
+
+        After the deadline the batch is abandoned: it is not done, so it is not committed.
+        """
+        self._closing = True
+        self._queue.clear()
+        self._arrived.set()
+        await asyncio.wait([self._task], timeout=deadline)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End at once, without finishing the batch. Does not raise the handler's error."""
+        self._closing = True
+        await cancel([self._task])
+
+    async def _run(self) -> None:
+        while not self._closing:
+            await self._arrived.wait()
+            while self._queue and not self._closing:
+                batch = next_batch(self._queue, self._batch_records)
+                await self._handler.handle(batch)
+                self.done_offset = batch[-1].offset + 1
+                self.pending -= len(batch)
+                self._on_progress()
+            if not self._closing:
+                self._arrived.clear()

@@ -1,0 +1,223 @@
+"""Runs several processes (workers) of one role under one parent, with one metrics port.
+
+If a worker ends by itself, the parent stops the others and ends; systemd or Kubernetes then starts
+the parent again, and all continue from the committed offsets. Each worker serves a port on loopback
+that the parent has opened. The parent's page has the metrics of all, with the label `worker`:
+not every metric can be summed, a gauge belongs to its process.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import structlog
+
+from engine.process.health import Send, reply
+from engine.process.http_server import HttpServer, listen
+from engine.process.lifecycle import cancel
+from engine.process.logs import configure_logs
+from engine.process.settings import PREFIX, Settings
+
+log = structlog.get_logger(__name__)
+
+WORKER_UP = "proximity_worker_up"
+_UP_HEAD = (
+    f"# HELP {WORKER_UP} 1 for each process of --workers that answers",
+    f"# TYPE {WORKER_UP} gauge",
+)
+_PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+_END = "# EOF"
+_GRACE = 10.0  # seconds beyond the workers' own drain
+_PAGE_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
+_PORT_SETTING = f"{PREFIX}METRICS_PORT"
+# The second is the status of a worker that was stopped before it had started.
+_ENDED_WELL = (0, -int(signal.SIGTERM))
+
+
+async def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
+    """Run `workers` processes until one ends or a signal arrives. Returns the exit status.
+
+    Raises PortInUseError.
+    """
+    configure_logs(settings)
+    with listen(settings.metrics_host, settings.metrics_port, setting=_PORT_SETTING) as port:
+        listeners = [listen("127.0.0.1", 0, setting=_PORT_SETTING) for _ in range(workers)]
+        page = WorkersPage([listener.getsockname()[1] for listener in listeners])
+        server = HttpServer(page, interface="asgi3")
+        serving = asyncio.create_task(server.serve(sockets=[port]), name="metrics port")
+        try:
+            metrics = "{}:{}".format(*port.getsockname()[:2])
+            log.info("starting workers", role=role, workers=workers, metrics=metrics)
+            return await _run(role, settings, env_file, listeners, serving)
+        finally:
+            await cancel([serving])
+
+
+async def _run(
+    role: str,
+    settings: Settings,
+    env_file: Path | None,
+    listeners: Sequence[socket.socket],
+    serving: asyncio.Task[None],
+) -> int:
+    stop = asyncio.Event()
+    processes: list[Process] = []
+
+    def on_signal() -> None:
+        stop.set()
+        _terminate(processes)
+
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, on_signal)
+    for listener in listeners:
+        with listener:
+            process = await _start(role, settings, env_file, listener)
+        processes.append(process)
+        if stop.is_set():  # while they are being started
+            process.terminate()
+    log.info("workers started", pids=[process.pid for process in processes])
+    ends = {asyncio.create_task(process.wait()) for process in processes}
+    await asyncio.wait({*ends, serving}, return_when=asyncio.FIRST_COMPLETED)
+    if not stop.is_set():
+        ended = [process.pid for process in processes if process.returncode is not None]
+        log.error("a worker ended by itself, stopping all", pid=ended[0] if ended else None)
+        _terminate(processes)
+    await asyncio.wait(ends, timeout=settings.drain_timeout * 2 + _GRACE)
+    for process in processes:
+        if process.returncode is None:
+            log.error("a worker did not end in time, killing it", pid=process.pid)
+            process.kill()
+    statuses = await asyncio.gather(*ends)
+    return 0 if stop.is_set() and all(status in _ENDED_WELL for status in statuses) else 1
+
+
+async def _start(
+    role: str, settings: Settings, env_file: Path | None, listener: socket.socket
+) -> Process:
+    file_option = ["--env-file", str(env_file)] if env_file else []
+    link = ["--worker-of", f"{os.getpid()}:{listener.fileno()}"]
+    command = [sys.executable, "-m", "engine.cli", *file_option, "run", "--role", role, *link]
+    # In a process group of its own, so that Ctrl-C reaches only the parent. The parent's SIGTERM is
+    # then the first signal of the worker; a second signal would end it without a drain.
+    return await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | {f"{PREFIX}LOG_FORMAT": settings.log_format},
+        pass_fds=[listener.fileno()],
+        process_group=0,
+    )
+
+
+def _terminate(processes: Sequence[Process]) -> None:
+    for process in processes:
+        if process.returncode is None:
+            process.terminate()
+
+
+class WorkersPage:
+    """Answers /metrics, /healthz and /readyz for the workers that listen on these ports.
+
+    If a worker does not answer, /metrics lacks its series and proximity_worker_up names it, and
+    /healthz and /readyz fail.
+    """
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._urls = [f"http://127.0.0.1:{port}" for port in ports]
+
+    async def __call__(self, scope: dict[str, Any], _receive: Any, send: Send) -> None:
+        """An ASGI application."""
+        match scope["path"]:
+            case "/metrics":
+                await self._show_metrics(dict(scope["headers"]), send)
+            case "/healthz" | "/readyz" as path:
+                await self._show_health(path, send)
+            case _:
+                await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+
+    async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
+        accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
+        answers = await self._fetch_all("/metrics", accepted)
+        pages = {n: each for n, each in enumerate(answers) if each is not None and each.is_success}
+        types = {each.headers["content-type"] for each in pages.values()} or {_PLAIN}
+        head = [(b"content-type", min(types).encode()), (b"cache-control", b"no-store")]
+        body = merged({n: each.text for n, each in pages.items()}, len(self._urls)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _show_health(self, path: str, send: Send) -> None:
+        answers = await self._fetch_all(path, "application/json")
+        good = all(answer is not None and answer.is_success for answer in answers)
+        workers: list[dict[str, Any]] = [
+            {"status": "no answer"} if answer is None else msgspec.json.decode(answer.content)
+            for answer in answers
+        ]
+        status = "ready" if path == "/readyz" else "ok"
+        body: dict[str, Any] = {"status": status if good else f"not {status}", "workers": workers}
+        checks = [worker["checks"] for worker in workers if "checks" in worker]
+        if checks:
+            names = dict.fromkeys(name for each in checks for name in each)
+            body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
+        await reply(send, 200 if good else 503, body)
+
+    async def _fetch_all(self, path: str, accepted: str) -> list[httpx.Response | None]:
+        """The answers of all workers, in order; None for a worker that does not answer."""
+        async with httpx.AsyncClient(timeout=_PAGE_SECONDS, trust_env=False) as client:
+            return await asyncio.gather(
+                *(_answer(client, url + path, accepted) for url in self._urls)
+            )
+
+
+async def _answer(client: httpx.AsyncClient, url: str, accepted: str) -> httpx.Response | None:
+    try:
+        async with asyncio.timeout(_PAGE_SECONDS):
+            return await client.get(url, headers={"accept": accepted})
+    except (httpx.HTTPError, TimeoutError):
+        return None
+
+
+def merged(pages: Mapping[int, str], workers: int) -> str:
+    """Merge the pages of the workers, by number: each family once, each sample with its worker.
+
+    In both formats, Prometheus' own and OpenMetrics, a family begins with comment lines, and all
+    its samples must follow them.
+    """
+    families: dict[str, tuple[dict[str, None], list[str]]] = {}
+    for number, page in pages.items():
+        for family, line in _lines(page):
+            head, samples = families.setdefault(family, ({}, []))
+            if line.startswith("# "):
+                head[line] = None
+            else:
+                samples.append(_of_worker(line, number))
+    up = [f'{WORKER_UP}{{worker="{n}"}} {1.0 if n in pages else 0.0}' for n in range(workers)]
+    lines = [*_UP_HEAD, *up]
+    for head, samples in families.values():
+        lines += [*head, *samples]
+    if any(page.rstrip().endswith(_END) for page in pages.values()):
+        lines.append(_END)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(page: str) -> Iterator[tuple[str, str]]:
+    """Each line with its family."""
+    family = ""
+    for line in page.split("\n"):
+        if not line or line == _END:
+            continue
+        if line.startswith("# "):
+            family = line.split(" ", 3)[2]
+        yield family, line
+
+
+def _of_worker(sample: str, number: int) -> str:
+    end = min(place for mark in "{ " if (place := sample.find(mark)) >= 0)
+    more = f",{sample[end + 1 :]}" if sample[end] == "{" else f"}}{sample[end:]}"
+    return f'{sample[:end]}{{worker="{number}"{more}'

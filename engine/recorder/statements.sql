@@ -1,0 +1,126 @@
+-- The recorder's statements for both databases (ledger.py reads this file). Macros:
+-- {rows NAME TYPE, ...} selects the objects in the first parameter, a JSON list, {list TYPE} its
+-- values, {each COLUMN} joins the items of a column that is a list; {now} is SQL's clock. Rows are sorted
+-- by the caller, because they are locked in their order.
+
+-- name: first_position
+INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING RETURNING 1;
+
+-- name: advance_offset
+UPDATE recorder_offset SET next_offset = $3
+WHERE topic = $1 AND "partition" = $2 AND next_offset = $4
+RETURNING 1;
+
+-- name: move_position
+UPDATE recorder_offset SET next_offset = $3, topic_id = $4
+WHERE topic = $1 AND "partition" = $2 AND next_offset = $5
+    AND coalesce(topic_id, '') = coalesce($6, '')
+RETURNING 1;
+
+-- name: note_past
+INSERT INTO recorder_past (topic, ended_on) VALUES ($1, {now}) ON CONFLICT DO NOTHING;
+
+-- name: positions
+SELECT "partition", next_offset, topic_id FROM recorder_offset WHERE topic = $1;
+
+-- name: now
+SELECT {now};
+
+-- name: existing_companies
+SELECT id FROM company WHERE id IN ({list bigint});
+
+-- name: venue_time_zones
+SELECT id, time_zone FROM venue WHERE id IN ({list bigint});
+
+-- name: applications
+SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key IN ({list text});
+
+-- name: active_beacons
+SELECT wanted.uuid, wanted.major, wanted.minor, beacon.id, venue.id, venue.company_id,
+    venue.time_zone
+-- Keys one at a time, by the index of triples: for any number of keys PostgreSQL else compares each
+-- of them with each beacon of a catalog that is not analyzed yet.
+FROM (
+    SELECT keys.*, (
+        SELECT id FROM beacon
+        WHERE uuid = keys.uuid AND major = keys.major AND minor = keys.minor
+            AND active AND deleted_at IS NULL
+        LIMIT 1
+    ) AS beacon_id
+    FROM ({rows uuid text, major integer, minor integer}) AS keys
+) AS wanted
+JOIN beacon ON beacon.id = wanted.beacon_id
+JOIN venue ON venue.id = beacon.venue_id
+WHERE venue.active AND venue.deleted_at IS NULL;
+
+-- name: add_devices
+INSERT INTO device (
+    company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
+    test, create_on, update_on
+)
+SELECT changes.*, false, {now}, {now}
+FROM ({rows company_id bigint, udid text, nb_beacon bigint, nb_campaign bigint, token_push text,
+    name text, version text, model text, id_connector bigint}) AS changes
+WHERE true
+ON CONFLICT (company_id, udid) DO UPDATE SET
+    nb_beacon = device.nb_beacon + excluded.nb_beacon,
+    nb_campaign = device.nb_campaign + excluded.nb_campaign,
+    token_push = coalesce(excluded.token_push, device.token_push),
+    name = coalesce(excluded.name, device.name),
+    version = coalesce(excluded.version, device.version),
+    model = coalesce(excluded.model, device.model),
+    id_connector = coalesce(excluded.id_connector, device.id_connector),
+    update_on = excluded.update_on
+RETURNING company_id, udid, id, test;
+
+-- name: add_detections
+INSERT INTO detection_trace (device_id, venue_id, beacon_id, status, create_on, ip)
+{rows device_id bigint, venue_id bigint, beacon_id bigint, status text, create_on timestamptz,
+    ip text};
+
+-- name: add_authentications
+INSERT INTO authentication_trace (device_id, application_id, create_on, ip)
+{rows device_id bigint, application_id bigint, create_on timestamptz, ip text};
+
+-- name: counted_notifications
+SELECT notification FROM reception WHERE notification IN ({list uuid});
+
+-- name: add_receptions
+INSERT INTO reception (notification, device_id, campaign_id, create_on, recorded_on)
+SELECT counted.*, {now}
+FROM ({rows notification uuid, device_id bigint, campaign_id bigint, create_on timestamptz})
+    AS counted;
+
+-- name: presences
+SELECT device_id, beacon_id, status, create_on
+FROM ({rows device_id bigint, beacon_id bigint}) AS wanted
+JOIN presence USING (device_id, beacon_id);
+
+-- name: set_presences
+INSERT INTO presence (device_id, beacon_id, status, create_on, recorded_on)
+SELECT states.*, {now}
+FROM ({rows device_id bigint, beacon_id bigint, status text, create_on timestamptz}) AS states
+WHERE true
+ON CONFLICT (device_id, beacon_id) DO UPDATE SET
+    status = excluded.status, create_on = excluded.create_on, recorded_on = excluded.recorded_on;
+
+-- name: add_statistic_devices
+INSERT INTO statistic_device (day, kind, ref, device_id)
+SELECT members.day, members.kind, members.ref, item.value
+FROM ({rows day date, kind text, ref bigint, devices bigint[]}) AS members,
+    {each members.devices}
+WHERE true
+ON CONFLICT DO NOTHING
+RETURNING day, kind, ref, 1;
+
+-- name: add_statistics
+INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)
+SELECT figures.*
+FROM ({rows day date, kind text, ref bigint, venue_id bigint, detections bigint, devices bigint,
+    notifications bigint}) AS figures
+WHERE true
+ON CONFLICT (day, kind, ref) DO UPDATE SET
+    detections = statistic.detections + excluded.detections,
+    devices = statistic.devices + excluded.devices,
+    notifications = statistic.notifications + excluded.notifications;

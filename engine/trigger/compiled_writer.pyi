@@ -1,3 +1,0 @@
-from engine.trigger.message_writer import MessageWriter
-
-class CompiledMessageWriter(MessageWriter): ...

@@ -1,0 +1,115 @@
+"""The first loop of the trigger: makes every decision that needs only memory.
+
+refuse early (compiled) -> decode -> resolve -> decide from memory
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder
+from engine.kafka.dead_letters import DeadLetter
+from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection
+from engine.kafka.workers import Records
+from engine.process.metrics import Metrics, StepTimer
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.decision_counts import DecisionCounter
+from engine.trigger.decision_feed import DecisionFeed
+from engine.trigger.grants import DecidedDetection, decide_from_memory
+from rules.model import Decision
+
+
+class EarlyRefusals(Protocol):
+    """Refuses detections before they are decoded (refusal_filter.pyx)."""
+
+    def split(
+        self, records: Records, remembered: RememberedClaims, now: float
+    ) -> tuple[Records, list[Decision]]:
+        """The records that must be decoded, and the decisions that refuse the others."""
+
+
+class TakenIn(NamedTuple):
+    """What is left of records: detections that may fire, and those that cannot be decoded."""
+
+    decided: list[DecidedDetection]
+    dead_letters: list[DeadLetter]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """The parts that all partitions share. `clock` gives epoch seconds.
+
+    `refusals` is None where nothing is compiled.
+    """
+
+    decoders: Mapping[str, DetectionDecoder]
+    refusals: EarlyRefusals | None
+    index: BeaconIndex
+    feed: DecisionFeed
+    counter: DecisionCounter
+    metrics: Metrics
+    max_age: float
+    clock: Callable[[], float] = time.time
+
+    async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
+        """Decide records of one partition, in order. Raises TooManyDeadLettersError."""
+        with self._step("decode"):
+            batch, refused = await self._decode(records, remembered)
+        version = self.index.cache.version
+        with self._step("resolve"):
+            keys = {detection.key for detection in batch.messages}
+            beacons = await self.index.resolve(keys, len(batch.messages) + len(refused))
+        with self._step("decide"):
+            decided = self._decide(batch.messages, beacons, version, remembered, refused)
+        self.counter.count(refused)
+        self.metrics.batch_size.observe(len(records))
+        return TakenIn(decided, batch.dead_letters)
+
+    async def _decode(
+        self, records: Records, remembered: RememberedClaims
+    ) -> tuple[DecodedBatch[DecodedDetection], list[Decision]]:
+        """The decoded detections, and the decisions of those that were refused before."""
+        decoder = self.decoders[records[0].topic]
+        if (
+            self.refusals is None
+            or not isinstance(decoder, OwnFormatDecoder)
+            or self.feed.wants(len(records))
+        ):
+            return await decoder.decode(records), []
+        others, refused = self.refusals.split(records, remembered, self.clock())
+        batch = await decoder.decode(others, records)
+        self.feed.note_undecoded(refused)
+        return batch, refused
+
+    def _decide(
+        self,
+        detections: list[DecodedDetection],
+        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+        version: int,
+        remembered: RememberedClaims,
+        refused: list[Decision],
+    ) -> list[DecidedDetection]:
+        """The detections that may fire; the decisions about the others are added to `refused`."""
+        now, max_age = self.clock(), self.max_age
+        remembered.forget_expired(now)
+        decided = list[DecidedDetection]()
+        firing_nothing = list[DecodedDetection]()
+        begin = len(refused)
+        for detection in detections:
+            beacon = beacons[detection.key]
+            decision = decide_from_memory(detection, beacon, remembered, now, max_age)
+            if decision.granted:
+                decided.append(DecidedDetection(detection, beacon, decision, version=version))
+            else:
+                refused.append(decision)
+                firing_nothing.append(detection)
+        self.feed.note_refused(firing_nothing, refused[begin:], beacons)
+        return decided
+
+    @cached_property
+    def _step(self) -> StepTimer:
+        return StepTimer(self.metrics, "trigger")

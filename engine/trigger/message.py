@@ -1,0 +1,187 @@
+"""Writes the messages of grants: notifications, and calls for the connector role.
+
+A message is put together from the parts of its campaign and of its beacon, which are encoded once,
+and the fields that differ. It is byte for byte what msgspec writes for the types in
+engine/kafka/messages.py; a property test compares the two.
+"""
+
+from binascii import hexlify
+from functools import lru_cache
+from math import floor
+from struct import Struct
+from typing import Any, NamedTuple
+
+import msgspec
+
+from catalog.index.entries import ConnectorEntry
+from engine.kafka.messages import CampaignReference, ConnectorEndpoint, format_instant
+from engine.kafka.producer import Outgoing
+from engine.kafka.topics import Topics
+from engine.kafka.tracing import NoopTracer, Span, Tracer
+from engine.redis.devices import DeviceRecord, completed_device
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.grants import DecidedDetection, Grant
+from rules.model import CampaignSnapshot, Zone
+
+_ZONES = tuple(zone.name.lower().encode() for zone in Zone)  # by the zone's number
+_MOST_BYTES = 16 * 1024 * 1024
+_ENDPOINT_FIELDS = ConnectorEndpoint.__struct_fields__
+_encode = msgspec.json.Encoder().encode
+_uuid_parts = Struct("8s4s4s4s12s").unpack
+
+
+class CampaignParts(NamedTuple):
+    """The encoded parts of a campaign: after the id, after the device, and after the times.
+
+    `campaign` and `connector` are what the parts were made from.
+    """
+
+    campaign: CampaignSnapshot
+    connector: ConnectorEntry | None
+    reference: bytes
+    texts: bytes
+    content: bytes
+    header: tuple[str, bytes]
+
+
+class CampaignFragments:
+    """The parts of the campaigns that fired lately, bounded in bytes."""
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._known: dict[int, CampaignParts] = {}
+
+    def of(self, campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
+        """The parts of a campaign. `connector` is the company's, for a campaign that needs it."""
+        known = self._known.get(campaign.id)
+        if (
+            known is not None
+            and known.campaign is campaign
+            and (known.connector is connector or known.connector == connector)
+        ):
+            return known
+        made = _parts(campaign, connector)
+        # Counted twice, because the campaign that the parts were made from stays in memory too.
+        self._bytes += 2 * (len(made.reference) + len(made.texts) + len(made.content))
+        if self._bytes > self._most_bytes:
+            self._known.clear()
+            self._bytes = 0
+        else:
+            self._known[campaign.id] = made
+        return made
+
+
+class MessageWriter:
+    """Writes messages. `lifetime` (seconds) runs from detected_at to expires_at."""
+
+    def __init__(self, *, topics: Topics, lifetime: float, tracer: Tracer | None = None) -> None:
+        self._notifications = topics.notifications
+        self._connector_calls = topics.connector_calls
+        self._lifetime = lifetime
+        self._tracer = tracer or NoopTracer()
+        self._fragments = CampaignFragments()
+
+    def write(
+        self,
+        decided: DecidedDetection,
+        known: DeviceRecord | None,
+        now: float,
+    ) -> int:
+        """Write the message of each grant, at `now` (epoch s). Returns the bytes of all.
+
+        `known` is the catalog's record of the device.
+        """
+        detection, beacon = decided.detection, decided.grants[0].beacon
+        record, received, at = detection.record, detection.message.device, detection.detected_at
+        key = received.udid.encode()
+        device = received if known is None else completed_device(received, known)
+        place = b'%b"proximity":"%b","device":%b,' % (
+            beacon.encoded_place or _place_of(beacon),
+            _ZONES[detection.zone],
+            _encode(device),
+        )
+        when = times(floor(at), floor(now), floor(at + self._lifetime))
+        size, timestamp, has_headers = 0, record.timestamp, bool(record.headers)
+        for grant in decided.grants:
+            campaign = grant.campaign
+            is_call = campaign.format == "connector"
+            _, _, reference, texts, content, header = self._fragments.of(
+                campaign, beacon.connector if is_call else None
+            )
+            id_ = b"-".join(_uuid_parts(hexlify(grant.notification_id)))
+            value = b"".join((b'{"id":"', id_, reference, place, texts, when, content))
+            headers = [("id", id_), header]
+            # Most records bring no headers, and then there is no trace to look for.
+            if has_headers:
+                grant.span = self._span_of(grant)
+                headers += grant.span.headers
+            topic = self._connector_calls if is_call else self._notifications
+            grant.message = Outgoing(topic, key, value, headers, timestamp)
+            size += len(value)
+        return size + len(key) * len(decided.grants)
+
+    def _span_of(self, grant: Grant) -> Span:
+        record = grant.record
+        attributes = {
+            "messaging.system": "kafka",
+            "messaging.source.name": record.topic,
+            "messaging.kafka.source.partition": record.partition,
+            "messaging.kafka.message.offset": record.offset,
+            "proximity.company": grant.beacon.company_reference.id,
+            "proximity.campaign": grant.campaign.id,
+        }
+        return self._tracer.begin("proximity.trigger", record.headers, attributes)
+
+
+def content_bytes(campaigns: tuple[CampaignSnapshot, ...]) -> int:
+    """About how many bytes the content of these campaigns has."""
+    size = 0
+    for campaign in campaigns:
+        if campaign.content is not None:
+            size += len(campaign.content)
+    return size
+
+
+def _parts(campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
+    reference = _encode(CampaignReference(campaign.id, campaign.name, campaign.hash))
+    texts = {name: getattr(campaign, name) for name in ("title", "push", "background", "color")}
+    return CampaignParts(
+        campaign,
+        connector,
+        b'","campaign":%b,' % reference,
+        _encode(texts)[1:-1] + b",",
+        _encode(_content(campaign, connector))[1:],
+        ("campaign", b"%d" % campaign.id),
+    )
+
+
+def _content(campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> dict[str, Any]:
+    """The last fields: of a call, or of a notification."""
+    if campaign.format == "connector":
+        delay = {"delay": campaign.delay}
+        return delay if connector is None else delay | {"connector": _endpoint(connector)}
+    format_ = {"format": campaign.format}
+    return format_ if campaign.content is None else format_ | {campaign.format: campaign.content}
+
+
+def _endpoint(connector: ConnectorEntry) -> ConnectorEndpoint:
+    return ConnectorEndpoint(**{name: getattr(connector, name) for name in _ENDPOINT_FIELDS})
+
+
+def _place_of(beacon: IndexedBeacon) -> bytes:
+    """The part of a beacon: company, venue and beacon; encoded once for each beacon."""
+    place = beacon.encoded_place = b'"company":%b,"venue":%b,"beacon":%b,' % (
+        _encode(beacon.company_reference),
+        _encode(beacon.venue_reference),
+        _encode(beacon.reference),
+    )
+    return place
+
+
+@lru_cache(maxsize=4096)
+def times(detected: int, triggered: int, expires: int) -> bytes:
+    """The part with the three times, in epoch seconds."""
+    return b'"detected_at":"%b","triggered_at":"%b","expires_at":"%b",' % tuple(
+        format_instant(each).encode() for each in (detected, triggered, expires)
+    )

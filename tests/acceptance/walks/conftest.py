@@ -1,5 +1,0 @@
-"""The fixtures of the interface's tests, for the account holder too."""
-
-from tests.acceptance.api.conftest import database, processes, served
-
-__all__ = ["database", "processes", "served"]

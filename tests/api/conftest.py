@@ -1,0 +1,88 @@
+"""The application in this process and as a process, on each database and a real Redis."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+from argon2.profiles import CHEAPEST
+
+from catalog.database import Database, open_database
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.api.harness import Bodies, Harness, Headers, harness
+from tests.api.process import ApiProcess, api_rig, make_account
+from tests.servers.schema import make_schema
+from tests.system.rig import Rig
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password costs 100 ms and 64 MB on purpose; most tests are about everything else."""
+    monkeypatch.setattr("catalog.accounts._hasher", PasswordHasher.from_parameters(CHEAPEST))
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
+    return load_settings(
+        database_url=database_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        connector_allow_networks="127.0.0.0/8",
+        kafka_bootstrap_servers="127.0.0.1:9",
+    )
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Harness]:
+    await make_schema(settings.database_url.get_secret_value())
+    async with harness(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def bodies() -> Bodies:
+    return Bodies()
+
+
+@pytest.fixture
+async def owner(api: Harness) -> Headers:
+    """An account of a company with all permissions."""
+    return await api.account()
+
+
+@pytest.fixture
+async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
+    return int((await api.call("POST", "/region", owner, bodies.venue())).json()["id"])
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A migrated database with the account of ApiProcess."""
+    await make_schema(database_url)
+    opened = open_database(database_url)
+    await make_account(opened)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def processes(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig]:
+    """Starts processes, and stops those that still run at the end."""
+    rig = api_rig(tmp_path, database_url, redis_url)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+async def served(database: Database, processes: Rig) -> ApiProcess:
+    """A process that is ready."""
+    return await ApiProcess(processes).until_ready()
+
+
+@pytest.fixture
+def today() -> date:
+    """The day in UTC when the test begins: a run of all tests may last past midnight."""
+    return datetime.now(UTC).date()

@@ -1,0 +1,266 @@
+"""The application on real stores, called as its users call it."""
+
+import functools
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import httpx
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from sqlalchemy import event, select
+
+from api.app import build_app
+from api.middleware import ApiMetrics
+from api.sessions import token_hash
+from catalog.database import Database
+from catalog.index.drain import OutboxDrainer
+from catalog.inputs import ALL_PERMISSIONS
+from catalog.models import WEEKDAYS, Account, Base, Company, Session
+from connectors.client import client_context
+from engine.process.settings import Settings
+from engine.wiring.api import build_services
+from engine.wiring.parts import Stores, open_stores
+
+Headers = dict[str, str]
+Body = dict[str, Any]
+_client_context = functools.cache(client_context)
+PASSWORD = "correct horse"
+
+
+class Harness:
+    """An application in this process, its stores, and a client of it."""
+
+    def __init__(
+        self,
+        app: FastAPI,
+        stores: Stores,
+        client: httpx.AsyncClient,
+    ) -> None:
+        self.app = app
+        self.stores = stores
+        self.client = client
+
+    @property
+    def database(self) -> Database:
+        return self.stores.database
+
+    async def call(
+        self, method: str, path: str, headers: Headers | None = None, json: Any = None
+    ) -> httpx.Response:
+        """Send a request below /v2."""
+        return await self.client.request(method, f"/v2{path}", headers=headers, json=json)
+
+    async def made(self, path: str, headers: Headers, body: Any) -> dict[str, Any]:
+        """The record of a successful POST."""
+        answer = await self.call("POST", path, headers, body)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    async def read(self, path: str, headers: Headers) -> Any:
+        """The body of a successful GET."""
+        answer = await self.call("GET", path, headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def company_of(self, headers: Headers) -> int:
+        """The company of an account."""
+        query = select(Account.company_id).where(Account.email == headers["x-service-key"])
+        async with self.database.read() as session:
+            return (await session.execute(query)).scalar_one()
+
+    async def add(self, *records: Base) -> None:
+        """Store records as other processes do."""
+        async with self.database.write.begin() as session:
+            session.add_all(records)
+
+    async def account(self, company: Company | None = None, /, **permission: int) -> Headers:
+        """Headers of a new account with a session; levels that are not given are 2."""
+        email = f"{secrets.token_hex(4)}@example.org"
+        token = secrets.token_urlsafe(16)
+        now = datetime.now(UTC)
+        async with self.database.write.begin() as session:
+            if company is None:
+                company = Company(name=f"company of {email}", create_on=now)
+            owner = await session.merge(company)
+            account = Account(
+                company=owner,
+                email=email,
+                password_hash="-",
+                permission=ALL_PERMISSIONS | permission,
+                create_on=now,
+            )
+            session.add(account)
+            await session.flush()
+            session.add(
+                Session(
+                    account_id=account.id,
+                    token_hash=token_hash(token),
+                    create_on=now,
+                    valid=now + timedelta(hours=1),
+                )
+            )
+        return {"x-service-key": email, "x-service-token": token}
+
+
+@asynccontextmanager
+async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIterator[Harness]:
+    """An application with these settings, on a migrated database."""
+    async with AsyncExitStack() as stack:
+        stores = await stack.enter_async_context(open_stores(settings))
+        drainer = OutboxDrainer(
+            database=stores.database, store=stores.index_store, clock=time.monotonic
+        )
+
+        async def ready() -> dict[str, bool]:
+            return {"database": True}
+
+        # The public authorities are read in 30 ms, and no test changes them.
+        with patch("engine.wiring.connector.client_context", _client_context):
+            services = build_services(settings, stores, drainer)
+        app = build_app(
+            services=services,
+            metrics=ApiMetrics(CollectorRegistry()),
+            version="0",
+            ready=ready,
+            with_console=with_console,
+        )
+        transport = httpx.ASGITransport(app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://api")
+        yield Harness(app, stores, await stack.enter_async_context(client))
+
+
+VENUE: Body = {
+    "name": "Library",
+    "address": "Castelló de la Plana",
+    "active": True,
+    "width": 32,
+    "height": 17,
+    "image": "https://library.example/plan.png",
+    "time_zone": "Europe/Madrid",
+}
+BEACON: Body = {
+    "name": "Study desk",
+    "uuid": "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10",
+    "major": 1,
+    "minor": 260,
+    "active": True,
+    "proximity": "near",
+    "x": 12,
+    "y": 40,
+    "color": "#ff8800",
+    "tags": [{"name": "study"}],
+}
+GEOFENCE: Body = {
+    "name": "The campus",
+    "longitude": -0.0672,
+    "latitude": 39.9944,
+    "radius": 300,
+    "active": True,
+}
+CAMPAIGN: Body = {
+    "name": "New books",
+    "push": "Fresh this week, right next to you.",
+    "title": "New on the shelves",
+    "format": "url",
+    "url": "https://library.example/new-books",
+    "cache": "day",
+    "start": "2026-11-20T00:00:00+0100",
+    "end": "2027-11-20T00:00:00+0100",
+    "start_time": "09:00",
+    "end_time": "20:00",
+    "active": True,
+    **dict.fromkeys(WEEKDAYS, True),
+    "sunday": False,
+    "tags": [{"name": "study"}],
+}
+CONNECTOR: Body = {
+    "name": "Loans",
+    "url": "http://127.0.0.1:9/offers",
+    "method": "POST",
+    "auth": "header",
+    "parameters": '[{"key": "x-library-key", "value": "demo"}]',
+}
+
+
+class Bodies:
+    """Valid bodies, each with a name of its own; keywords change fields, None removes one."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def venue(self, **other: Any) -> Body:
+        return self._named(VENUE, other)
+
+    def beacon(self, **other: Any) -> Body:
+        return self._named(BEACON, {"minor": next(self._numbers)} | other)
+
+    def geofence(self, **other: Any) -> Body:
+        return self._named(GEOFENCE, other)
+
+    def campaign(self, **other: Any) -> Body:
+        return self._named(CAMPAIGN, other)
+
+    def connector(self, **other: Any) -> Body:
+        return self._named(CONNECTOR, other)
+
+    def _named(self, example: Body, other: Body) -> Body:
+        body = example | {"name": f"{example['name']} {next(self._numbers)}"} | other
+        return {name: value for name, value in body.items() if value is not None}
+
+
+def error_body(answer: httpx.Response, status: int) -> Body:
+    """The body of an error, whose shape is checked."""
+    assert answer.status_code == status, answer.text
+    body = dict(answer.json())
+    signing_in = answer.request.url.path == "/v2/auth" and answer.request.method == "POST"
+    text = "error_message" if signing_in else "message"
+    assert set(body) - {"fields"} == {"status", text, "code"}
+    assert (body["status"], body["code"]) == ("error", status)
+    return body
+
+
+class Operation(NamedTuple):
+    """A method and the template of a path below /v2, with a valid body."""
+
+    method: str
+    path: str
+    body: Body | None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def filled(self, **ids: int) -> str:
+        """The path with ids in it."""
+        return self.path.format(**ids)
+
+
+def operations(app: FastAPI) -> list[Operation]:
+    """All operations except signing in, each with the document's example."""
+    found = []
+    for path, methods in app.openapi()["paths"].items():
+        for method, definition in methods.items():
+            content = definition.get("requestBody", {}).get("content", {})
+            body = content.get("application/json", {}).get("example")
+            found.append(Operation(method.upper(), path.removeprefix("/v2"), body))
+    return [operation for operation in found if str(operation) != "POST /auth"]
+
+
+@contextmanager
+def counted(database: Database) -> Iterator[list[str]]:
+    """The statements to SQL that are executed within the context, without BEGIN."""
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            statements.append(statement)
+
+    engine = database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(engine, "before_cursor_execute", note)

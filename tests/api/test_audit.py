@@ -1,0 +1,105 @@
+"""Who changed what and when, secrets left out."""
+
+import structlog
+
+from catalog.accounts import set_active
+from catalog.models import Company
+from tests.api.harness import VENUE, Bodies, Harness, Headers
+
+
+async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies):
+    venue = (await api.made("/region", owner, bodies.venue(name="before")))["id"]
+    path = f"/region/{venue}"
+    await api.call("PUT", path, owner, bodies.venue(name="after") | {"width": 241})
+    beacon = (await api.made(f"{path}/beacon", owner, bodies.beacon(tags=[])))["id"]
+    edit = bodies.beacon(minor=9, tags=["new"])
+    await api.call("PUT", f"{path}/beacon/{beacon}", owner, edit)
+    await api.made(f"{path}/geofencing", owner, bodies.geofence())
+    await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign(html="x" * 50_000))
+    await api.call("DELETE", f"{path}/beacon/{beacon}", owner)
+    found = await api.read("/audit", owner)
+    assert [(entry["action"], entry["kind"]) for entry in found] == [
+        ("create", "venue"),
+        ("edit", "venue"),
+        ("create", "beacon"),
+        ("edit", "beacon"),
+        ("create", "geofence"),
+        ("create", "campaign"),
+        ("delete", "beacon"),
+    ]
+    assert {entry["email"] for entry in found} == {owner["x-service-key"]}
+    assert [entry["ref"] for entry in found[:3]] == [venue, venue, beacon]
+    made, edited, _, tagged, _, long, deletion = found
+    assert (made["before"], made["after"]["width"]) == ({}, VENUE["width"])
+    assert edited["before"] == {"name": "before", "width": VENUE["width"]}
+    assert edited["after"] == {"name": "after", "width": 241}
+    assert (tagged["before"]["tags"], len(tagged["after"]["tags"])) == ([], 1)
+    assert len(long["after"]["html"]) == 200
+    assert (deletion["after"], deletion["before"]["minor"]) == ({}, 9)
+
+
+async def test_failed_and_empty_changes_leave_no_entry(
+    api: Harness, owner: Headers, bodies: Bodies
+):
+    body, taken = bodies.venue(), bodies.beacon()
+    venue = (await api.made("/region", owner, body))["id"]
+    path = f"/region/{venue}/beacon"
+    await api.made(path, owner, taken)
+    before = await api.read("/audit", owner)
+    assert (await api.call("POST", path, owner, taken)).status_code == 409
+    assert (await api.call("PUT", f"/region/{venue}", owner, body)).status_code == 200
+    assert (await api.call("POST", "/region", owner, {})).status_code == 400
+    assert await api.read("/audit", owner) == before
+
+
+async def test_no_secret_is_reported(api: Harness, owner: Headers, bodies: Bodies):
+    parameters = '[{"key": "token", "value": "geheim-1"}]'
+    for secret in ("geheim-2", "geheim-3"):
+        body = bodies.connector(parameters=parameters, secret=secret, name="c")
+        assert (await api.call("PUT", "/connector", owner, body)).status_code == 200
+    key = (await api.made("/profile/application", owner, {"name": "a", "type": "b"}))["api_key"]
+    whole = (await api.call("GET", "/audit", owner)).text
+    assert "geheim" not in whole
+    assert key not in whole
+    made, edited, application = await api.read("/audit", owner)
+    assert (made["after"]["secret"], edited["before"]["secret"]) == ("*****", "*****")
+    assert (application["after"]["name"], application["after"]["api_key"]) == ("a", "*****")
+    assert "name" not in edited["after"]
+
+
+async def test_only_entries_of_the_company_that_the_account_may_read(
+    api: Harness, owner: Headers, bodies: Bodies
+):
+    for headers in (owner, await api.account()):
+        await api.made("/region", headers, bodies.venue())
+        await api.call("PUT", "/connector", headers, bodies.connector())
+    found = await api.read("/audit", owner)
+    assert {entry["email"] for entry in found} == {owner["x-service-key"]}
+    async with api.database.read() as session:
+        company = await session.get_one(Company, await api.company_of(owner))
+    reader = await api.account(company, region=0)
+    assert [entry["kind"] for entry in await api.read("/audit", reader)] == ["connector"]
+
+
+async def test_a_log_line_and_no_author_elsewhere(api: Harness, owner: Headers, bodies: Bodies):
+    headers = owner | {"x-request-id": "mine"}
+    with structlog.testing.capture_logs() as logs:
+        venue = (await api.made("/region", headers, bodies.venue()))["id"]
+        # Not in a request: the command line.
+        await set_active(api.database, owner["x-service-key"], active=True)
+    (line,) = [line for line in logs if line["event"] == "catalog changed"]
+    (entry,) = await api.read("/audit", owner)
+    assert (line["operation"], line["id"]) == ("create venue", venue)
+    assert (line["account"], entry["request"]) == (entry["account_id"], "mine")
+
+
+async def test_the_newest_first(api: Harness, owner: Headers, bodies: Bodies):
+    for headers in (*[owner] * 5, await api.account()):
+        await api.made("/region", headers, bodies.venue())
+    oldest_first = await api.read("/audit", owner)
+    newest = await api.read(f"/audit?before={2**63 - 1}&limit=2", owner)
+    assert newest == oldest_first[:-3:-1]
+    rest = await api.read(f"/audit?before={newest[-1]['id']}", owner)
+    assert newest + rest == oldest_first[::-1]
+    behind = f"/audit?before={newest[0]['id']}&after={oldest_first[1]['id']}"
+    assert await api.read(behind, owner) == oldest_first[3:1:-1]

@@ -1,0 +1,217 @@
+"""The limits of a company's catalog hold, in the interface and in files, however many write."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from catalog.limits import DEFAULT_LIMITS
+from catalog.load import LoadError, load_document
+from catalog.models import Beacon, Campaign
+from engine.process.settings import Settings
+from tests.api.harness import Bodies, Harness, Headers, harness
+from tests.catalog.records import UUID
+from tests.servers.schema import make_schema
+
+FEW = {
+    "campaign_content_bytes": 2000,
+    "venue_campaigns": 5,
+    "venue_beacons": 4,
+    "beacon_open_campaigns": 3,
+}
+LIMITS = replace(
+    DEFAULT_LIMITS,
+    campaign_content=2000,
+    venue_campaigns=5,
+    venue_beacons=4,
+    beacon_open_campaigns=3,
+)
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+async def api(settings: Settings) -> Any:
+    """The interface, with limits that a test can reach."""
+    await make_schema(settings.database_url.get_secret_value())
+    async with harness(settings.model_copy(update=FEW)) as made:
+        yield made
+
+
+class Holder:
+    """An account holder who fills a venue."""
+
+    def __init__(self, api: Harness, headers: Headers, bodies: Bodies, venue: int) -> None:
+        self.api, self.headers, self.bodies, self.venue = api, headers, bodies, venue
+
+    async def beacon(self, **other: Any) -> Any:
+        body = self.bodies.beacon(**other)
+        return await self.api.call("POST", f"/region/{self.venue}/beacon", self.headers, body)
+
+    async def campaign(self, *, days: tuple[int, int] = (-1, 1), **other: Any) -> Any:
+        body = self.bodies.campaign(**{**dated(*days), "tags": None, "beacons": None, **other})
+        return await self.api.call("POST", f"/lieu/{self.venue}/campaign", self.headers, body)
+
+    async def edit(self, kind: str, record: dict[str, Any], **other: Any) -> Any:
+        where = {"campaign": "lieu", "beacon": "region"}[kind]
+        path = f"/{where}/{self.venue}/{kind}/{record['id']}"
+        return await self.api.call("PUT", path, self.headers, record | other)
+
+
+def dated(start: int, end: int) -> dict[str, str]:
+    days = {"start": NOW + timedelta(days=start), "end": NOW + timedelta(days=end)}
+    return {name: f"{day:%Y-%m-%dT%H:%M:01+0000}" for name, day in days.items()}
+
+
+@pytest.fixture
+async def holder(api: Harness, bodies: Bodies) -> Holder:
+    headers = await api.account()
+    venue = (await api.call("POST", "/region", headers, bodies.venue())).json()["id"]
+    return Holder(api, headers, bodies, venue)
+
+
+def refused(answer: Any, *words: str) -> dict[str, str]:
+    """The fields of a 400 that names the limit."""
+    assert answer.status_code == 400, answer.text
+    assert all(word in answer.text for word in words), answer.text
+    return dict(answer.json().get("fields", {}))
+
+
+async def test_content(holder: Holder):
+    fits: Any = {"format": "html", "html": "é" * 900}
+    made = await holder.campaign(**fits)
+    assert made.status_code == 201
+    fields = refused(await holder.campaign(**fits | {"html": "é" * 1000}), "2000 bytes together")
+    assert list(fields) == ["html"]
+    # What is sent and what is not are stored together.
+    for more in ({"push": "p" * 300}, {"template": "t" * 300}, {"nfcs": ["n" * 300]}):
+        refused(await holder.campaign(**fits | more), "2000 bytes together")
+        refused(await holder.edit("campaign", made.json(), **more), "2000 bytes together")
+    assert (await holder.edit("campaign", made.json(), title="shorter")).status_code == 200
+
+
+async def test_records_of_a_venue(holder: Holder):
+    for make, most, what in (
+        (holder.beacon, 4, "4 beacons"),
+        (lambda: holder.campaign(active=False), 5, "5 campaigns"),
+    ):
+        answers = await asyncio.gather(*(make() for _ in range(2 * most)))
+        assert Counter(answer.status_code for answer in answers) == {201: most, 400: most}
+        for answer in answers:
+            if answer.status_code == 400:
+                refused(answer, f"at most {what} in a venue")
+    listed = (await holder.api.call("GET", f"/region/{holder.venue}/beacon", holder.headers)).json()
+    path = f"/region/{holder.venue}/beacon/{listed[0]['id']}"
+    assert (await holder.api.call("DELETE", path, holder.headers)).status_code == 200
+    assert (await holder.beacon()).status_code == 201
+
+
+async def test_open_campaigns_of_a_beacon(holder: Holder):
+    beacon = (await holder.beacon(tags=["door"])).json()
+    direct: Any = {"beacons": [beacon["id"]]}
+    by_tag: Any = {"tags": ["door"]}
+    first = (await holder.campaign(**direct)).json()
+    assert (await holder.campaign(**by_tag)).status_code == 201
+    assert (await holder.campaign(**direct | by_tag)).status_code == 201
+    assert list(refused(await holder.campaign(**by_tag), "at most 3", "would have 4")) == ["active"]
+    # Elsewhere in time, or switched off, it is none of the three.
+    later = await holder.campaign(**direct, days=(2, 3))
+    assert later.status_code == 201
+    off = await holder.campaign(**by_tag, active=False)
+    assert off.status_code == 201
+    refused(await holder.edit("campaign", later.json(), **dated(1, 3)), "at most 3")
+    refused(await holder.edit("campaign", off.json(), active=True), "at most 3")
+    # What makes room, or takes none, is not refused.
+    edits: list[dict[str, Any]] = [{"active": False}, {"active": True}, {"title": "new"}]
+    for other in (*edits, dated(-1, 0), {"tags": []}):
+        assert (await holder.edit("campaign", first, **other)).status_code == 200, other
+    assert (await holder.edit("campaign", first, beacons=[])).status_code == 200
+    assert (await holder.edit("campaign", off.json(), active=True)).status_code == 200
+
+
+async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
+    tagged = (await holder.beacon(tags=["a"])).json()
+    for _ in range(2):
+        assert (await holder.campaign(tags=["a"])).status_code == 201
+        assert (await holder.campaign(tags=["b"])).status_code == 201
+    fields = refused(await holder.edit("beacon", tagged, tags=["a", "b"]), "would have 4")
+    assert list(fields) == ["tags"]
+    refused(await holder.beacon(tags=["a", "b"]), "would have 4")
+    assert (await holder.edit("beacon", tagged, tags=["b"])).status_code == 200
+
+
+async def test_concurrent_changes_stay_within_the_limit(holder: Holder):
+    """Campaigns of two venues at one beacon, switched on at once: as many as there is room for."""
+    beacon = (await holder.beacon()).json()
+    other = (
+        await holder.api.call("POST", "/region", holder.headers, holder.bodies.venue())
+    ).json()["id"]
+    places = [holder, Holder(holder.api, holder.headers, holder.bodies, other)]
+    made = [
+        (place, (await place.campaign(beacons=[beacon["id"]], active=False)).json())
+        for place in places
+        for _ in range(4)
+    ]
+    edits = [place.edit("campaign", record, active=True) for place, record in made]
+    answers = await asyncio.gather(*edits)
+    assert Counter(answer.status_code for answer in answers) == {200: 3, 400: 5}
+
+
+async def test_in_a_file(api: Harness):
+    document = filled(beacons=4, campaigns=3)
+    await loaded(api, document)
+    await loaded(api, document)
+    for place, change, expected in (
+        ("venues[0].beacons", filled(beacons=5), "at most 4 beacons in a venue"),
+        ("venues[0].campaigns", filled(campaigns=6, active=False), "at most 5 campaigns"),
+        ("venues[0].campaigns[3]", filled(campaigns=4), "at most 3 campaigns open at a beacon"),
+        ("venues[0].campaigns[0].html", filled(campaigns=1, html="x" * 2000), "2000 bytes"),
+    ):
+        faults = await faults_of(api, change)
+        assert expected in faults[f"companies[0].{place}"]
+        assert len(faults) == 1, faults
+    async with api.database.read() as session:
+        assert await session.scalar(select(func.count()).select_from(Beacon)) == 4
+        assert await session.scalar(select(func.count()).select_from(Campaign)) == 3
+
+
+def filled(*, beacons: int = 1, campaigns: int = 1, **other: Any) -> dict[str, Any]:
+    beacon = {"name": "b", "uuid": UUID, "major": 1, "active": True, "proximity": "far"}
+    campaign = {
+        "push": "p",
+        "title": "t",
+        "format": "html",
+        "html": "<p>",
+        "cache": "day",
+        **dated(-1, 1),
+        "active": True,
+        "tags": ["door"],
+        **other,
+    }
+    return {
+        "name": "Library",
+        "venues": [
+            {
+                "name": "Hall",
+                "address": "-",
+                "active": True,
+                "beacons": [{**beacon, "minor": n, "tags": ["door"]} for n in range(beacons)],
+                "campaigns": [{**campaign, "name": f"c{n}"} for n in range(campaigns)],
+            }
+        ],
+    }
+
+
+async def loaded(api: Harness, company: dict[str, Any]) -> None:
+    raw = json.dumps({"companies": [company]}).encode()
+    await load_document(api.database.write, raw, None, limits=LIMITS)
+
+
+async def faults_of(api: Harness, company: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(LoadError) as caught:
+        await loaded(api, company)
+    return {fault.place: fault.message for fault in caught.value.faults}

@@ -1,0 +1,219 @@
+"""/crm: devices, their traces and decisions, their test flag, and their deletion."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import func, select
+
+from catalog import erasure
+from catalog.erasure import DeviceData, DeviceRows, TopicRetention
+from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device
+from engine.process.settings import Settings
+from engine.redis.decision_store import DecisionStore, DeviceDecision
+from engine.redis.devices import DeviceKey, copy_key
+from rules.model import StoredDecision, Zone
+from tests.api.harness import Bodies, Harness, Headers, counted, harness
+from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PERSON = "anna's phone"
+
+
+async def device_of(
+    api: Harness, owner: Headers, udid: str = PERSON, traces: int = 0, beacon: int = 1
+) -> int:
+    """The id of a new device, with traces of both kinds, seven at each minute."""
+    about = dict.fromkeys(("name", "version", "model", "token_push"), udid)
+    company = await api.company_of(owner)
+    device = Device(company_id=company, udid=udid, create_on=NOW, update_on=NOW, **about)
+    await api.add(device)
+    for number in range(traces):
+        of: Any = {"device_id": device.id, "create_on": NOW - timedelta(minutes=number // 7)}
+        detection = DetectionTrace(**of, venue_id=1, beacon_id=beacon, status="near")
+        await api.add(detection, AuthenticationTrace(**of, application_id=1))
+    return int(device.id)
+
+
+@pytest.mark.parametrize(("name", "cursor"), [("beacon", "after"), ("auth", "after_auth")])
+async def test_traces_page_by_page(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int, name: str, cursor: str
+):
+    """Each trace once, in the order of the whole, with a fixed number of queries."""
+    beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
+    number = await device_of(api, owner, traces=28, beacon=beacon["id"])
+    whole = await api.read(f"/crm/{number}", owner)
+    assert [len(whole[each]) for each in ("device", "auth", "beacon")] == [1, 28, 28]
+    assert {each["beacon"]["name"] for each in whole["beacon"]} == {beacon["name"]}
+    order = [(item["create_on"], item["id"]) for item in whole[name]]
+    assert order == sorted(order, reverse=True)
+    seen: list[Any] = []
+    while True:
+        after = seen[-1]["id"] if seen else 0
+        with counted(api.database) as statements:
+            page = await api.read(f"/crm/{number}?limit=5&{cursor}={after}", owner)
+        assert len(statements) <= 8
+        if not page[name]:
+            break
+        seen += page[name]
+    assert seen == whole[name]
+    # No page begins behind another device's trace.
+    other = await api.account()
+    theirs = await device_of(api, other, traces=1)
+    last = (await api.read(f"/crm/{theirs}", other))[name][0]["id"]
+    assert (await api.read(f"/crm/{number}?{cursor}={last}", owner))[name] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"test": "1"},
+        {"test": True},
+        {"device": [{"id": 1, "test": "true"}], "auth": [], "beacon": []},
+        {"device": {"test": 1}},
+        {"datas": [{"id": "1", "udid": "x", "test": "1"}]},
+    ],
+)
+async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any]):
+    await device_of(api, owner)
+    (before,) = await api.read("/crm", owner)
+    detail = (await api.call("PUT", "/crm/1", owner, body)).json()
+    (device,) = detail["device"]
+    assert detail == {"device": [device], "auth": [], "beacon": []}
+    assert device | {"update_on": 0} == before | {"test": True, "update_on": 0}
+    assert device["update_on"] > before["update_on"]
+    other = await api.call("PUT", "/crm/1", owner, {"device": [{"id": 2, "test": 0}]})
+    assert (other.status_code, list(other.json()["fields"])) == (400, ["device"])
+
+
+async def test_one_is_found_by_its_udid(api: Harness, owner: Headers):
+    for headers in (owner, await api.account()):
+        for udid in ("phone", "other"):
+            await device_of(api, headers, udid)
+    assert [each["udid"] for each in await api.read("/crm?udid=phone", owner)] == ["phone"]
+    assert await api.read("/crm?udid=nobody", owner) == []
+    for wrong in ("a" * 256, "a%00"):
+        refused = await api.call("GET", f"/crm?udid={wrong}", owner)
+        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["udid"])
+
+
+async def test_decisions_with_names_also_of_what_is_deleted(
+    api: Harness, settings: Settings, owner: Headers, bodies: Bodies, venue: int
+):
+    beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
+    path = f"/lieu/{venue}/campaign"
+    first, second = [await api.made(path, owner, bodies.campaign()) for _ in range(2)]
+    await api.call("DELETE", f"{path}/{second['id']}", owner)
+    number, other = await device_of(api, owner), await api.account()
+    theirs = await device_of(api, other)
+    at = datetime.fromisoformat("2026-11-20T22:41:00+01:00").timestamp()
+    outcomes = {"throttled": [first["id"]], "outside_hours": [second["id"], 999]}
+    stored = StoredDecision(at, at + 1, beacon["id"], Zone.NEAR, "throttled", outcomes)
+    store = DecisionStore(
+        redis=api.stores.redis,
+        prefix=settings.redis_prefix,
+        most=settings.recent_decisions,
+        deadline=5.0,
+    )
+    await store.keep([DeviceDecision(DeviceKey(await api.company_of(owner), PERSON), stored)])
+    assert await api.read(f"/crm/{number}/decisions", owner) == [
+        {
+            "detected_at": "2026-11-20T22:41:00+0100",
+            "decided_at": "2026-11-20T22:41:01+0100",
+            "lieu": (await api.read(f"/region/{venue}", owner))["name"],
+            "beacon": {"id": beacon["id"], "name": beacon["name"]},
+            "proximity": "near",
+            "reason": "throttled",
+            "campaigns": [
+                {"id": first["id"], "name": first["name"], "outcome": "throttled"},
+                {"id": second["id"], "name": second["name"], "outcome": "outside_hours"},
+                {"id": 999, "name": "", "outcome": "outside_hours"},
+            ],
+        }
+    ]
+    assert await api.read(f"/crm/{theirs}/decisions", other) == []
+    assert (await api.call("GET", f"/crm/{number}/decisions", other)).status_code == 404
+
+
+async def left(api: Harness) -> list[int]:
+    """The rows about devices."""
+    async with api.database.read() as session:
+        return [
+            await session.scalar(select(func.count()).select_from(table)) or 0
+            for table in (Device, DetectionTrace, AuthenticationTrace)
+        ]
+
+
+async def test_a_person_is_forgotten(api: Harness, owner: Headers, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
+    number = await device_of(api, owner, traces=23)
+    key = copy_key("proximity:", DeviceKey(await api.company_of(owner), PERSON))
+    await api.stores.redis.set(key, b"a copy")
+    held = await api.read(f"/crm/{number}/held", owner)
+    counts = {"detections": 23, "authentications": 23, "presences": 0, "keys": 1}
+    assert held == counts | {"kafka": "unknown", "kafka_until": None}  # no broker is there
+    deletion = await api.call("DELETE", f"/crm/{number}", owner)
+    assert deletion.json() == held | {"status": "success", "code": 200}
+    assert await left(api) == [0, 0, 0]
+    assert [key async for key in api.stores.redis.scan_iter()] == []
+    for method in ("GET", "PUT", "DELETE"):
+        assert (await api.call(method, f"/crm/{number}", owner, {"test": 1})).status_code == 404
+    (entry,) = await api.read("/audit", owner)
+    assert (entry["action"], entry["ref"], entry["before"]) == ("delete", number, {})
+    async with api.database.read() as session:
+        assert PERSON not in repr((await session.execute(select(AuditEntry.__table__))).all())
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown"),
+    [
+        (TopicRetention(True, timedelta(days=7)), ("bounded", "2026-11-27T12:00:00+0000")),
+        (TopicRetention(True, None), ("unbounded", None)),
+        (TopicRetention(False), ("unknown", None)),
+    ],
+)
+async def test_the_retention_of_kafka(
+    api: Harness, owner: Headers, expected: TopicRetention, shown: tuple[str, str | None]
+):
+    async def held(_company: int, _udid: str) -> DeviceData:
+        return DeviceData(DeviceRows(devices=1), 0, expected)
+
+    api.app.state.services = replace(api.app.state.services, held_data=held, clock=lambda: NOW)
+    answer = await api.read(f"/crm/{await device_of(api, owner)}/held", owner)
+    assert (answer["kafka"], answer["kafka_until"]) == shown
+
+
+async def test_without_redis(
+    settings: Settings, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, bodies: Bodies
+):
+    """What needs Redis is 503; a deletion that it interrupts is completed by another try."""
+    await make_schema(settings.database_url.get_secret_value())
+    changed = settings.model_copy(update={"redis_url": SecretStr(own_redis.url)})
+    async with harness(changed) as api:
+        owner = await api.account()
+        number = await device_of(api, owner, traces=7)
+        venue = (await api.made("/region", owner, bodies.venue()))["id"]
+        campaign = (await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign()))["id"]
+        own_redis.kill()
+        paths = ("decisions", "held")
+        for path in (
+            *(f"/crm/{number}/{each}" for each in paths),
+            "/statistics/hours",
+            "/statistics/reasons",
+            "/connector/calls",
+            f"/statistics/region/{venue}/recent",
+        ):
+            answer = await api.call("GET", path, owner)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), path
+        explain = f"/lieu/{venue}/campaign/{campaign}/explain"
+        assert (await api.call("POST", explain, owner, {"udid": "x"})).status_code == 503
+        assert (await api.call("POST", explain, owner, {})).status_code == 200
+        monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
+        assert (await api.call("DELETE", f"/crm/{number}", owner)).status_code == 503
+        assert (await left(api))[0] == 1
+        own_redis.start()
+        assert (await api.call("DELETE", f"/crm/{number}", owner)).status_code == 200
+        assert await left(api) == [0, 0, 0]

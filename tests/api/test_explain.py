@@ -1,0 +1,180 @@
+"""POST /lieu/{id}/campaign/{uid}/explain: why a campaign does not fire, and when it would."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from api.explain import ExplanationAnswer
+from catalog.models import Company
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.redis.claims import ClaimRequest, Claims
+from tests.api.harness import Bodies, Harness, Headers
+
+LATE = "2026-11-21T23:30:00+0100"  # a Saturday; the example is open from 9 to 20, not on Sundays
+OPEN = "2026-11-24T10:00:00+0100"
+
+
+class CampaignToExplain:
+    """A venue with a campaign that targets one of its beacons by a tag."""
+
+    def __init__(self, api: Harness, owner: Headers, bodies: Bodies) -> None:
+        self.api = api
+        self.owner = owner
+        self.bodies = bodies
+        self.venue = 0
+        self.beacon: dict[str, Any] = {}
+        self.campaign: dict[str, Any] = {}
+
+    async def made(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.api.made(path, self.owner, body)
+
+    async def setup(self) -> "CampaignToExplain":
+        self.venue = (await self.made("/region", self.bodies.venue()))["id"]
+        self.beacon = await self.made(f"/region/{self.venue}/beacon", self.bodies.beacon())
+        self.campaign = await self.made(f"/lieu/{self.venue}/campaign", self.bodies.campaign())
+        return self
+
+    async def explain(self, headers: Headers | None = None, **body: Any) -> httpx.Response:
+        path = f"/lieu/{self.venue}/campaign/{self.campaign['id']}/explain"
+        return await self.api.call("POST", path, headers or self.owner, body)
+
+    async def result(self, **body: Any) -> dict[str, Any]:
+        answer = await self.explain(**body)
+        assert answer.status_code == 200, answer.text
+        record: dict[str, Any] = answer.json()
+        assert set(record) == set(ExplanationAnswer.model_fields)
+        return record
+
+    async def edit_campaign(self, **fields: Any) -> None:
+        path = f"/lieu/{self.venue}/campaign/{self.campaign['id']}"
+        body = self.bodies.campaign() | fields
+        assert (await self.api.call("PUT", path, self.owner, body)).status_code == 200
+
+
+@pytest.fixture
+async def explained(api: Harness, owner: Headers, bodies: Bodies) -> CampaignToExplain:
+    return await CampaignToExplain(api, owner, bodies).setup()
+
+
+def failed(result: dict[str, Any]) -> dict[str, str]:
+    """What the checks that fail found."""
+    return {each["check"]: each["found"] for each in result["checks"] if not each["passed"]}
+
+
+async def test_the_reason_the_values_and_the_next_moment(explained: CampaignToExplain):
+    result = await explained.result(at=LATE)
+    assert (result["at"], result["reason"], result["proximity"]) == (LATE, "outside_hours", "near")
+    assert result["beacon"]["id"] == explained.beacon["id"]
+    assert result["campaign"] == {
+        "id": explained.campaign["id"],
+        "name": explained.campaign["name"],
+    }
+    assert failed(result) == {"outside_hours": "Saturday 23:30 in Europe/Madrid"}
+    assert result["next_at"] == "2026-11-23T09:00:00+0100"
+    assert (await explained.result(at=result["next_at"]))["reason"] == "granted"
+    before = await explained.result(at="2026-11-23T08:59:59+0100")
+    assert before["reason"] == "outside_hours"
+    assert [each["check"] for each in result["checks"]] == [
+        *("unknown_beacon", "inactive_venue", "inactive_beacon", "no_campaign"),
+        *("unknown_proximity", "too_far", "stale", "future"),
+        *("inactive", "not_started", "ended", "wrong_weekday", "outside_hours", "throttled"),
+    ]
+
+
+async def test_the_last_edit_counts_at_once(explained: CampaignToExplain):
+    assert (await explained.result(at=OPEN))["reason"] == "granted"
+    await explained.edit_campaign(active=False)
+    result = await explained.result(at=OPEN)
+    assert (result["reason"], result["next_at"]) == ("inactive", None)
+    assert result["blocked_by"] == ["inactive"]
+    await explained.edit_campaign(format="connector", start="2027-03-01T00:00:00+0100")
+    result = await explained.result(at=OPEN)
+    assert (result["reason"], result["next_at"]) == ("not_started", None)
+    assert result["blocked_by"] == ["no_connector"]
+    await explained.api.call("PUT", "/connector", explained.owner, explained.bodies.connector())
+    # (Its content is not in the index yet: it will be by then.)
+    assert (await explained.result(at=OPEN))["next_at"] == "2027-03-01T09:00:00+0100"
+
+
+async def test_another_beacon_and_another_distance(explained: CampaignToExplain):
+    path = f"/region/{explained.venue}/beacon"
+    off = await explained.made(path, explained.bodies.beacon(active=False))
+    other = await explained.made(path, explained.bodies.beacon(tags=[]))
+    assert (await explained.result(at=OPEN, proximity="far"))["reason"] == "too_far"
+    assert (await explained.result(at=OPEN, proximity="Unknown"))["reason"] == "unknown_proximity"
+    result = await explained.result(at=OPEN, beacon={"id": off["id"]})
+    assert (result["reason"], result["beacon"]["id"]) == ("inactive_beacon", off["id"])
+    triple = {name: other[name] for name in ("uuid", "major", "minor")}
+    result = await explained.result(at=LATE, beacon=triple)
+    assert result["reason"] == "no_campaign"
+    assert failed(result) == {
+        "no_campaign": "not targeted",
+        "outside_hours": "Saturday 23:30 in Europe/Madrid",
+    }
+    await explained.edit_campaign(tags=[])
+    result = await explained.result(at=OPEN)
+    assert (result["reason"], result["beacon"], result["next_at"]) == ("no_campaign", None, None)
+    assert "unknown_beacon" not in {each["check"] for each in result["checks"]}
+
+
+async def test_a_claim_of_the_device(explained: CampaignToExplain, settings: Settings):
+    at = datetime.fromisoformat(OPEN).timestamp()
+    owner = uuid.UUID("0c5ab8a2-9f0e-5d0b-9c43-3a8a1f1d6a52")
+    claims = Claims(
+        redis=explained.api.stores.redis,
+        prefix=settings.redis_prefix,
+        retain=600.0,
+        deadline=5.0,
+        metrics=Metrics(),
+    )
+    request = ClaimRequest(explained.campaign["id"], "phone", owner.bytes, at - 812, 86_400)
+    assert await claims.take([request], at) == [None]
+    result = await explained.result(at=OPEN, udid="phone")
+    assert result["reason"] == "throttled"
+    assert result["claim"] == {
+        "notification": str(owner),
+        "detected_at": "2026-11-24T09:46:28+0100",
+        "ends_at": "2026-11-25T09:46:28+0100",
+    }
+    assert failed(result) == {"throttled": "claimed at 2026-11-24T09:46:28+0100, 23 h 46 min left"}
+    assert result["next_at"] == "2026-11-25T09:46:28+0100"
+    assert (await explained.result(at=result["next_at"], udid="phone"))["reason"] == "granted"
+    assert (await explained.result(at=OPEN, udid="another"))["reason"] == "granted"
+    # Nothing was taken.
+    assert (await explained.result(udid="another"))["claim"] is None
+
+
+async def test_reading_campaigns_is_enough_but_a_device_needs_its_level(
+    explained: CampaignToExplain,
+):
+    async with explained.api.database.read() as session:
+        company = await session.get_one(Company, await explained.api.company_of(explained.owner))
+    reader = await explained.api.account(company, campaign=1, crm=0)
+    assert (await explained.explain(reader, at=OPEN)).status_code == 200
+    refused = await explained.explain(reader, at=OPEN, udid="phone")
+    assert refused.status_code == 403
+    assert refused.json()["message"] == "needs level 1 in the permission area crm"
+    nobody = await explained.api.account(company, campaign=0)
+    assert (await explained.explain(nobody, at=OPEN)).status_code == 403
+
+
+async def test_another_companys_records_do_not_exist(explained: CampaignToExplain, bodies: Bodies):
+    stranger = await explained.api.account()
+    assert (await explained.explain(stranger, at=OPEN)).status_code == 404
+    theirs = CampaignToExplain(explained.api, stranger, bodies)
+    await theirs.setup()
+    refused = await explained.explain(beacon=theirs.beacon["id"])
+    assert refused.status_code == 400
+    assert set(refused.json()["fields"]) == {"beacon"}
+    theirs.campaign = explained.campaign
+    assert (await theirs.explain(at=OPEN)).status_code == 404
+
+
+async def test_bad_parameters_are_named(explained: CampaignToExplain):
+    refused = await explained.explain(at="Saturday", beacon="desk", proximity="close", udid="")
+    assert refused.status_code == 400
+    assert set(refused.json()["fields"]) == {"at", "beacon", "proximity", "udid"}

@@ -1,0 +1,220 @@
+"""Venues and what is in them, applications, the connector: created, read, changed, deleted."""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from catalog.load import load_document
+from catalog.models import Beacon, Company, Outbox, Tag
+from tests.api.harness import Bodies, Harness, Headers, counted
+
+DONE = {"status": "success", "code": 200}
+
+
+async def lifecycle(
+    api: Harness, owner: Headers, path: str, body: Any, change: dict[str, Any]
+) -> dict[str, Any]:
+    """Create, read, send back unchanged, list, edit and delete a record; returns it as created."""
+    record = await api.made(path, owner, body)
+    where = f"{path.replace('venue', 'region')}/{record['id']}"
+    back = await api.call("PUT", where, owner, record)
+    assert (back.status_code, back.json()) == (200, record)
+    if not path.startswith("/profile"):
+        assert await api.read(where, owner) == record
+    assert await api.read(path.replace("venue", "region"), owner) == [record]
+    edited = await api.call("PUT", where, owner, body | change)
+    assert (edited.status_code, edited.json()) == (200, record | change)
+    deleted = await api.call("DELETE", where, owner)
+    assert (deleted.status_code, deleted.json()) == (200, DONE)
+    assert (await api.call("DELETE", where, owner)).status_code == 404
+    assert await api.read(path.replace("venue", "region"), owner) == []
+    return record
+
+
+@pytest.mark.parametrize("path", ["/region", "/venue"])
+async def test_venues(api: Harness, owner: Headers, bodies: Bodies, path: str):
+    body = bodies.venue(time_zone=None)
+    record = await lifecycle(api, owner, path, body, {"active": False, "time_zone": "Asia/Tokyo"})
+    assert record == body | {"id": record["id"], "time_zone": ""}
+
+
+async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    body = bodies.beacon(tags=[{"name": "one"}, "two", {"name": "one"}])
+    record = await lifecycle(api, owner, where, body, {"proximity": "far"})
+    tags = record["tags"]
+    assert [tag["name"] for tag in tags] == ["one", "two"]
+    assert record == body | {"id": record["id"], "tags": tags}
+    again = await api.made(where, owner, body)
+    for change, shown in (
+        ({"tags": [{"id": tags[1]["id"]}, {"name": "three"}]}, ["two", "three"]),
+        ({"color": None}, ["two", "three"]),
+    ):
+        required = {n: body[n] for n in ("name", "uuid", "major", "minor", "active", "proximity")}
+        edited = (await api.call("PUT", f"{where}/{again['id']}", owner, required | change)).json()
+        assert [tag["name"] for tag in edited["tags"]] == shown
+    assert (edited["color"], edited["x"]) == ("", again["x"])
+
+
+async def test_geofences(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    body = bodies.geofence()
+    path = f"/region/{venue}/geofencing"
+    record = await lifecycle(api, owner, path, body, {"radius": 20, "active": False})
+    assert record == body | {"id": record["id"]}
+
+
+async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
+    fence = await api.made(f"/region/{venue}/geofencing", owner, bodies.geofence())
+    triple = {name: beacon[name] for name in ("uuid", "major", "minor")}
+    body = bodies.campaign(
+        beacons=[triple, beacon["id"]],
+        geofencings=[{"id": fence["id"]}],
+        nfcs=[{"a": [1]}],
+        hash="h1",
+    )
+    record = await lifecycle(
+        api, owner, f"/lieu/{venue}/campaign", body, {"active": False, "cache": "week"}
+    )
+    optional = dict.fromkeys(("template", "html", "background", "color"), "")
+    assert record == body | optional | {
+        "id": record["id"],
+        "tags": beacon["tags"],
+        "beacons": [beacon],
+        "geofencings": [fence],
+        "qrcodes": [],
+    }
+
+
+async def test_an_edit_leaves_what_is_not_given(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    where = f"/lieu/{venue}/campaign"
+    body = bodies.campaign(tuesday=False, html="<p>", color="red")
+    record = await api.made(where, owner, body)
+    required = ("name", "push", "title", "cache", "start", "end", "start_time", "end_time")
+    changed = {name: body[name] for name in required}
+    changed |= {"format": "html", "active": 0, "thuesday": "1"}
+    edited = (await api.call("PUT", f"{where}/{record['id']}", owner, changed)).json()
+    assert edited == record | {"format": "html", "active": False, "tuesday": True}
+
+
+async def test_applications(api: Harness, owner: Headers):
+    body = {"name": "app", "type": "android", "api_key": "chosen by a caller"}
+    change = {"api_key": "", "active": False, "expire_on": "2027-01-01T00:00:00+0530"}
+    record = await api.made("/profile/application", owner, body)
+    key = record["api_key"]
+    assert len(key) >= 32
+    assert record == {**body, "id": 1, "api_key": key, "api_id": "", "active": True} | {
+        "expire_on": None
+    }
+    path = f"/profile/application/{record['id']}"
+    edited = (await api.call("PUT", path, owner, body | change)).json()
+    assert edited == record | change | {"api_key": key}
+    assert (await api.call("PUT", path, owner, {"name": "app", "type": "android"})).json() == edited
+    assert await api.read("/profile/application", owner) == [edited]
+    assert (await api.call("DELETE", path, owner)).json() == DONE
+    assert (await api.call("DELETE", path, owner)).status_code == 404
+    # A file keeps the offset of a time too.
+    loaded = body | {"expire_on": "2027-01-01T00:00:00-03:00"}
+    document = {"companies": [{"name": "Library", "applications": [loaded]}]}
+    await load_document(api.database.write, json.dumps(document).encode(), None)
+    async with api.database.read() as session:
+        company = await session.scalar(select(Company).where(Company.name == "Library"))
+    (found,) = await api.read("/profile/application", await api.account(company))
+    assert found["expire_on"] == "2027-01-01T00:00:00-0300"
+
+
+async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
+    body = bodies.connector(auth="GET", method="post", secret="whsec_1234567890")
+    assert (await api.call("GET", "/connector", owner)).status_code == 404
+    record = (await api.call("PUT", "/connector", owner, body)).json()
+    expected = {"id": record["id"], "auth": "get", "method": "POST", "signed": True}
+    assert record == {name: body[name] for name in ("name", "url", "parameters")} | expected
+    assert await api.read("/connector", owner) == record
+    changed = bodies.connector(secret=None, parameters=[{"key": "k", "value": "v"}])
+    edited = (await api.call("PUT", "/connector", owner, changed)).json()
+    assert edited["parameters"] == '[{"key": "k", "value": "v"}]'
+    assert (edited["id"], edited["signed"]) == (record["id"], True)
+    unsigned = await api.call("PUT", "/connector", owner, changed | {"secret": None})
+    assert unsigned.json()["signed"] is False
+    inside = ("http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "https://8.8.8.8:22/")
+    for url in inside:
+        refused = await api.call("PUT", "/connector", owner, bodies.connector(url=url))
+        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["url"])
+    other = await api.account()
+    await api.call("PUT", "/connector", other, body)
+    assert (await api.call("DELETE", "/connector", owner)).json() == DONE
+    assert (await api.call("DELETE", "/connector", owner)).status_code == 404
+    await api.read("/connector", other)
+
+
+async def test_lists_go_on_after_an_id(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    ids = [(await api.made(where, owner, bodies.beacon()))["id"] for _ in range(5)]
+    for query, expected in (
+        ("", ids),
+        ("?limit=2", ids[:2]),
+        (f"?limit=2&after={ids[1]}", ids[2:4]),
+        (f"?after={ids[4]}", []),
+    ):
+        assert [record["id"] for record in await api.read(f"{where}{query}", owner)] == expected
+
+
+async def test_reading_many_costs_as_many_queries_as_reading_one(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    paths = ("/region", f"/region/{venue}/beacon", f"/lieu/{venue}/campaign")
+    counts = []
+    for times in (1, 5):
+        for number in range(times):
+            tags = [f"{times} {number}", "same"]
+            beacon = await api.made(paths[1], owner, bodies.beacon(tags=tags))
+            campaign = bodies.campaign(beacons=[beacon["id"]], tags=tags)
+            await api.made(paths[2], owner, campaign)
+            await api.made(paths[0], owner, bodies.venue())
+        with counted(api.database) as statements:
+            for path in paths:
+                await api.read(path, owner)
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 12
+
+
+async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
+    holders = [await api.account() for _ in range(2)]
+    venues = [(await api.made("/region", holder, bodies.venue()))["id"] for holder in holders]
+
+    async def create(number: int) -> int:
+        mine = number % 2
+        body = bodies.beacon(minor=7, name=f"beacon of {number}", tags=[f"tag {number}", "same"])
+        path = f"/region/{venues[mine]}/beacon"
+        return (await api.call("POST", path, holders[mine], body)).status_code
+
+    statuses = await asyncio.gather(*map(create, range(30)))
+    assert Counter(statuses) == {201: 1, 409: 29}
+    async with api.database.read() as session:
+        beacon = (await session.scalars(select(Beacon))).one()
+        tags = set(await session.scalars(select(Tag.name)))
+        noted = await session.scalars(select(Outbox.ref).where(Outbox.kind == "beacon_id"))
+        assert noted.all() == [str(beacon.id)]
+    assert tags == {beacon.name.replace("beacon of", "tag"), "same"}
+
+
+async def test_concurrent_writers(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    """A new tag and the connector are made once; nothing stays in a venue that is deleted."""
+    path = f"/region/{venue}/beacon"
+    new = [api.made(path, owner, bodies.beacon(tags=["new"])) for _ in range(10)]
+    assert len({each["tags"][0]["id"] for each in await asyncio.gather(*new)}) == 1
+    body = bodies.connector()
+    puts = [api.call("PUT", "/connector", owner, body) for _ in range(10)]
+    assert len({answer.json()["id"] for answer in await asyncio.gather(*puts)}) == 1
+    posts = [api.call("POST", path, owner, bodies.beacon()) for _ in range(10)]
+    deletion = api.call("DELETE", f"/region/{venue}", owner)
+    answers = await asyncio.gather(*posts[:5], deletion, *posts[5:])
+    assert {answer.status_code for answer in answers} <= {200, 201, 404}
+    async with api.database.read() as session:
+        assert await session.scalar(select(func.count()).select_from(Beacon)) == 0

@@ -1,0 +1,72 @@
+"""schemathesis tries every operation of the OpenAPI document: answers are as it says, none 5xx."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from catalog.database import Database
+from catalog.models import Company, Device
+from tests.api.process import ApiProcess
+from tests.system.rig import Rig
+
+EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 10
+DEADLINE = 1800.0
+ROOT = Path(__file__).parents[2]
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance,ignored_auth"
+)
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """The document is the same on both."""
+    return sqlite_url
+
+
+@pytest.mark.timeout(DEADLINE + 60)
+async def test_the_document_is_true(database: Database, processes: Rig, tmp_path: Path):
+    now = datetime.now(UTC)
+    async with database.write.begin() as session:
+        company = await session.scalar(select(Company))
+        session.add(Device(company=company, udid="phone", create_on=now, update_on=now))
+    served = await ApiProcess(processes, CONNECTOR_ALLOW_NETWORKS="127.0.0.0/8").until_ready()
+    headers = await served.sign_in()
+    done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Tested: 48" in done.stdout
+    assert "request failed" not in served.command.output
+
+
+def _schemathesis(
+    url: str, headers: dict[str, str], directory: Path
+) -> "subprocess.CompletedProcess[str]":
+    sent = [word for name, value in headers.items() for word in ("-H", f"{name}: {value}")]
+    environment = {
+        "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
+        "PYTHONPATH": str(ROOT),
+        "TRIED_URL": url,
+        "TRIED_HEADERS": json.dumps(headers),
+    }
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *sent),
+            *("--checks", CHECKS, "--max-examples", str(EXAMPLES), "--seed", "20261120"),
+            *("--phases", "examples,fuzzing", "--no-color", "--warnings", "off"),
+            # They end the session with which everything else is tried.
+            *("--exclude-name", "DELETE /v2/auth", "--exclude-name", "PUT /v2/profile/password"),
+        ],
+        cwd=directory,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )

@@ -1,0 +1,241 @@
+"""Signing in, guessing passwords, and how sessions end."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from argon2 import PasswordHasher
+from redis import Redis
+from sqlalchemy import select
+
+from api.answers import ApiError
+from api.sessions import Sessions
+from catalog.accounts import NewAccount, create_account, set_active, set_password, set_permissions
+from catalog.inputs import ALL_PERMISSIONS, AREAS
+from catalog.models import Account, Company, Session
+from tests.api.harness import PASSWORD, Harness, Headers
+from tests.servers.redis import RedisServer
+
+EMAIL = "owner@harbour.example"
+NETWORK = "198.51.100.1"
+
+
+@pytest.fixture
+async def account(api: Harness) -> None:
+    new = NewAccount(company="Harbour", email=EMAIL, password=PASSWORD, permission=ALL_PERMISSIONS)
+    await create_account(api.database, new, create_company=True, now=datetime.now(UTC))
+
+
+async def attempt(
+    api: Harness, email: str = EMAIL, password: str = PASSWORD, address: str = "192.0.2.1"
+) -> httpx.Response:
+    """Sign in from an address."""
+    transport = httpx.ASGITransport(api.app, client=(address, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        return await client.post("/v2/auth", json={"email": email, "password": password})
+
+
+async def status(api: Harness, email: str, password: str, address: str) -> int:
+    return (await attempt(api, email, password, address)).status_code
+
+
+async def signed_in(api: Harness) -> Headers:
+    answer = await attempt(api)
+    return {"x-service-key": EMAIL, "x-service-token": answer.json()["session"]["token"]}
+
+
+async def profile(api: Harness, headers: Headers) -> int:
+    return (await api.call("GET", "/profile", headers)).status_code
+
+
+async def test_a_session(api: Harness, account: None):
+    answer = await attempt(api, email=f" {EMAIL.upper()} ")
+    session = answer.json()["session"]
+    assert answer.json() == {"status": "success", "session": session, "code": 200}
+    assert set(session) == {"token", "email", "valid"}
+    valid = datetime.fromisoformat(session["valid"])
+    assert timedelta(hours=23, minutes=59) < valid - datetime.now(UTC) <= timedelta(hours=24)
+    headers = {"x-service-key": session["email"], "x-service-token": session["token"]}
+    assert (await api.read("/profile", headers))["email"] == EMAIL
+    async with api.database.write.begin() as sql:
+        stored = (await sql.scalars(select(Session))).one()
+        assert session["token"] not in stored.token_hash
+        stored.valid = datetime.now(UTC)
+    assert await profile(api, headers) == 401
+    # The next one to sign in clears up.
+    await attempt(api)
+    async with api.database.read() as sql:
+        assert len((await sql.scalars(select(Session))).all()) == 1
+
+
+async def test_failures_are_alike(api: Harness, account: None):
+    wrong = await attempt(api, password="wrong")
+    unknown = await attempt(api, email="nobody@harbour.example")
+    await set_active(api.database, EMAIL, active=False)
+    disabled = await attempt(api)
+    body = {"status": "error", "error_message": "no user matches", "code": 404}
+    for answer in (wrong, unknown, disabled):
+        assert (answer.status_code, answer.json()) == (404, body)
+
+
+async def test_failures_count_by_account_and_network_together(
+    api: Harness, account: None, redis_url: str
+):
+    """The owner can sign in from elsewhere, and other users of the network into their accounts."""
+    network = "2001:db8::"
+    for _ in range(2):  # a success resets the count
+        for number in range(2):
+            assert await status(api, EMAIL, "x", f"{network}{number}") == 404
+        assert await status(api, EMAIL, PASSWORD, f"{network}5") == 200
+    for number in range(3):
+        assert await status(api, EMAIL, "x", f"{network}{number}") == 404
+    refused = await attempt(api, address=f"{network}ffff")
+    assert refused.status_code == 429
+    assert refused.json().keys() == {"status", "error_message", "code"}
+    assert 0 < int(refused.headers["retry-after"]) <= 300
+    with Redis.from_url(redis_url) as redis:
+        (key,) = redis.keys("proximity:login*")
+        assert 0 < redis.ttl(key) <= 300
+    for elsewhere in ("2001:db8:0:1::1", "192.0.2.1"):
+        assert await status(api, EMAIL, PASSWORD, elsewhere) == 200
+    new = NewAccount(company="Harbour", email="2@x.example", password=PASSWORD, permission={})
+    await create_account(api.database, new, create_company=False, now=datetime.now(UTC))
+    assert await status(api, "2@x.example", PASSWORD, f"{network}1") == 200
+    # An account that is not there is no different; a mapped address is no other network.
+    for address in ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"):
+        assert await status(api, "no@example.org", "x", address) == 404
+    assert await status(api, "no@example.org", "x", "::ffff:192.0.2.1") == 429
+
+
+@pytest.mark.parametrize("end", ["password", "disabled", "company", "deleted", "sign out"])
+async def test_how_a_session_ends(api: Harness, account: None, end: str):
+    """At once, in every process; an account that is enabled again has no session."""
+    headers, other = await signed_in(api), await signed_in(api)
+    assert await profile(api, headers) == 200
+    if end == "password":
+        await set_password(api.database, EMAIL, "another one")
+    elif end == "disabled":
+        for active in (False, True):
+            await set_active(api.database, EMAIL, active=active)
+    elif end == "sign out":
+        done = await api.call("DELETE", "/auth", headers)
+        assert (done.status_code, done.json()) == (200, {"status": "success", "code": 200})
+        assert (await api.call("DELETE", "/auth", headers)).status_code == 401
+        assert await profile(api, other) == 200
+    for active in (False, True) if end == "company" else ():
+        async with api.database.write.begin() as session:
+            (await session.scalars(select(Company))).one().active = active
+    if end == "deleted":
+        async with api.database.write.begin() as session:
+            await session.delete((await session.scalars(select(Account))).one())
+    assert await profile(api, headers) == 401
+
+
+async def test_changing_the_own_password(api: Harness, account: None):
+    mine, other = await signed_in(api), await signed_in(api)
+    new = {"old_password": PASSWORD, "new_password": "a better one"}
+    wrong = await api.call("PUT", "/profile/password", mine, new | {"old_password": "x"})
+    assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["old_password"])
+    assert (await api.call("PUT", "/profile/password", mine, new)).status_code == 200
+    assert (await profile(api, mine), await profile(api, other)) == (200, 401)
+    assert (await attempt(api)).status_code == 404
+    assert (await attempt(api, password="a better one")).status_code == 200
+
+
+async def test_a_stolen_token_guesses_no_password(api: Harness, account: None):
+    headers = await signed_in(api)
+    body = {"old_password": "guess", "new_password": "a better one"}
+    for _ in range(3):
+        assert (await api.call("PUT", "/profile/password", headers, body)).status_code == 400
+    answer = await api.call("PUT", "/profile/password", headers, body | {"old_password": PASSWORD})
+    assert answer.status_code == 429
+    assert answer.json().keys() == {"status", "message", "code"}
+
+
+async def test_permissions_change_under_a_session(api: Harness, account: None):
+    headers = await signed_in(api)
+    assert (await api.call("GET", "/region", headers)).status_code == 200
+    levels = await set_permissions(api.database, EMAIL, {"region": 0})
+    assert levels == dict.fromkeys(AREAS, 2) | {"region": 0}
+    assert (await api.call("GET", "/region", headers)).status_code == 403
+
+
+async def test_an_attempt_that_was_not_checked_does_not_count(
+    api: Harness, account: None, monkeypatch: pytest.MonkeyPatch
+):
+    async def failing(*_given: object) -> bool:
+        raise ApiError(503, "not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Sessions, "_is_right", failing)
+        assert [(await attempt(api)).status_code for _ in range(5)] == [503] * 5
+    assert (await attempt(api)).status_code == 200
+
+
+@pytest.mark.usefixtures("account")
+class TestAtFullCost:
+    """With passwords that take as long to check as in production."""
+
+    @pytest.fixture(autouse=True)
+    def _cheap_passwords(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("catalog.accounts._hasher", PasswordHasher())
+
+    @pytest.fixture
+    def database_url(self, sqlite_url: str) -> str:
+        return sqlite_url
+
+    @pytest.mark.parametrize(("connections", "target"), [(20, "one@x.org"), (8, "{}@x.org")])
+    async def test_guessing_connections_lock_out_no_other_account_of_the_network(
+        self, api: Harness, connections: int, target: str
+    ):
+        """They guess without a pause, at one account or at many."""
+
+        async def guess(number: int) -> None:
+            while True:
+                assert await status(api, target.format(number), "guess", NETWORK) in (404, 429)
+
+        guessing = [asyncio.create_task(guess(number)) for number in range(connections)]
+        await asyncio.sleep(0.5)
+        for address in (NETWORK, "192.0.2.7"):
+            assert await status(api, EMAIL, PASSWORD, address) == 200
+        for task in guessing:
+            task.cancel()
+        ended = await asyncio.gather(*guessing, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+
+    async def test_a_flood_from_one_network_does_not_delay_others(self, api: Harness):
+        flood = [
+            asyncio.create_task(status(api, f"{number}@x.org", "guess", NETWORK))
+            for number in range(60)
+        ]
+        await asyncio.sleep(0)
+        others = [status(api, EMAIL, PASSWORD, f"192.0.2.{number}") for number in range(5)]
+        assert await asyncio.gather(*others) == [200] * 5
+        assert sum(task.done() for task in flood) < 30
+        assert set(await asyncio.gather(*flood)) <= {404, 503}
+
+    async def test_the_time_tells_nothing(self, api: Harness):
+        """The time of the fastest of several tries, because other load only adds."""
+        took: dict[str, list[float]] = {EMAIL: [], "nobody@harbour.example": []}
+        for number in range(6):
+            for email, times in took.items():
+                started = time.perf_counter()
+                assert await status(api, email, "guess", f"192.0.2.{number}") == 404
+                times.append(time.perf_counter() - started)
+        known, unknown = map(min, took.values())
+        assert 0.5 < known / unknown < 2
+
+
+@pytest.mark.usefixtures("account")
+class TestWithoutRedis:
+    @pytest.fixture
+    def redis_url(self, own_redis: RedisServer) -> str:
+        return own_redis.url
+
+    async def test_each_process_counts_alone(self, api: Harness, own_redis: RedisServer):
+        own_redis.stop()
+        statuses = [await status(api, EMAIL, "guess", NETWORK) for _ in range(4)]
+        assert statuses == [404, 404, 404, 429]
+        assert (await attempt(api)).status_code == 200

@@ -1,0 +1,77 @@
+"""Errors of SQL: a temporary one is 503 with Retry-After, any other is 500."""
+
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from jinja2 import TemplateNotFound
+from sqlalchemy import make_url, text
+
+from tests.api.harness import Bodies, Harness, error_body
+from tests.servers.postgres import execute
+
+
+@pytest.fixture
+def database_url(postgres_url: str) -> str:
+    """Only PostgreSQL cancels statements."""
+    return postgres_url
+
+
+async def test_a_statement_that_is_cut_off(api: Harness, database_url: str) -> None:
+    owner = await api.account()
+    name = make_url(database_url).database
+    execute(database_url, f"ALTER DATABASE \"{name}\" SET statement_timeout = '1s'")
+    await api.database.close()  # what is opened from here on has the limit
+    async with api.database.engine.begin() as connection:
+        await connection.execute(text("LOCK TABLE venue IN ACCESS EXCLUSIVE MODE"))
+        answer = await api.call("GET", "/region", owner)
+    assert answer.status_code == 503, answer.text
+    assert answer.headers["retry-after"]
+    assert (await api.call("GET", "/region", owner)).status_code == 200
+
+
+async def test_a_table_that_is_not_there(api: Harness) -> None:
+    owner = await api.account()
+    async with api.database.engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE venue RENAME TO no_venue"))
+    answer = await api.call("GET", "/region", owner)
+    assert answer.status_code == 500, answer.text
+    assert answer.json() == {"status": "error", "message": "internal error", "code": 500}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConnectionRefusedError(111, "refused"), 503),
+        (OSError("Multiple exceptions"), 503),
+        (FileNotFoundError(2, "no such file", "rules.txt"), 500),
+        (TemplateNotFound("page.html"), 500),
+    ],
+)
+async def test_only_a_connection_is_an_error_of_sql(
+    api: Harness, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int
+) -> None:
+    monkeypatch.setattr("api.sessions.Sessions.find", AsyncMock(side_effect=error))
+    error_body(
+        await api.call("GET", "/region", {"x-service-key": "e", "x-service-token": "t"}), status
+    )
+
+
+async def test_sessions_that_the_server_has_ended(
+    api: Harness, bodies: Bodies, database_url: str
+) -> None:
+    """As after a restart of the server: the next read and the next write succeed."""
+    owner = await api.account()
+    calls: list[tuple[str, str, Any]] = [
+        ("GET", "/region", None),
+        ("GET", "/profile", None),
+        ("POST", "/region", bodies.venue()),
+    ]
+    for method, path, body in calls:
+        await api.call("GET", "/region", owner)
+        execute(
+            database_url,
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        assert (await api.call(method, path, owner, body)).is_success, (method, path)

@@ -1,0 +1,231 @@
+"""/statistics and /realtime: a company's own figures, as JSON and as CSV."""
+
+import csv
+import io
+import time
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from api import statistics
+from catalog.models import Statistic
+from engine.redis.figures import CompanyDay, FigureStore
+from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
+from rules.model import CampaignReason, DayFigures, Reason
+from tests.api.harness import Bodies, Harness, Headers
+
+DAY = timedelta(days=1)
+DAYS = 5
+
+
+async def fill(
+    api: Harness, headers: Headers, bodies: Bodies, today: date, name: str = "x;=1+1"
+) -> dict[str, int]:
+    """Figures of the last days: of a venue, a beacon and a campaign that is gone."""
+    venue = (await api.made("/region", headers, bodies.venue(name=name)))["id"]
+    beacon = await api.made(f"/region/{venue}/beacon", headers, bodies.beacon())
+    ids = {"venue": venue, "beacon": beacon["id"], "campaign": 10_000 + venue}
+    for back in range(DAYS):
+        for kind, ref in ids.items():
+            of = {"day": today - back * DAY, "kind": kind, "ref": ref, "venue_id": venue}
+            await api.add(Statistic(**of, detections=10 + back, devices=2, notifications=1))
+    return ids
+
+
+async def test_the_lines_of_the_company_in_order(
+    api: Harness, owner: Headers, bodies: Bodies, today: date, monkeypatch: pytest.MonkeyPatch
+):
+    ids = await fill(api, owner, bodies, today)
+    await fill(api, await api.account(), bodies, today)
+    whole = await api.read("/statistics", owner)
+    assert [(line["day"], line["kind"], line["id"]) for line in whole] == [
+        (str(today - back * DAY), kind, ids[kind])
+        for back in reversed(range(DAYS))
+        for kind in ("venue", "beacon", "campaign")
+    ]
+    assert {line["venue"] for line in whole} == {"x;=1+1"}
+    assert [line["name"] for line in whole if line["kind"] == "campaign"] == [""] * DAYS
+    # However small the pages are.
+    for size in (1, 2, 7):
+        monkeypatch.setattr(statistics, "_PAGE", size)
+        assert await api.read("/statistics", owner) == whole
+    assert await api.read("/statistics", await api.account()) == []
+
+
+async def test_a_choice_of_them(api: Harness, owner: Headers, bodies: Bodies, today: date):
+    ids = await fill(api, owner, bodies, today)
+    # A venue is chosen by its id, also where another one has this name.
+    await fill(api, owner, bodies, today, name=str(ids["venue"]))
+    yesterday = today - DAY
+    for query, count in (
+        (f"from={yesterday}", 2 * 2 * 3),
+        (f"to={yesterday}", 2 * (DAYS - 1) * 3),
+        (f"from={yesterday}&to={yesterday}", 2 * 3),
+        ("kind=beacon", 2 * DAYS),
+        (f"venue={ids['venue']}", DAYS * 3),
+        (f"venue={ids['venue']}&kind=venue&from={today}", 1),
+        ("from=2001-01-01&to=2001-12-31", 0),
+        (f"to={date.max}", 0),
+        (f"to={date.min}", 0),
+    ):
+        assert len(await api.read(f"/statistics?{query}", owner)) == count, query
+
+
+async def test_the_day_of_a_venue_in_the_east(
+    api: Harness, owner: Headers, bodies: Bodies, today: date, venue: int
+):
+    """The local day begins up to 14 hours before that of UTC, and is shown from its beginning."""
+    there = (datetime.now(UTC) + timedelta(hours=14)).date()
+    of = {"day": there, "kind": "venue", "ref": venue, "venue_id": venue}
+    await api.add(Statistic(**of, detections=1, devices=1, notifications=1))
+    for query in ("", f"?from={today}"):
+        lines = await api.read(f"/statistics{query}", owner)
+        assert [line["day"] for line in lines] == [str(there)], query
+    await api.read(f"/statistics?from={today - 365 * DAY}", owner)
+
+
+@pytest.mark.parametrize(
+    ("accept", "as_csv"),
+    [
+        ("text/csv", True),
+        ("text/csv; q=0.9, application/json", True),
+        ("application/json, text/csv", False),
+        ("*/*", False),
+    ],
+)
+async def test_as_a_sheet(
+    api: Harness, owner: Headers, bodies: Bodies, today: date, accept: str, as_csv: bool
+):
+    await fill(api, owner, bodies, today)
+    answer = await api.call("GET", "/statistics", owner | {"accept": accept})
+    assert answer.headers["content-type"].startswith("text/csv") == as_csv
+    if as_csv:
+        header, *rows = csv.reader(io.StringIO(answer.text))
+        plain = await api.read("/statistics", owner)
+        assert header == list(plain[0])
+        assert len(rows) == len(plain)
+        # No cell is a formula, nor becomes one where ; separates cells.
+        assert {row[header.index("venue")] for row in rows} == {"x;'=1+1"}
+
+
+async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: Bodies, today: date):
+    async def sent(headers: Headers, *figures: int) -> list[int]:
+        venue = (await api.made("/region", headers, bodies.venue()))["id"]
+        path = f"/lieu/{venue}/campaign"
+        made = [(await api.made(path, headers, bodies.campaign()))["id"] for _ in figures]
+        lines = [("venue", venue, sum(figures))]
+        lines += [
+            ("campaign", number, figure) for number, figure in zip(made, figures, strict=True)
+        ]
+        for kind, ref, figure in lines:
+            of = {"day": today, "kind": kind, "ref": ref, "venue_id": venue}
+            await api.add(Statistic(**of, detections=9, devices=figure, notifications=figure))
+        return [venue, *made]
+
+    venue, small, large, none = await sent(owner, 3, 5, 0)
+    await sent(owner, 1)
+    await sent(await api.account(), 900, 100)
+    by_day = await api.read("/statistics/days", owner)
+    assert by_day == [{"day": str(today), "detections": 18, "visits": 9, "notifications": 9}]
+    of_venue = await api.read(f"/statistics/days?venue={venue}", owner)
+    assert of_venue[0]["notifications"] == 8
+    of_one = await api.read(f"/statistics/days?kind=campaign&id={large}", owner)
+    assert of_one[0]["notifications"] == 5
+    path = f"/statistics/totals?kind=campaign&venue={venue}"
+    totals = await api.read(path, owner)
+    found = [(each["id"], each["notifications"]) for each in totals]
+    assert found == [(large, 5), (small, 3), (none, 0)]
+    assert await api.read(f"{path}&limit=1", owner) == totals[:1]
+    # What is gone keeps its figures and its name.
+    await api.call("DELETE", f"/lieu/{venue}/campaign/{large}", owner)
+    assert await api.read(path, owner) == totals
+    assert [each["kind"] for each in await api.read("/statistics/totals", owner)] == ["venue"] * 2
+
+
+async def figures(api: Harness, company: int, days: dict[Any, DayFigures]) -> None:
+    store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
+    await store.add({CompanyDay(company, day): each for day, each in days.items()})
+
+
+async def test_by_hour(api: Harness, owner: Headers, today: date):
+    late = DayFigures(detections=Counter({23: 8, 3: 2}))
+    early = DayFigures(detections=Counter({0: 5}), notifications=Counter({0: 1, 1: 2}))
+    await figures(api, await api.company_of(owner), {today - DAY: late, today: early})
+    found = await api.read("/statistics/hours", owner)
+    assert found == [
+        {"hour": f"{today - DAY}T03:00:00+0000", "detections": 2, "notifications": 0},
+        {"hour": f"{today - DAY}T23:00:00+0000", "detections": 8, "notifications": 0},
+        {"hour": f"{today}T00:00:00+0000", "detections": 5, "notifications": 1},
+        {"hour": f"{today}T01:00:00+0000", "detections": 0, "notifications": 2},
+    ]
+    assert await api.read(f"/statistics/hours?from={today}&to={today}", owner) == found[2:]
+    assert await api.read("/statistics/hours", await api.account()) == []
+
+
+async def test_by_reason_and_campaign(
+    api: Harness, owner: Headers, bodies: Bodies, today: date, venue: int
+):
+    path = f"/lieu/{venue}/campaign"
+    first, second = [await api.made(path, owner, bodies.campaign()) for _ in range(2)]
+    other = await api.account()
+    there = (await api.made("/region", other, bodies.venue()))["id"]
+    theirs = await api.made(f"/lieu/{there}/campaign", other, bodies.campaign())
+    counts = {first["id"]: 1, second["id"]: 6, theirs["id"]: 3}
+    ended = {CampaignReason(number, Reason.ENDED): count for number, count in counts.items()}
+    reasons = Counter({Reason.ENDED: 10, Reason.TOO_FAR: 2})
+    day = DayFigures(reasons=reasons, campaigns=Counter(ended))
+    await figures(api, await api.company_of(owner), {today: day})
+    # What is gone keeps its name; another company's campaign has none here.
+    await api.call("DELETE", f"{path}/{second['id']}", owner)
+    found = await api.read("/statistics/reasons", owner)
+    assert [(each["reason"], each["count"]) for each in found] == [("ended", 10), ("too_far", 2)]
+    assert [(each["name"], each["count"]) for each in found[0]["campaigns"]] == [
+        (second["name"], 6),
+        (first["name"], 1),
+    ]
+    assert {each["venue_id"] for each in found[0]["campaigns"]} == {venue}
+    shortest = await api.read("/statistics/reasons?limit=0", owner)
+    assert [each["campaigns"] for each in shortest] == [[], []]
+
+
+async def test_live_decisions(api: Harness, owner: Headers):
+    company = await api.company_of(owner)
+    store = TailStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
+    started = await api.read("/realtime/decisions", owner)
+    assert started["decisions"] == []
+    at = time.time()
+    outcomes = [CampaignOutcome(4, "Books", "granted"), CampaignOutcome(5, "Loans", "throttled")]
+    granted = TailedDecision(at, at, company, "Library", "Desk", 2, "granted", outcomes, 0)
+    far = TailedDecision(at, at, company, "Depot", "Desk", 2, "too_far", [], 0)
+    await store.write({f"company-{company}": [granted, far]})
+
+    async def seen(query: str, headers: Headers = owner) -> list[str]:
+        path = f"/realtime/decisions?after={started['after']}{query}"
+        return [each["lieu"] for each in (await api.read(path, headers))["decisions"]]
+
+    assert await seen("") == ["Library", "Depot"]
+    assert await seen("&lieu=Depot") == await seen("&reason=too_far") == ["Depot"]
+    assert await seen("&campaign=5") == await seen("&reason=throttled") == ["Library"]
+    assert await seen("&campaign=4&reason=throttled") == []
+    assert await seen("", await api.account()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/statistics?from=yesterday&to=2026-13-01", {"from", "to"}),
+        ("/statistics?from=2001-01-02&to=2001-01-01", {"from"}),
+        ("/statistics?from=2001-01-01&to=2026-01-01", {"from"}),
+        ("/statistics?kind=phone&venue=0", {"kind", "venue"}),
+        ("/statistics/totals?limit=101", {"limit"}),
+        ("/statistics/hours?from=2026-01-01&to=2026-02-01", {"from"}),
+        ("/statistics/reasons?limit=101", {"limit"}),
+        ("/realtime/decisions?after=$&campaign=0", {"after", "campaign"}),
+        ("/realtime/decisions?reason=bad", {"reason"}),
+    ],
+)
+async def test_refused_parameters(api: Harness, owner: Headers, path: str, fields: set[str]):
+    answer = await api.call("GET", path, owner)
+    assert (answer.status_code, set(answer.json()["fields"])) == (400, fields), answer.text

@@ -1,0 +1,141 @@
+"""Random edits of a catalog, through a session as any writer makes them."""
+
+import random
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import selectinload
+
+from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
+from tests.catalog.records import UUID, Records
+
+
+class Edits:
+    """Makes one random edit per call of `make`."""
+
+    def __init__(self, dice: random.Random, records: Records) -> None:
+        self._dice = dice
+        self._records = records
+
+    async def make(self, session: AsyncSession) -> str:
+        edits = [
+            self.add_company,
+            self.add_venue,
+            self.add_venue,
+            self.edit_venue,
+            *[self.add_beacon] * 6,
+            *[self.edit_beacon] * 4,
+            self.tag_beacon,
+            self.move_beacon,
+            *[self.add_campaign] * 4,
+            *[self.edit_campaign] * 4,
+            self.move_campaign,
+            self.target,
+            self.target,
+            self.tag_campaign,
+            self.connect,
+            *[self.delete] * 3,
+        ]
+        edit = self._dice.choice(edits)
+        await edit(session)
+        await session.flush()
+        return edit.__name__
+
+    async def add_company(self, session: AsyncSession) -> None:
+        company = self._records.company()
+        session.add_all([company, self._records.tag(company), self._records.tag(company)])
+
+    async def add_venue(self, session: AsyncSession) -> None:
+        if company := await self._any(session, Company):
+            zone = self._dice.choice([None, "Europe/Paris"])
+            session.add(self._records.venue(company, time_zone=zone))
+
+    async def edit_venue(self, session: AsyncSession) -> None:
+        if venue := await self._any(session, Venue):
+            self._change(venue, name=str(self._dice.random()), active=self._dice.random() < 0.5)
+            self._change(venue, width=self._dice.randrange(9), time_zone="Asia/Tokyo")
+
+    async def add_beacon(self, session: AsyncSession) -> None:
+        if venue := await self._any(session, Venue):
+            tags = await self._tags(session, venue)
+            session.add(self._records.beacon(venue, tags=tags))
+
+    async def edit_beacon(self, session: AsyncSession) -> None:
+        if beacon := await self._any(session, Beacon):
+            self._change(beacon, name=str(self._dice.random()), proximity="near")
+            self._change(beacon, active=not beacon.active, minor=self._dice.randrange(65536))
+            taken = select(Beacon.id).where(Beacon.minor == beacon.minor, Beacon.uuid == UUID)
+            if await session.scalar(taken):
+                session.expire(beacon)
+
+    async def tag_beacon(self, session: AsyncSession) -> None:
+        if beacon := await self._any(session, Beacon):
+            beacon.tags = await self._tags(session, await session.get_one(Venue, beacon.venue_id))
+
+    async def move_beacon(self, session: AsyncSession) -> None:
+        beacon, venue = await self._any(session, Beacon), await self._any(session, Venue)
+        if beacon and venue:
+            beacon.venue = venue
+
+    async def add_campaign(self, session: AsyncSession) -> None:
+        if venue := await self._any(session, Venue):
+            campaign = self._records.campaign(venue, tags=await self._tags(session, venue))
+            campaign.beacons = await self._some(session, Beacon)
+            session.add(campaign)
+
+    async def edit_campaign(self, session: AsyncSession) -> None:
+        if campaign := await self._any(session, Campaign):
+            self._change(campaign, active=not campaign.active, html=str(self._dice.random()))
+            self._change(campaign, format=self._dice.choice(["html", "connector"]), weekdays=5)
+
+    async def move_campaign(self, session: AsyncSession) -> None:
+        campaign, venue = await self._any(session, Campaign), await self._any(session, Venue)
+        if campaign and venue:
+            campaign.venue_id = venue.id
+
+    async def target(self, session: AsyncSession) -> None:
+        if campaign := await self._any(session, Campaign):
+            campaign.beacons = await self._some(session, Beacon)
+
+    async def tag_campaign(self, session: AsyncSession) -> None:
+        if campaign := await self._any(session, Campaign):
+            venue = await session.get_one(Venue, campaign.venue_id)
+            campaign.tags = await self._tags(session, venue)
+
+    async def connect(self, session: AsyncSession) -> None:
+        if company := await self._any(session, Company):
+            query = select(Connector).where(Connector.company_id == company.id)
+            connector = await session.scalar(query)
+            if connector is None:
+                session.add(self._records.connector(company))
+            else:
+                connector.url = f"https://example.org/{self._dice.random()}"
+
+    async def delete(self, session: AsyncSession) -> None:
+        kinds: list[Any] = [Beacon] * 4 + [Campaign] * 4 + [Connector, Venue]
+        if record := await self._any(session, self._dice.choice(kinds)):
+            await session.delete(record)
+
+    def _change(self, record: Any, **values: Any) -> None:
+        name = self._dice.choice(list(values))
+        setattr(record, name, values[name])
+
+    async def _any(self, session: AsyncSession, model: Any) -> Any:
+        options = []
+        if model in (Beacon, Campaign):
+            options.append(selectinload(model.tags))
+        if model is Campaign:
+            options.append(selectinload(Campaign.beacons))
+        query = select(model).order_by(model.id).options(*options)
+        found = (await session.scalars(query)).all()
+        return self._dice.choice(found) if found else None
+
+    async def _some(self, session: AsyncSession, model: Any) -> list[Any]:
+        found = (await session.scalars(select(model).order_by(model.id))).all()
+        return self._dice.sample(found, min(len(found), self._dice.randrange(4)))
+
+    async def _tags(self, session: AsyncSession, venue: Venue) -> list[Tag]:
+        query = select(Tag).where(Tag.company_id == venue.company_id).order_by(Tag.id)
+        found = (await session.scalars(query)).all()
+        return [tag for tag in found if self._dice.random() < 0.5]

@@ -1,0 +1,106 @@
+"""Records with every required field, and the index as a whole."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from sqlalchemy import func, select
+
+from catalog.database import Database
+from catalog.index.entries import BUCKETS, MARKER_FIELD, Marker
+from catalog.index.reading import beacon_fields, campaign_fields, connector_fields
+from catalog.index.store import IndexStore
+from catalog.models import Beacon, Campaign, Company, Connector, Outbox, Tag, Venue
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+
+
+class Records:
+    """Makes records; each has a name of its own. Nothing is written."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def company(self) -> Company:
+        return Company(name=f"company {next(self._numbers)}", create_on=NOON)
+
+    def venue(self, company: Company, **other: Any) -> Venue:
+        name = f"venue {next(self._numbers)}"
+        return Venue(**{"company": company, "name": name, "address": "-", "active": True, **other})
+
+    def tag(self, company: Company) -> Tag:
+        return Tag(company=company, name=f"tag {next(self._numbers)}")
+
+    def beacon(self, venue: Venue, **other: Any) -> Beacon:
+        number = next(self._numbers)
+        values = {
+            "venue": venue,
+            "name": f"beacon {number}",
+            "uuid": UUID,
+            "major": 1,
+            "minor": number,
+            "active": True,
+            "proximity": "far",
+        }
+        return Beacon(**(values | other))
+
+    def campaign(self, venue: Venue, **other: Any) -> Campaign:
+        values = {
+            "venue": venue,
+            "name": f"campaign {next(self._numbers)}",
+            "push": "Come in",
+            "title": "Hello",
+            "format": "html",
+            "html": "<p>",
+            "cache": "day",
+            "delay": 86400,
+            "start": NOON,
+            "end": NOON.replace(year=2027),
+            "start_minute": 0,
+            "end_minute": 1440,
+            "active": True,
+        }
+        return Campaign(**(values | other))
+
+    def connector(self, company: Company) -> Connector:
+        return Connector(
+            company=company,
+            name="ours",
+            url="https://example.org/",
+            method="GET",
+            auth="get",
+            parameters="token",
+        )
+
+
+async def index_of(redis: Any, store: IndexStore) -> dict[str, bytes]:
+    """Every field of the index but the markers, which must be there."""
+    content: dict[str, bytes] = {}
+    for number in range(BUCKETS):
+        fields = await redis.hgetall(store.keys.bucket(number))
+        assert fields.pop(MARKER_FIELD.encode())
+        content |= {name.decode(): value for name, value in fields.items()}
+    return content
+
+
+async def fresh_index(database: Database) -> dict[str, bytes]:
+    """What the index should hold, built from SQL."""
+    content: dict[str, bytes] = {}
+    async with database.read() as session:
+        for chunks in (beacon_fields, campaign_fields, connector_fields):
+            async for _, fields in chunks(session):
+                content |= fields
+    return content
+
+
+def is_built(markers: Sequence[Marker | None]) -> bool:
+    """Whether every bucket is built, all from one catalog."""
+    return None not in markers and len({marker.catalog for marker in markers if marker}) == 1
+
+
+async def outbox_size(database: Database) -> int:
+    """How many rows the outbox holds."""
+    async with database.read() as session:
+        return await session.scalar(select(func.count()).select_from(Outbox)) or 0

@@ -1,0 +1,228 @@
+"""The database: URLs, sessions, files, and connections that are lost or cut off."""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+from catalog.database import Database, database_may_recover, open_database
+from catalog.errors import DatabaseUrlError
+from catalog.migrate import migrate
+from catalog.models import Company
+from tests.servers.postgres import execute
+from tests.servers.schema import make_schema
+from tests.servers.waiting import eventually
+
+PASSWORD = "hunter2"
+POOL_SIZE = 4
+BACKEND = text("SELECT pg_backend_pid()")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"mysql://me:{PASSWORD}@localhost/x",
+        f"postgresql://me:{PASSWORD}@localhost:port/x",
+        f"postgresql://me:{PASSWORD}@localhost/x?sslmode=verify-full&sslrootcert=/not/there",
+        f"postgresql://me:{PASSWORD}@localhost/x?sslmode=always",
+        f"postgresql://me:{PASSWORD}@localhost/x?channel_binding=require",
+        f"://{PASSWORD}",
+        "",
+    ],
+)
+def test_a_url_that_cannot_work_is_refused_without_its_password(url: str):
+    with pytest.raises(DatabaseUrlError, match="the database URL cannot be used: ") as caught:
+        open_database(url)
+    assert PASSWORD not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_drivers():
+    database = open_database(f"postgresql://me:{PASSWORD}@localhost/x?sslmode=require")
+    assert database.dialect == "postgresql"
+    url = database.engine.url
+    assert (url.drivername, url.query) == ("postgresql+asyncpg", {})
+    assert PASSWORD not in repr(database)
+    assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
+
+
+async def test_an_unreachable_database():
+    database = open_database(f"postgresql://me:{PASSWORD}@127.0.0.1:1/x")
+    with pytest.raises((OSError, SQLAlchemyError)) as caught:
+        async with database.read() as session:
+            await session.connection()
+    assert PASSWORD not in str(caught.value)
+    assert database_may_recover(caught.value)
+
+
+@pytest.fixture
+async def pooled(postgres_url: str) -> AsyncIterator[Database]:
+    database = open_database(postgres_url, pool_size=POOL_SIZE)
+    yield database
+    await database.close()
+
+
+async def _backend(database: Database) -> int:
+    async with database.read() as session:
+        return int((await session.execute(BACKEND)).scalar_one())
+
+
+async def _every_backend(database: Database) -> set[int]:
+    """Use every connection of the pool at once."""
+    together = asyncio.Barrier(POOL_SIZE)
+
+    async def one() -> int:
+        async with database.autocommit() as session:
+            number = int((await session.execute(BACKEND)).scalar_one())
+            await together.wait()
+        return number
+
+    async with asyncio.timeout(60):
+        found = set(await asyncio.gather(*(one() for _ in range(POOL_SIZE))))
+    assert len(found) == POOL_SIZE
+    return found
+
+
+async def test_nothing_fails_after_a_restart_of_postgresql(pooled: Database, postgres_url: str):
+    await make_schema(postgres_url)
+    before = await _every_backend(pooled)
+    execute(
+        postgres_url,
+        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    async with pooled.write.begin() as session:
+        session.add(Company(name="Harbour", create_on=datetime.now(UTC)))
+    assert before.isdisjoint(await _every_backend(pooled))
+
+
+async def test_cancelled_reads_give_their_connections_back(pooled: Database):
+    async def sleep() -> None:
+        async with pooled.read() as session:
+            await session.execute(text("SELECT pg_sleep(600)"))
+
+    tasks = [asyncio.create_task(sleep()) for _ in range(2 * POOL_SIZE)]
+    await asyncio.sleep(0.5)
+    for task in tasks:
+        task.cancel()
+    async with asyncio.timeout(60):
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(each) for each in ended} == {asyncio.CancelledError}
+    await _every_backend(pooled)
+
+
+@pytest.mark.parametrize("autocommit_next", [False, True])
+async def test_a_connection_whose_begin_was_cut_off_is_not_used_again(
+    pooled: Database, monkeypatch: pytest.MonkeyPatch, autocommit_next: bool
+):
+    """asyncpg goes on believing that the transaction stands."""
+    execute_on, began = asyncpg.Connection.execute, []
+
+    async def cancelling(one: asyncpg.Connection, query: str, *args: object) -> str:
+        if query.startswith("BEGIN"):
+            began.append(query)
+            if len(began) == 2:  # behind that of the pool's own ping
+                raise asyncpg.QueryCanceledError("canceling statement due to user request")
+        done: str = await execute_on(one, query, *args)
+        return done
+
+    before = await _backend(pooled)
+    monkeypatch.setattr(asyncpg.Connection, "execute", cancelling)
+    with pytest.raises(DBAPIError, match="canceling statement"):
+        await _backend(pooled)
+    if autocommit_next:
+        async with pooled.autocommit() as session:
+            assert (await session.execute(BACKEND)).scalar_one() != before
+    assert await _backend(pooled) != before
+
+
+async def test_sqlite_writers_take_turns(sqlite_url: str):
+    database = open_database(sqlite_url, command_timeout=0.1)
+    async with database.write.begin() as first:
+        await first.connection()
+        async with database.read() as reader:
+            assert (await reader.connection()).in_transaction()
+        async with database.write() as second:
+            with pytest.raises(OperationalError, match="locked"):
+                await second.connection()
+    await database.close()
+
+
+def _modes(path: Path) -> dict[str, int]:
+    """Of the file, and of those beside it that SQLite makes."""
+    return {each.name: each.stat().st_mode & 0o777 for each in path.parent.glob(f"{path.name}*")}
+
+
+async def test_a_sqlite_file_is_its_owners_alone(sqlite_url: str):
+    """It holds hashes of passwords, and who was where; the files beside it, too."""
+    path = Path(make_url(sqlite_url).database or "")
+    old = os.umask(0o022)
+    try:
+        await migrate(sqlite_url)
+        database = open_database(sqlite_url)
+        async with database.write.begin() as session:
+            await session.execute(text("UPDATE company SET name = name"))
+            found = _modes(path)
+        await database.close()
+    finally:
+        os.umask(old)
+    assert f"{path.name}-wal" in found
+    assert set(found.values()) == {0o600}, found
+    path.chmod(0o640)  # noqa: ASYNC240
+    await migrate(sqlite_url)
+    assert _modes(path)[path.name] == 0o640
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 3])
+async def test_a_sqlite_connection_that_is_cancelled_while_it_closes(
+    sqlite_url: str, cancellations: int
+):
+    before = asyncio.all_tasks()
+    database = open_database(sqlite_url)
+    entered, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        release.wait(10)
+
+    async def query() -> None:
+        async with database.engine.connect() as connection:
+            raw = await connection.get_raw_connection()
+            assert raw.driver_connection is not None
+            await raw.driver_connection.create_function("hold", 0, hold)
+            await connection.execute(text("SELECT hold()"))
+
+    task = asyncio.create_task(query())
+    await eventually(entered.is_set)
+    for _ in range(cancellations):
+        task.cancel()
+        for _ in range(10):  # until it waits for the closing of its connection
+            await asyncio.sleep(0)
+    release.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(10):
+        await database.close()
+    await eventually(lambda: asyncio.all_tasks() == before, what="every task has ended")
+
+
+@pytest.mark.parametrize(("command_timeout", "expected"), [(30.0, "1min"), (120.0, "2min")])
+async def test_postgresql_ends_transactions_that_stand_idle(
+    postgres_url: str, command_timeout: float, expected: str
+):
+    """Those whose owner has died do not keep their locks for long."""
+    database = open_database(postgres_url, command_timeout=command_timeout)
+    try:
+        async with database.read() as session:
+            limit = await session.scalar(text("SHOW idle_in_transaction_session_timeout"))
+    finally:
+        await database.close()
+    assert limit == expected

@@ -1,0 +1,245 @@
+"""Deleted records are hidden from every query of a session, and keep id and name."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, exists, func, select
+from sqlalchemy.orm import aliased, selectinload
+
+from catalog.database import Database
+from catalog.errors import BulkWriteError, VenueDeletedError
+from catalog.index.drain import drain_once, rebuild
+from catalog.index.store import IndexStore
+from catalog.models import (
+    Beacon,
+    Campaign,
+    Company,
+    Geofence,
+    Tag,
+    Venue,
+    beacon_tag,
+    campaign_beacon,
+    campaign_geofence,
+    campaign_tag,
+)
+from catalog.redis_connection import RedisClient
+from catalog.soft_deletion import with_deleted
+from tests.catalog.records import Records, fresh_index, index_of
+
+MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
+NOBODY: Any = None  # the venue is given by its id
+TIES = (beacon_tag, campaign_beacon, campaign_geofence, campaign_tag)
+
+
+class Scene:
+    """A venue with linked records of each kind, and a campaign of another venue that targets it."""
+
+    def __init__(self, records: Records) -> None:
+        company = records.company()
+        self.venue, self.other = records.venue(company), records.venue(company)
+        tag = records.tag(company)
+        self.beacon = records.beacon(self.venue, tags=[tag])
+        self.fence = Geofence(
+            venue=self.venue, name="park", longitude=1, latitude=2, radius=3, active=True
+        )
+        links = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
+        self.campaign = records.campaign(self.venue, **links)
+        self.from_outside = records.campaign(self.other, beacons=[self.beacon])
+
+    def of(self, model: Any) -> Any:
+        found = (self.venue, self.beacon, self.fence, self.campaign)
+        return next(record for record in found if isinstance(record, model))
+
+
+@pytest.fixture
+async def scene(database: Database, records: Records) -> Scene:
+    made = Scene(records)
+    async with database.write.begin() as session:
+        session.add_all([made.campaign, made.from_outside])
+    return made
+
+
+async def deleted(database: Database, record: Venue | Beacon | Geofence | Campaign) -> None:
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(type(record), record.id))
+
+
+async def test_no_query_sees_it(database: Database, scene: Scene):
+    for model in reversed(MODELS):
+        await deleted(database, scene.of(model))
+        await hidden(database, model, scene.of(model))
+
+
+async def hidden(database: Database, model: Any, record: Any) -> None:
+    other: Any = aliased(model)
+    company = aliased(Company)
+    inner = select(model.id).where(model.name == record.name)
+    queries: list[Any] = [
+        select(model).where(model.id == record.id),
+        select(model.name).where(model.id == record.id),
+        select(other.id).where(other.id == record.id),
+        select(Company.id).where(Company.id.in_(select(model.id).where(model.id == record.id))),
+        select(exists(select(model.id).where(model.id == record.id))).where(
+            exists(select(model.id).where(model.id == record.id))
+        ),
+        select(company.id).where(exists().where(model.id == record.id)),
+        select(inner.subquery()),
+        select(func.count())
+        .select_from(model)
+        .where(model.id == record.id)
+        .having(func.count() > 0),
+        select(model.id).where(model.id == record.id).union(inner),
+    ]
+    async with database.read() as session:
+        for query in queries:
+            assert (await session.execute(query)).all() == [], query
+        found = await session.get(model, record.id)
+        assert found is None
+        names = (await session.scalars(with_deleted(select(model.name)))).all()
+        assert record.name in names
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_references_to_it_are_removed(database: Database, scene: Scene, model: Any):
+    await deleted(database, scene.of(model))
+    links = (Campaign.beacons, Campaign.geofencings, Campaign.tags)
+    async with database.read() as session:
+        query = select(Campaign).options(*map(selectinload, links)).order_by(Campaign.id)
+        left = {c.id: c for c in await session.scalars(query)}
+        rows = {t.name: len((await session.execute(select(t))).all()) for t in TIES}
+    outside = left.pop(scene.from_outside.id)
+    assert [b.id for b in outside.beacons] == (
+        [] if model in (Beacon, Venue) else [scene.beacon.id]
+    )
+    removed = model in (Campaign, Venue)
+    assert list(left) == ([] if removed else [scene.campaign.id])
+    assert rows == {
+        "beacon_tag": int(model not in (Beacon, Venue)),
+        "campaign_beacon": 0 if model in (Beacon, Venue) else 1 if removed else 2,
+        "campaign_geofence": int(not removed and model is not Geofence),
+        "campaign_tag": int(not removed),
+    }
+
+
+async def test_deleting_a_venue_deletes_what_is_in_it(database: Database, scene: Scene):
+    await deleted(database, scene.venue)
+    async with database.read() as session:
+        for model, left in zip(MODELS, (1, 0, 0, 1), strict=True):
+            assert await session.scalar(select(func.count()).select_from(model)) == left
+            kept = with_deleted(select(model.id, model.name).where(model.deleted_at.is_not(None)))
+            record = scene.of(model)
+            assert [tuple(row) for row in await session.execute(kept)] == [(record.id, record.name)]
+
+
+async def test_its_content_is_deleted(database: Database, scene: Scene):
+    await deleted(database, scene.campaign)
+    await deleted(database, scene.venue)
+    async with database.read() as session:
+        campaign = await session.scalar(
+            with_deleted(select(Campaign).where(Campaign.id == scene.campaign.id))
+        )
+        venue = await session.scalar(with_deleted(select(Venue).where(Venue.id == scene.venue.id)))
+    assert campaign is not None
+    assert venue is not None
+    assert (campaign.push, campaign.title, campaign.html, campaign.nfcs) == ("", "", None, [])
+    assert (venue.address, venue.image) == ("", None)
+
+
+async def test_its_triple_is_free_and_its_id_is_not(
+    database: Database, records: Records, scene: Scene
+):
+    for _ in range(3):
+        async with database.write.begin() as session:
+            found = (await session.scalars(select(Beacon))).one()
+            triple = {"uuid": found.uuid, "major": found.major, "minor": found.minor}
+            await session.delete(found)
+            await session.flush()
+            session.add(records.beacon(await session.get_one(Venue, scene.venue.id), **triple))
+    async with database.read() as session:
+        ids = (await session.scalars(with_deleted(select(Beacon.id)))).all()
+        living = (await session.scalars(select(Beacon.id))).all()
+    assert len(set(ids)) == 4
+    assert living == [max(ids)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_the_index_forgets_it(
+    database: Database, store: IndexStore, redis: RedisClient, scene: Scene, model: Any
+):
+    await rebuild(database, store)
+    before = set(await index_of(redis, store))
+    await deleted(database, scene.of(model))
+    await drain_once(database, store)
+    assert await index_of(redis, store) == await fresh_index(database)
+    triple = f"b:{scene.beacon.uuid}:{scene.beacon.major}:{scene.beacon.minor}"
+    campaign = f"c:{scene.campaign.id}"
+    removed = {Venue: {triple, campaign}, Beacon: {triple}, Geofence: set(), Campaign: {campaign}}
+    assert before - set(await index_of(redis, store)) == removed[model]
+
+
+async def test_nothing_is_added_to_a_deleted_venue(
+    database: Database, records: Records, scene: Scene
+):
+    await deleted(database, scene.venue)
+    for make in (records.beacon, records.campaign):
+        await refused(database, make(NOBODY, venue_id=scene.venue.id))
+    async with database.read() as session:
+        moved = await session.get_one(Campaign, scene.from_outside.id)
+    moved.venue_id = scene.venue.id
+    await refused(database, moved)
+
+
+async def refused(database: Database, record: Beacon | Campaign) -> None:
+    async with database.write() as session:
+        session.add(record)
+        with pytest.raises(VenueDeletedError):
+            await session.flush()
+
+
+async def test_a_record_added_while_its_venue_is_deleted(
+    database: Database, records: Records, scene: Scene
+):
+    """A new record waits for the deletion, as for a foreign key, and is then refused."""
+    started = asyncio.Event()
+
+    async def come() -> None:
+        await started.wait()
+        async with database.write.begin() as session:
+            session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
+
+    coming = asyncio.create_task(come())
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Venue, scene.venue.id))
+        await session.flush()
+        started.set()
+        done, _ = await asyncio.wait({coming}, timeout=0.3)
+        assert not done
+    with pytest.raises(VenueDeletedError):
+        await coming
+    async with database.read() as session:
+        assert await session.scalar(select(func.count()).select_from(Beacon)) == 0
+
+
+async def test_no_statement_deletes_rows(database: Database):
+    for model in MODELS:
+        async with database.write() as session:
+            with pytest.raises(BulkWriteError):
+                await session.execute(delete(model))
+
+
+async def test_the_last_id_is_not_given_again(database: Database, records: Records):
+    """Also for rows that are really deleted: tags, devices, whole companies."""
+    ids = []
+    for _ in range(3):
+        async with database.write.begin() as session:
+            company = records.company()
+            tag = records.tag(company)
+            session.add(tag)
+            await session.flush()
+            ids.append((company.id, tag.id))
+            await session.delete(tag)
+            await session.delete(company)
+    assert len({company for company, _ in ids}) == len({tag for _, tag in ids}) == 3
+    async with database.read() as session:
+        assert (await session.scalars(select(Tag))).all() == []

@@ -1,0 +1,65 @@
+"""Deleted beacons for the recorder and verify: nothing is added, and no difference is reported."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from catalog.models import Beacon, Venue
+from engine.cli.verify import open_snapshot, read_catalog
+from engine.kafka.detections import BeaconKey
+from engine.recorder.ledger import ActiveBeacon
+from tests.recorder.scene import Scene, open_scene
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+def key(scene: Scene) -> BeaconKey:
+    return BeaconKey(scene.beacon.uuid, scene.beacon.major, scene.beacon.minor)
+
+
+async def places(scene: Scene) -> dict[BeaconKey, ActiveBeacon]:
+    async with scene.ledger.transaction() as transaction:
+        return dict(await transaction.active_beacons([key(scene)]))
+
+
+@pytest.mark.parametrize("model", [Beacon, Venue])
+async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model: type):
+    assert list(await places(scene)) == [key(scene)]
+    async with scene.database.write.begin() as session:
+        number = scene.beacon.id if model is Beacon else scene.venue.id
+        await session.delete(await session.get_one(model, number))
+    assert await places(scene) == {}
+    # A notification that was under way is counted on its day.
+    assert await scene.ledger.venue_time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
+
+
+async def test_the_next_owner_of_the_triple_counts(scene: Scene):
+    async with scene.database.write.begin() as session:
+        await session.delete(await session.get_one(Beacon, scene.beacon.id))
+    uuid, major, minor = key(scene)
+    venue = scene.records.venue(scene.other)
+    taken = scene.records.beacon(venue, uuid=uuid, major=major, minor=minor)
+    async with scene.database.write.begin() as session:
+        session.add(taken)
+    assert await places(scene) == {
+        key(scene): ActiveBeacon(taken.id, venue.id, scene.other.id, None)
+    }
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool):
+    uuid, major, minor = key(scene)
+    async with scene.database.write.begin() as session:
+        await session.delete(await session.get_one(Beacon, scene.beacon.id))
+    if recreated:
+        venue = scene.records.venue(scene.other)
+        async with scene.database.write.begin() as session:
+            session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
+    async with open_snapshot(scene.database) as connection:
+        fact = (await read_catalog(connection)).beacons[key(scene)]
+    owner = scene.other if recreated else scene.company
+    assert (fact.company_id, fact.active) == (owner.id, recreated)

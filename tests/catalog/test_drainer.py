@@ -1,0 +1,127 @@
+"""The drainer keeps the index up to date through every outage."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import select
+
+from catalog.database import Database, open_database
+from catalog.index.drain import OutboxDrainer
+from catalog.index.entries import beacon_field, decode_beacon
+from catalog.index.store import IndexStore
+from catalog.models import Beacon
+from catalog.redis_connection import RedisClient, connect_redis
+from tests.catalog.records import UUID, Records, is_built
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
+from tests.servers.waiting import eventually
+
+
+@asynccontextmanager
+async def draining(database: Database, store: IndexStore) -> AsyncIterator[OutboxDrainer]:
+    stop = asyncio.Event()
+    drainer = OutboxDrainer(
+        database=database,
+        store=store,
+        poll=0.05,
+        comparison_interval=0.2,
+        longest_pause=0.2,
+        clock=time.monotonic,
+    )
+    task = asyncio.create_task(drainer.run(stop))
+    try:
+        yield drainer
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+async def add_beacon(database: Database, records: Records) -> Beacon:
+    async with database.write.begin() as session:
+        beacon = records.beacon(records.venue(records.company()))
+        session.add(beacon)
+    return beacon
+
+
+async def rename(database: Database, name: str) -> None:
+    async with database.write.begin() as session:
+        (await session.scalars(select(Beacon))).one().name = name
+
+
+async def arrives(redis: RedisClient, store: IndexStore, beacon: Beacon, name: str) -> float:
+    field = beacon_field(UUID, beacon.major, beacon.minor)
+    began = time.monotonic()
+
+    async def is_there() -> bool:
+        raw = await redis.hget(store.keys.of(field), field)
+        return raw is not None and decode_beacon(raw).beacon.name == name
+
+    condition: Callable[[], bool | Awaitable[bool]] = is_there
+    await eventually(condition, what=name)
+    return time.monotonic() - began
+
+
+async def test_an_edit_arrives(
+    database: Database, store: IndexStore, redis: RedisClient, records: Records
+):
+    async with draining(database, store):
+        beacon = await add_beacon(database, records)
+        await arrives(redis, store, beacon, beacon.name)
+        await rename(database, "new")
+        assert await arrives(redis, store, beacon, "new") < 1
+
+
+async def test_several_drainers(
+    database: Database, store: IndexStore, redis: RedisClient, records: Records
+):
+    async with draining(database, store), draining(database, store), draining(database, store):
+        beacon = await add_beacon(database, records)
+        for name in "abc":
+            await rename(database, name)
+            assert await arrives(redis, store, beacon, name) < 1
+
+
+async def test_a_flushed_redis_is_filled_again(
+    database: Database, store: IndexStore, redis: RedisClient, records: Records
+):
+    beacon = await add_beacon(database, records)
+    async with draining(database, store):
+        await arrives(redis, store, beacon, beacon.name)
+        await redis.flushall()
+        await arrives(redis, store, beacon, beacon.name)
+    assert is_built(await store.markers())
+
+
+async def test_redis_down(database: Database, own_redis: RedisServer, records: Records):
+    client = connect_redis(own_redis.url, timeout=1.0)
+    store = IndexStore(client, prefix="test:", deadline=1.0)
+    beacon = await add_beacon(database, records)
+    async with draining(database, store) as drainer:
+        await arrives(client, store, beacon, beacon.name)
+        own_redis.stop()
+        await rename(database, "while away")
+        await eventually(lambda: drainer.failures > 2)
+        own_redis.start()
+        await arrives(client, store, beacon, "while away")
+        await eventually(lambda: not drainer.failures)
+    await client.aclose()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_sql_down(own_postgres: PostgresServer, redis: RedisClient, records: Records, end):
+    await make_schema(own_postgres.admin_url)
+    database = open_database(own_postgres.admin_url)
+    store = IndexStore(redis, prefix="test:")
+    beacon = await add_beacon(database, records)
+    async with draining(database, store) as drainer:
+        await arrives(redis, store, beacon, beacon.name)
+        getattr(own_postgres, end)()
+        await eventually(lambda: drainer.failures > 2)
+        own_postgres.start()
+        await rename(database, "back")
+        await arrives(redis, store, beacon, "back")
+    await database.close()

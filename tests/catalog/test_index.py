@@ -1,0 +1,293 @@
+"""The index agrees with SQL, whether it is rebuilt or drained, by one process or by several."""
+
+import asyncio
+import contextlib
+import os
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from catalog.database import Database
+from catalog.errors import IndexMissingError, StaleWriterError
+from catalog.index.drain import DrainResult, drain_once, rebuild, rebuild_if_missing
+from catalog.index.entries import (
+    BUCKETS,
+    Marker,
+    WritePosition,
+    beacon_field,
+    bucket,
+    campaign_field,
+    connector_field,
+    decode_beacon,
+    decode_campaign,
+    decode_connector,
+)
+from catalog.index.store import IndexStore
+from catalog.index.transaction import (
+    ExpectedIndex,
+    IndexStatus,
+    compare_markers,
+    index_transaction,
+)
+from catalog.models import Beacon, Company, IndexState
+from catalog.redis_connection import connect_redis
+from rules.model import Zone
+from tests.catalog.edits import Edits
+from tests.catalog.records import (
+    NOON,
+    UUID,
+    Records,
+    fresh_index,
+    index_of,
+    is_built,
+    outbox_size,
+)
+
+
+async def drain(database: Database, store: IndexStore) -> None:
+    while await drain_once(database, store) is not DrainResult.IDLE:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(4 if "PROXIMITY_TEST_FULL" in os.environ else 2))
+async def test_drained_equals_built(
+    database: Database, store: IndexStore, redis: Any, records: Records, seed: int
+):
+    dice = random.Random(seed)
+    edits = Edits(dice, records)
+    await rebuild(database, store)
+    log = []
+    for _ in range(60):
+        async with database.write.begin() as session:
+            log += [await edits.make(session) for _ in range(dice.randrange(1, 4))]
+        await drain(database, store)
+        assert await index_of(redis, store) == await fresh_index(database), log
+    assert await index_of(redis, store), "the edits left nothing to compare"
+    await rebuild(database, store)
+    assert await index_of(redis, store) == await fresh_index(database)
+
+
+async def test_entries(database: Database, store: IndexStore, redis: Any, records: Records):
+    async with database.write.begin() as session:
+        company = records.company()
+        venue = records.venue(company, time_zone="Europe/Paris")
+        elsewhere = records.venue(company)
+        tag = records.tag(company)
+        beacon = records.beacon(venue, proximity="near", tags=[tag])
+        listing = records.campaign(elsewhere, beacons=[beacon], active=False)
+        tagged = records.campaign(venue, tags=[tag], format="connector")
+        not_here = records.campaign(elsewhere, tags=[tag])
+        connector = records.connector(company)
+        session.add_all([listing, tagged, not_here, connector])
+    built = await rebuild(database, store)
+    assert (built.beacons, built.campaigns, built.connectors) == (1, 3, 1)
+    content = await index_of(redis, store)
+    entry = decode_beacon(content[beacon_field(UUID, 1, beacon.minor)])
+    assert entry.campaigns == sorted([listing.id, tagged.id])
+    assert entry.beacon.reach is Zone.NEAR
+    assert entry.beacon.venue.time_zone == "Europe/Paris"
+    sent = decode_campaign(content[campaign_field(not_here.id)])
+    assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, True)
+    idle = decode_campaign(content[campaign_field(listing.id)])
+    assert (idle.content, idle.start, idle.delay, idle.active) == (None, NOON, 86400, False)
+    assert decode_campaign(content[campaign_field(tagged.id)]).content is None
+    assert decode_connector(content[connector_field(company.id)]).parameters == "token"
+
+
+async def test_an_empty_catalog_is_built_too(database: Database, store: IndexStore, redis: Any):
+    assert not is_built(await store.markers())
+    assert await rebuild_if_missing(database, store)
+    assert is_built(await store.markers())
+    assert await index_of(redis, store) == {}
+    assert not await rebuild_if_missing(database, store)
+
+
+async def test_one_lost_bucket_is_rebuilt(database: Database, store: IndexStore, redis: Any):
+    await rebuild(database, store)
+    await redis.delete(store.keys.bucket(7))
+    assert await rebuild_if_missing(database, store)
+    assert is_built(await store.markers())
+
+
+async def test_a_drain_rebuilds_what_is_missing(
+    database: Database, store: IndexStore, redis: Any, records: Records
+):
+    async with database.write.begin() as session:
+        session.add(records.beacon(records.venue(records.company())))
+    assert await drain_once(database, store) is DrainResult.REBUILT
+    assert await outbox_size(database) == 0
+    assert await index_of(redis, store) == await fresh_index(database)
+
+
+async def test_writers_at_once(database: Database, store: IndexStore, redis: Any, records: Records):
+    async with database.write.begin() as session:
+        company = records.company()
+        session.add_all([records.beacon(records.venue(company)) for _ in range(2500)])
+    built = await asyncio.gather(*(rebuild_if_missing(database, store) for _ in range(4)))
+    assert built.count(True) == 1
+    async with database.write.begin() as session:
+        for beacon in await session.scalars(select(Beacon)):
+            beacon.name = "new"
+
+    await asyncio.gather(*(drain(database, store) for _ in range(4)))
+    await drain(database, store)
+    assert await outbox_size(database) == 0
+    assert await index_of(redis, store) == await fresh_index(database)
+
+
+async def test_change_messages(database: Database, store: IndexStore, redis: Any, records: Records):
+    await rebuild(database, store)
+    async with database.write.begin() as session:
+        company = records.company()
+        session.add_all([records.beacon(records.venue(company)), records.connector(company)])
+    await drain(database, store)
+    messages = [fields for _, fields in await redis.xrange(store.keys.changes)]
+    assert messages[0][b"keys"] == b"*"
+    announced = [key for fields in messages[1:] for key in msgspec.json.decode(fields[b"keys"])]
+    assert sorted(announced) == sorted(await index_of(redis, store))
+    generations = [int(fields[b"generation"]) for fields in messages]
+    assert generations[0] < generations[1] == generations[2]
+
+
+async def test_a_stale_writer_changes_nothing(
+    database: Database, store: IndexStore, redis: Any, records: Records
+):
+    async with database.write.begin() as session:
+        session.add(records.beacon(records.venue(records.company())))
+    await rebuild(database, store)
+    (mark, *_) = await store.markers()
+    assert mark is not None
+    before = await index_of(redis, store)
+    old = Marker(catalog=mark.catalog, generation=mark.generation - 1)
+    with pytest.raises(StaleWriterError):
+        await store.write(old, {f"c:{n}": b"{}" for n in range(100)}, before)
+    with pytest.raises(StaleWriterError):
+        await store.begin(old)
+    with pytest.raises(StaleWriterError):
+        await store.finish(old, {})
+    assert await index_of(redis, store) == before
+
+
+async def test_a_stale_rebuild_cannot_finish(database: Database, store: IndexStore):
+    await rebuild(database, store)
+    old, new = (Marker(catalog="other", generation=g) for g in (100, 101))
+    await store.begin(old)
+    await store.fill(old, {"c:1": b"{}"})
+    await store.begin(new)
+    with pytest.raises(StaleWriterError):
+        await store.fill(old, {"c:2": b"{}"})
+    with pytest.raises(StaleWriterError):
+        await store.finish(old, {})
+    await store.finish(new, {})
+    await store.finish(new, {})
+    assert set(await store.markers()) == {new}
+
+
+async def test_a_rebuild_that_is_lost_says_so(database: Database, store: IndexStore, redis: Any):
+    mark = Marker(catalog="other", generation=1)
+    await store.begin(mark)
+    await redis.flushall()
+    with pytest.raises(IndexMissingError):
+        await store.fill(mark, {"c:1": b"{}"})
+    with pytest.raises(IndexMissingError):
+        await store.finish(mark, {})
+    with pytest.raises(IndexMissingError):
+        await store.write(mark, {"c:1": b"{}"})
+
+
+async def test_a_generation_is_never_given_twice(database: Database, store: IndexStore):
+    seen = []
+    for _ in range(3):
+        with contextlib.suppress(ConnectionError):
+            async with index_transaction(database, store, wait=True) as transaction:
+                assert transaction is not None
+                seen.append(transaction.marker.generation)
+                raise ConnectionError
+    assert seen == [1, 2, 3]
+
+
+async def test_generations_come_in_order(database: Database, store: IndexStore):
+    seen = []
+
+    async def write() -> None:
+        async with index_transaction(database, store, wait=True) as transaction:
+            assert transaction is not None
+            seen.append(transaction.marker.generation)
+            state = await transaction.session.scalar(select(IndexState.generation))
+            assert state == transaction.marker.generation
+
+    await asyncio.gather(*(write() for _ in range(5)))
+    assert seen == sorted(seen)
+
+
+# Not on SQLite, which has one lock for all of it: a writer waits for the other's commit.
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_another_writer_is_given_way_to(database: Database, store: IndexStore):
+    async with (
+        index_transaction(database, store, wait=True),
+        index_transaction(database, store, wait=False) as second,
+    ):
+        assert second is None
+
+
+async def test_an_index_ahead_of_a_restored_database_is_rebuilt(
+    database: Database, store: IndexStore, redis: Any, records: Records
+):
+    async with database.write.begin() as session:
+        session.add(records.beacon(records.venue(records.company())))
+    for _ in range(3):
+        await rebuild(database, store)
+    async with database.write.begin() as session:
+        (await session.get_one(IndexState, 1)).generation = 1
+        session.add(records.company())
+        (await session.scalars(select(Beacon))).one().name = "as restored"
+    await drain(database, store)
+    assert await index_of(redis, store) == await fresh_index(database)
+    (mark, *_) = await store.markers()
+    assert mark is not None
+    assert mark.generation > 3
+
+
+async def test_another_catalogs_index_is_replaced(
+    database: Database, store: IndexStore, redis: Any, records: Records
+):
+    other = Marker(catalog="other", generation=500)
+    await store.begin(other)
+    await store.fill(other, {"c:1": b"{}"})
+    await store.finish(other, {bucket("c:1"): 1})
+    assert await rebuild_if_missing(database, store)
+    assert await index_of(redis, store) == {}
+    assert all(mark and mark.generation == 501 for mark in await store.markers())
+
+
+async def test_on_a_cluster(database: Database, redis_cluster_url: str, records: Records):
+    client = connect_redis(redis_cluster_url)
+    store = IndexStore(client, prefix="test:")
+    async with database.write.begin() as session:
+        session.add(records.beacon(records.venue(records.company())))
+    await rebuild(database, store)
+    async with database.write.begin() as session:
+        session.add(records.campaign(records.venue((await session.scalars(select(Company))).one())))
+    await drain(database, store)
+    assert await index_of(client, store) == await fresh_index(database)
+    assert len(await store.markers()) == BUCKETS
+    await client.aclose()
+
+
+def status(*markers: Marker | None) -> IndexStatus:
+    expected = ExpectedIndex("ours", 2, [WritePosition(1, 0)] * BUCKETS)
+    all_markers = [*markers, *[markers[-1]] * (BUCKETS - len(markers))]
+    return compare_markers(all_markers, expected).status
+
+
+def test_how_markers_compare_with_sql():
+    ours, older = Marker(catalog="ours", generation=1), Marker(catalog="ours", generation=0)
+    assert status(ours) is IndexStatus.RIGHT
+    assert status(ours, None) is IndexStatus.MISSING
+    assert status(None) is IndexStatus.MISSING
+    assert status(ours, Marker(catalog="theirs", generation=1)) is IndexStatus.FOREIGN
+    assert status(ours, older, ours) is IndexStatus.BEHIND
+    assert status(ours, Marker(catalog="ours", generation=3)) is IndexStatus.AHEAD

@@ -1,0 +1,159 @@
+"""Migrating gives the tables of the models, on both databases, and loses nothing."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy.schema import CheckConstraint
+
+from catalog.database import Database, create_engine, open_database
+from catalog.errors import MigrationError
+from catalog.index.drain import DrainResult, drain_once
+from catalog.index.store import IndexStore
+from catalog.migrate import migrate, pending
+from catalog.models import Base, Campaign, Company, IndexState, Venue
+from tests.catalog.newer_version import add_newer_version
+from tests.catalog.records import Records, outbox_size
+
+HISTORY = ["0001"]
+
+
+async def test_migrations_and_models_agree(database: Database):
+    def differences(connection: Connection) -> list[Any]:
+        options = {
+            "compare_type": True,
+            "compare_server_default": connection.dialect.name == "postgresql",
+            "include_object": lambda _object, name, *_: "_default" not in (name or ""),
+        }
+        context = MigrationContext.configure(connection, opts=options)
+        return [*compare_metadata(context, Base.metadata), *_unequal_checks(connection)]
+
+    async with database.engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+def _unequal_checks(connection: Connection) -> list[str]:
+    """Tables whose check constraints differ, by name: Alembic compares none."""
+    inspector = inspect(connection)
+    return [
+        name
+        for name, table in Base.metadata.tables.items()
+        if {str(c.name) for c in table.constraints if isinstance(c, CheckConstraint)}
+        != {check["name"] for check in inspector.get_check_constraints(name)}
+    ]
+
+
+async def test_pending_until_migrated(database_url: str):
+    assert await pending(database_url) == HISTORY
+    assert await migrate(database_url) == HISTORY
+    assert await pending(database_url) == []
+    assert await migrate(database_url) == []
+
+
+async def test_migrators_at_once(database_url: str):
+    done = await asyncio.gather(*(migrate(database_url) for _ in range(4)))
+    assert sorted(done) == [[], [], [], HISTORY]
+    database = open_database(database_url)
+    async with database.read() as session:
+        states = (await session.scalars(select(IndexState))).all()
+    await database.close()
+    assert [state.generation for state in states] == [0]
+
+
+async def test_a_failed_migration_changes_nothing(database_url: str):
+    engine = create_engine(database_url)
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.tables["index_state"].create)  # in its way
+    with pytest.raises(Exception, match="index_state"):  # the driver's own, one a database
+        await migrate(database_url)
+    async with engine.connect() as connection:
+        tables = await connection.run_sync(lambda c: c.dialect.get_table_names(c))
+    await engine.dispose()
+    assert tables == ["index_state"]
+
+
+async def test_a_migration_does_not_wait_for_a_lock_for_ever(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Behind a migration that waits, all who need the table would wait as well."""
+    await migrate(postgres_url)
+    add_newer_version(monkeypatch, tmp_path / "newer")
+    monkeypatch.setattr("catalog.migrate._LOCK_SECONDS", 1)
+    engine = create_engine(postgres_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("LOCK TABLE campaign IN ACCESS SHARE MODE"))
+        with pytest.raises(MigrationError, match="held a lock on a table for 1 s"):
+            await migrate(postgres_url)
+    await engine.dispose()
+    assert await migrate(postgres_url) == ["0002"]
+
+
+async def test_a_migration_keeps_what_is_there(
+    database: Database,
+    database_url: str,
+    store: IndexStore,
+    records: Records,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with database.write.begin() as session:
+        venue = records.venue(records.company())
+        beacon = records.beacon(venue)
+        session.add_all([beacon, records.campaign(venue, beacons=[beacon])])
+    before = await _content(database)
+    with monkeypatch.context() as newer:
+        add_newer_version(newer, tmp_path / "newer")
+        assert await pending(database_url) == ["0002"]
+        assert await migrate(database_url) == ["0002"]
+    after = await _content(database)
+    assert [row.pop("priority") for row in after["campaign"]] == [5]
+    assert after == before
+    await _works_on_newer_tables(database, database_url, store, records)
+
+
+async def _works_on_newer_tables(
+    database: Database, url: str, store: IndexStore, records: Records
+) -> None:
+    """As a process of this version that goes on, or starts again, in the middle of an upgrade."""
+    assert await pending(url) == []
+    assert await migrate(url) == []
+    assert await drain_once(database, store) is DrainResult.REBUILT
+    async with database.write.begin() as session:
+        venue = (await session.scalars(select(Venue))).one()
+        session.add(records.campaign(venue))
+    assert await drain_once(database, store) is DrainResult.DRAINED
+    assert await outbox_size(database) == 0
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Company, venue.company_id))
+    async with database.read() as session:
+        assert (await session.scalars(select(Campaign))).all() == []
+
+
+async def _content(database: Database) -> dict[str, list[dict[str, Any]]]:
+    await database.engine.dispose()  # its prepared statements are stale
+    content = {}
+    async with database.engine.connect() as connection:
+        for table in Base.metadata.tables:
+            rows = (await connection.exec_driver_sql(f"SELECT * FROM {table}")).mappings()
+            content[table] = sorted((dict(row) for row in rows), key=repr)
+    return content
+
+
+async def test_rows_go_with_what_they_belong_to(database: Database, records: Records):
+    async with database.write.begin() as session:
+        company = records.company()
+        venue = records.venue(company)
+        tag = records.tag(company)
+        beacon = records.beacon(venue, tags=[tag])
+        campaign = records.campaign(venue, beacons=[beacon], tags=[tag])
+        session.add_all([beacon, campaign, records.connector(company)])
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Company, company.id))
+    async with database.read() as session:
+        for table in Base.metadata.sorted_tables:
+            if table.name not in ("index_state", "outbox"):
+                assert (await session.execute(select(table))).all() == [], table.name

@@ -1,0 +1,85 @@
+"""Redis connections: URLs are refused without showing their password, and Sentinel's are read."""
+
+import pytest
+from redis.asyncio.connection import SSLConnection
+from redis.exceptions import RedisError
+
+from catalog.errors import RedisUrlError
+from catalog.redis_connection import SentinelRedis, connect_redis
+from catalog.urls import check_redis_url, read_sentinel_url
+from engine.process.failures import redis_may_recover
+
+PASSWORD = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://:{PASSWORD}@localhost",
+        f"redis://:{PASSWORD}@localhost:port",
+        f"redis://:{PASSWORD}@localhost?socket_timeout={PASSWORD}",
+        f"redis+cluster://:{PASSWORD}@localhost:port",
+        "",
+    ],
+)
+def test_a_url_that_cannot_work(url: str):
+    with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
+        connect_redis(url)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "a:26379",
+        "a:26379/",
+        "a:port/service",
+        "a:70000/service",
+        ",/service",
+        "[::1/service",
+        "a/service/one",
+        "a/service?sentinel_socket_timeout=never&db=x",
+    ],
+)
+def test_a_url_of_sentinels_that_cannot_work(place: str):
+    url = f"redis+sentinel://:{PASSWORD}@{place}"
+    with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
+        connect_redis(url)
+    with pytest.raises(ValueError, match=r"host:port/service$") as expected:
+        check_redis_url(url)
+    assert PASSWORD not in str(caught.value) + str(expected.value)
+
+
+def test_the_parts_of_a_url_of_sentinels():
+    url = (
+        f"redis+sentinel://me:{PASSWORD}@a:1,b,[::1]:3/service/2"
+        "?sentinel_username=watcher&sentinel_password=word"
+    )
+    check_redis_url(url)
+    address = read_sentinel_url(url)
+    assert address.sentinels == [("a", 1), ("b", 26379), ("::1", 3)]
+    assert address.service == "service"
+    assert address.options == {"username": "me", "password": PASSWORD, "db": 2, "ssl": False}
+    assert address.of_sentinels == {"username": "watcher", "password": "word", "ssl": False}
+
+
+async def test_tls_is_spoken_with_sentinels_and_primary():
+    client = connect_redis(f"rediss+sentinel://:{PASSWORD}@a/service?ssl_ca_certs=/ca", timeout=2.0)
+    assert isinstance(client, SentinelRedis)
+    primary = client.connection_pool
+    (sentinel,) = client.watchers.sentinels
+    of_sentinels = sentinel.connection_pool
+    for pool in (primary, of_sentinels):
+        assert pool.connection_kwargs["ssl_ca_certs"] == "/ca"
+        assert issubclass(pool.connection_class, SSLConnection)
+    assert of_sentinels.connection_kwargs["password"] is None
+    await client.aclose()
+
+
+async def test_a_cluster_that_is_down_may_answer_later():
+    """redis-py raises an error for it that is no RedisError."""
+    client = connect_redis("redis+cluster://127.0.0.1:1")
+    with pytest.raises(RedisError) as caught:
+        await client.execute_command("PING")
+    assert redis_may_recover(caught.value)
+    await client.aclose()

@@ -1,0 +1,93 @@
+"""Passwords and the keys of connector secrets."""
+
+from base64 import urlsafe_b64encode
+
+import pytest
+import structlog
+from cryptography.fernet import Fernet
+
+from catalog.accounts import hash_password, verify_password
+from catalog.errors import DecryptionError, SecretKeyError
+from catalog.secrets import open_cipher
+from tests.deploy.files import ROOT, default, of_ours
+
+PHRASE = "sixteen letters!"
+
+
+FERNET_KEY = urlsafe_b64encode(bytes(range(32))).decode()
+
+
+@pytest.mark.parametrize("key", [PHRASE, FERNET_KEY, f" {PHRASE} ,"])
+def test_there_and_back(key: str):
+    token = open_cipher(key).encrypt("bearer é")
+    assert "bearer" not in token
+    assert open_cipher(key).decrypt(token) == "bearer é"
+
+
+def test_a_new_key_in_front_still_reads_the_old():
+    old = open_cipher(PHRASE)
+    both = open_cipher(f"another passphrase,{PHRASE}")
+    assert both.decrypt(old.encrypt("x")) == "x"
+    with pytest.raises(DecryptionError, match="PROXIMITY_SECRET_KEY"):
+        old.decrypt(both.encrypt("x"))
+
+
+def test_a_token_is_renewed_once():
+    old, both = open_cipher(PHRASE), open_cipher(f"another passphrase,{PHRASE}")
+    renewed = both.renewed(old.encrypt("x"))
+    assert renewed is not None
+    assert open_cipher("another passphrase").decrypt(renewed) == "x"
+    assert both.renewed(renewed) is None
+    with pytest.raises(DecryptionError):
+        open_cipher("another passphrase").renewed(old.encrypt("x"))
+
+
+@pytest.mark.parametrize("token", ["", "plain", "é"])
+def test_no_token(token: str):
+    with pytest.raises(DecryptionError):
+        open_cipher(PHRASE).decrypt(token)
+
+
+@pytest.mark.parametrize(
+    "key", ["", " , ", "shorties", "fifteen shorts!", "short" * 10, f"{PHRASE},shortie"]
+)
+def test_a_weak_key_is_refused(key: str):
+    with pytest.raises(SecretKeyError, match="16 characters or more") as caught:
+        open_cipher(key)
+    assert "shorti" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("known", ["for trying out only", "a long random passphrase"])
+def test_a_published_key_is_loud(known: str):
+    with structlog.testing.capture_logs() as logs:
+        open_cipher(PHRASE)
+        assert logs == []
+        open_cipher(known)
+    assert [(line["log_level"], "published" in line["event"]) for line in logs] == [
+        ("warning", True)
+    ]
+    assert known not in str(logs)
+
+
+def test_the_published_keys_are_those_that_are_published():
+    written = {service["environment"]["PROXIMITY_SECRET_KEY"] for service in of_ours().values()}
+    assert {default(value) for value in written} == {"for trying out only"}
+    # Whoever pastes from README.md gets a key of their own.
+    assert (
+        "PROXIMITY_SECRET_KEY=$(head -c 32 /dev/urandom | base64)"
+        in (ROOT / "README.md").read_text()
+    )
+
+
+def test_a_fernet_key_is_used_as_it_is():
+    key = Fernet.generate_key()
+    assert Fernet(key).decrypt(open_cipher(key.decode()).encrypt("x")) == b"x"
+
+
+def test_a_password_is_hashed():
+    stored = hash_password("correct horse")
+    assert stored.startswith("$argon2id$")
+    assert verify_password(stored, "correct horse")
+    assert not verify_password(stored, "wrong horse")
+    assert not verify_password("not a hash", "correct horse")

@@ -1,0 +1,130 @@
+"""`proximity statistics`: the requested lines, as a table and as CSV."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from catalog.database import Database, open_database
+from catalog.models import Company, Statistic
+from catalog.statistics import StatisticFilter, StatisticLine, latest_week, statistic_lines
+from tests.catalog.records import NOON, Records
+from tests.cli.proximity import Proximity
+from tests.servers.schema import make_schema
+
+TODAY = date(2026, 11, 20)
+HEADER = ",".join(StatisticLine._fields)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """Two companies with a venue each; figures of ten days, and of a venue that is gone."""
+    await make_schema(database_url)
+    opened = open_database(database_url)
+    records = Records()
+    companies = [Company(name=name, create_on=NOON) for name in ("alpha", "beta")]
+    venues = [records.venue(company, name=f"{company.name} hall") for company in companies]
+    beacons = [records.beacon(venue, name="door") for venue in venues]
+    campaigns = [records.campaign(venue, name="offer") for venue in venues]
+    async with opened.write.begin() as session:
+        session.add_all([*beacons, *campaigns])
+        await session.flush()
+        for venue, beacon, campaign in zip(venues, beacons, campaigns, strict=True):
+            for age in range(10):
+                kinds = (("venue", venue.id), ("beacon", beacon.id), ("campaign", campaign.id))
+                session.add_all(_figures(age, kind, ref, venue.id) for kind, ref in kinds)
+        session.add(_figures(0, "venue", 99, 99))
+    yield opened
+    await opened.close()
+
+
+def _figures(age: int, kind: str, ref: int, venue_id: int) -> Statistic:
+    return Statistic(
+        day=TODAY - timedelta(days=age),
+        kind=kind,
+        ref=ref,
+        venue_id=venue_id,
+        detections=1000 + age,
+        devices=100 + age,
+        notifications=10 + age,
+    )
+
+
+@pytest.fixture
+def proximity(tmp_path: Path, database_url: str) -> Proximity:
+    return Proximity(tmp_path, "127.0.0.1:1", "t.", PROXIMITY_DATABASE_URL=database_url)
+
+
+@pytest.mark.parametrize(
+    ("choice", "lines"),
+    [
+        (StatisticFilter(TODAY - timedelta(days=9), TODAY), 61),
+        (StatisticFilter(TODAY - timedelta(days=6), TODAY), 43),
+        (StatisticFilter(TODAY - timedelta(days=1), TODAY, kind="beacon"), 4),
+        (StatisticFilter(TODAY, TODAY, company="beta"), 3),
+        (StatisticFilter(TODAY, TODAY, company="2"), 3),
+        (StatisticFilter(TODAY, TODAY, company="9" * 30), 0),
+        (StatisticFilter(TODAY, TODAY, company="alpha", venue="2"), 0),
+        (StatisticFilter(TODAY, TODAY, venue="1", kind="venue"), 1),
+        (StatisticFilter(TODAY + timedelta(days=1), TODAY + timedelta(days=9)), 0),
+    ],
+)
+async def test_which_lines(database: Database, choice: StatisticFilter, lines: int) -> None:
+    async with database.read() as session:
+        found = [line async for line in statistic_lines(session, choice)]
+    assert len(found) == lines
+    assert [(line.day, line.venue_id) for line in found] == sorted(
+        (line.day, line.venue_id) for line in found
+    )
+
+
+@pytest.mark.usefixtures("database")
+def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    options = ["--from", "2026-11-18", "--to", "2026-11-18", "--company", "beta"]
+    done = proximity("statistics", *options, "--csv", str(file))
+    assert (done.returncode, done.stdout) == (0, f"3 lines written to {file}\n")
+    assert file.read_text().splitlines() == [
+        HEADER,
+        "2026-11-18,beta,2,beta hall,venue,2,beta hall,1002,102,12",
+        "2026-11-18,beta,2,beta hall,beacon,2,door,1002,102,12",
+        "2026-11-18,beta,2,beta hall,campaign,2,offer,1002,102,12",
+    ]
+
+
+@pytest.mark.usefixtures("database")
+def test_for_programs(proximity: Proximity) -> None:
+    done = proximity("statistics", "--from", "2026-11-20", "--to", "2026-11-20", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 7
+    assert list(lines[0]) == list(StatisticLine._fields)
+    assert (lines[0]["day"], lines[0]["detections"]) == ("2026-11-20", 1000)
+    assert proximity("statistics", "--json", "--csv", "-").returncode == 2
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--from", "yesterday"], "a day is written 2026-11-20"),
+        (["--from", "2026-11-20", "--to", "2026-11-19"], "comes after"),
+        (["--csv", "/nowhere/out.csv"], "cannot write /nowhere/out.csv"),
+    ],
+)
+def test_each_refusal_names_its_cause(
+    proximity: Proximity, options: list[str], complaint: str
+) -> None:
+    done = proximity("statistics", *options)
+    assert done.returncode in (1, 2)
+    assert complaint in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("hour", "last"),
+    [(0, date(2026, 11, 21)), (9, date(2026, 11, 21)), (10, date(2026, 11, 22))],
+)
+def test_the_last_week_ends_with_the_day_that_has_begun_in_the_east(hour: int, last: date) -> None:
+    now = datetime(2026, 11, 21, hour, 59 * (hour == 9), tzinfo=UTC)
+    assert latest_week(now) == (date(2026, 11, 15), last)

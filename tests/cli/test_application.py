@@ -1,0 +1,189 @@
+"""Help, usage, and output of the commands, whichever command it is."""
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from engine.cli import application as cli
+from engine.cli import tail as tailing
+from engine.cli.application import run
+from engine.cli.audit import _line
+from engine.process.settings import PREFIX, Settings
+from tests.cli.terminal import on_a_terminal
+
+WIDTH = 80
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, (*words, name))
+
+
+def every_command() -> list[tuple[str, ...]]:
+    return list(commands(cli.command_group().load()))
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_help_is_not_cut_at_80_columns(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    assert cli.run([*words, "--help"]) == 0
+    usage, *lines = capsys.readouterr().out.splitlines()
+    assert usage.startswith("Usage: proximity")
+    assert [line for line in lines if len(line) > WIDTH or line.rstrip().endswith("...")] == []
+    # Nor is a word cut at its hyphen.
+    assert [line for line in lines if re.search(r"\w-$", line)] == []
+
+
+def example_lines() -> Iterator[str]:
+    """The examples in the help of all commands, as a shell reads them."""
+    for words in every_command():
+        if epilog := found(words).epilog:
+            yield from epilog.replace("\\\n", "").splitlines()[2:]
+
+
+def found(words: Sequence[str]) -> Any:
+    command: Any = cli.command_group().load()
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("line", list(example_lines()), ids=str.strip)
+def test_the_examples_of_the_help_are_understood(line: str) -> None:
+    program, *words = shlex.split(line.partition("<")[0])
+    assert program == "proximity"
+    command: Any = cli.command_group().load()
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    # Wrong options and missing arguments raise; the command itself is not run.
+    assert command.make_context(command.name, words).params
+
+
+def test_every_command_of_the_list_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2]
+    names = {words[0] for words in every_command() if words}
+    for name in names:
+        (line,) = [line for line in listed.splitlines() if line.startswith(f"  {name} ")]
+        assert line.split()[1:], name
+
+
+def test_the_list_says_what_the_commands_say() -> None:
+    """The list is written apart, so that it imports no command."""
+    for name, command in cli.command_group().load().commands.items():
+        assert cli._COMMANDS[name] == command.short_help
+
+
+def test_a_group_without_a_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in every_command():
+        if getattr(found(words), "commands", {}):
+            assert cli.run(words) in (0, cli.USAGE)
+            assert "\nCommands:\n" in capsys.readouterr().out, words
+
+
+def test_the_shell_completes_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_PROXIMITY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "proximity notif")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        cli.run([])
+    assert capsys.readouterr().out.split() == ["notifications"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["publish", "a.xyz"], "say --format jsonl or --format csv"),
+        (["publish", "a.csv", "--rate", "5", "--speed", "2"], "goes without --rate"),
+        (["publish", "a.csv", "--as-is"], "publishes JSON Lines unread"),
+        (["publish", "a.jsonl", "--as-is", "--speed", "2"], "publishes JSON Lines unread"),
+        (["publish", "a.jsonl", "--rate", "0"], "rate"),
+        (["publish"], "FILE"),
+        (["dead-letters", "replay", "--reason", "x"], "accepted: malformed_json, invalid_field"),
+        (["dead-letters", "list", "--limit", "0"], "limit"),
+        (["catalog", "load"], "FILE"),
+        (["demo", "--seconds", "0"], "seconds"),
+    ],
+)
+def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == cli.USAGE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert fault.lower() in error.lower()
+
+
+def test_settings_are_not_cut_at_80_columns() -> None:
+    lines = on_a_terminal("settings", columns=80)
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
+    text = " ".join(" ".join(lines).split())
+    for name, field in Settings.model_fields.items():
+        assert f"{PREFIX}{name.upper()}=" in text
+        assert " ".join((field.description or "").split()) in text
+
+
+def test_changed_settings_are_grouped_and_have_units(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXIMITY_MAX_DETECTION_AGE", "10m")
+    monkeypatch.setenv("PROXIMITY_TOPIC_PREFIX", "mine.")
+    monkeypatch.setenv("PROXIMITY_API_PORT", "8000")  # its default
+    assert cli.run(["settings", "--changed"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    ")]
+    assert lines == [
+        "Kafka",
+        "  PROXIMITY_TOPIC_PREFIX=mine.  [environment; default: proximity.]",
+        "Roles",
+        "  PROXIMITY_MAX_DETECTION_AGE=600.0 s  [environment; default: 300.0]",
+    ]
+
+
+def test_settings_for_programs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://me:hunter2@host:1/2")
+    assert cli.run(["settings", "--json"]) == 0
+    rows = {row["name"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert len(rows) == len(Settings.model_fields)
+    redis = rows["PROXIMITY_REDIS_URL"]
+    assert (redis["value"], redis["source"]) == ("redis://me:********@host:1/2", "environment")
+
+
+def test_redis_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def closed_output(*_of_tail: object) -> None:
+        await asyncio.sleep(0)
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
+    monkeypatch.setattr(tailing, "_follow", closed_output)
+    # (typer ends the process by itself: status 1, without output.)
+    with pytest.raises(SystemExit) as ended:
+        run(["tail"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_an_edit() -> None:
+    entry = {
+        "create_on": "2026-11-20T09:30:00+0000",
+        "email": "a@b.example",
+        "action": "edit",
+        "kind": "venue",
+        "ref": 7,
+        "before": {"name": "Pier"},
+        "after": {"name": "Quay"},
+    }
+    assert (
+        _line(entry) == '2026-11-20T09:30:00+0000 a@b.example edit venue 7: name "Pier" -> "Quay"'
+    )

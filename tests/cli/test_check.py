@@ -1,0 +1,190 @@
+"""`proximity check` on real servers: what is right, and each thing that is not."""
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pydantic import SecretStr
+from redis import Redis
+
+from engine.cli.check import State, check_clock, check_process, check_redis, check_sql
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.wiring.api import serve_api
+from tests.cli.check_output import findings_of, ports
+from tests.cli.proximity import Proximity
+from tests.servers.postgres import execute
+from tests.servers.redis import RedisServer
+from tests.servers.schema import make_schema
+
+
+async def test_all_is_well(
+    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+) -> None:
+    await make_schema(postgres_url)
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    names = [name for name in Topics.named(topic_prefix).all() if "dead" not in name]
+    for made in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
+        made.result(30)
+    servers = {"PROXIMITY_REDIS_URL": redis_url, "PROXIMITY_DATABASE_URL": postgres_url}
+    more = servers | ports() | {"PROXIMITY_SECRET_KEY": "a passphrase of the test"}
+    proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix, **more)
+    done = proximity("check", "--json")
+    found = findings_of(done)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert not [each for each, (state, _) in found.items() if state == "bad"]
+    assert found["Kafka reachable"] == ("ok", f"{kafka_bootstrap}, 1 broker")
+    detections = found[f"Kafka topic {topic_prefix}detections"]
+    assert detections == ("ok", "3 partitions")
+    missing = found[f"Kafka topic {topic_prefix}dead-letters"]
+    assert missing == ("warning", "missing: `run` creates it with 6 partitions")
+    for right in ("Redis version", "Redis clock", "SQL migrations", "SQL rights", "SQL clock"):
+        assert found[right][0] == "ok", found
+    assert "Kafka PROXIMITY_TOPIC_REPLICATION" not in found
+    many = Proximity(
+        tmp_path, kafka_bootstrap, topic_prefix, **more, PROXIMITY_TOPIC_REPLICATION="3"
+    )
+    replication = findings_of(many("check", "--json"))["Kafka PROXIMITY_TOPIC_REPLICATION"]
+    assert replication[0] == "warning"
+    # It is checked, and not created.
+    assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=10).topics
+    table = proximity("check")
+    assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
+    assert len(table.stdout.splitlines()) == len(found) + 1
+
+
+def test_servers_that_are_not_there(tmp_path: Path) -> None:
+    nowhere = {
+        "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1",
+        "PROXIMITY_DATABASE_URL": "postgresql://u:hunter2@127.0.0.1:1/x",
+    }
+    done = Proximity(tmp_path, "127.0.0.1:1", "t.", **nowhere, **ports())("check", "--json")
+    found = findings_of(done)
+    assert done.returncode == 1
+    assert done.stderr == f"proximity: 3 of {len(found)} checks failed\n"
+    for server in ("Kafka", "Redis", "SQL"):
+        assert found[f"{server} reachable"][0] == "bad"
+    assert "refuses connections" in found["Kafka reachable"][1]
+    assert "hunter2" not in done.stdout
+
+
+def settings(**changes: Any) -> Settings:
+    return load_settings(metrics_port=0, api_port=0, api_metrics_port=0, **changes)
+
+
+async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
+    with Redis.from_url(redis_url) as client:
+        client.config_set("maxmemory", "200mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            found = {
+                each.subject: each for each in await check_redis(settings(redis_url=redis_url))
+            }
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", "0")
+    assert found["memory"].state is State.BAD
+    assert "set noeviction" in found["memory"].result
+    found = {each.subject: each for each in await check_redis(settings(redis_url=redis_url))}
+    assert found["memory"].state is State.OK
+
+
+async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) -> None:
+    for url in (postgres_url, sqlite_url):
+        # Tables that are not there yet are no second fault.
+        seen = await check_sql(settings(database_url=url))
+        (fault,) = (each for each in seen if each.state is State.BAD)
+        assert fault.subject == "migrations"
+        assert fault.result.endswith("run `proximity migrate`")
+    await make_schema(postgres_url)
+    role = f"reader_{os.getpid()}"
+    execute(postgres_url, f"CREATE ROLE {role} LOGIN")
+    execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    as_reader = postgres_url.replace("proximity@", f"{role}@")
+    found = {each.subject: each for each in await check_sql(settings(database_url=as_reader))}
+    execute(postgres_url, f"DROP OWNED BY {role}")
+    execute(postgres_url, f"DROP ROLE {role}")
+    assert found["migrations"].state is State.OK
+    assert found["rights"].state is State.BAD
+    assert "lacking: INSERT on " in found["rights"].result
+
+
+async def test_the_requirements_of_the_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        given = settings().model_copy(
+            update={
+                "api_port": number,
+                "secret_key": SecretStr("for trying out only"),
+                "metrics_host": "127.0.0.1",
+            }
+        )
+        found = {each.subject: each for each in await check_process(given)}
+    assert found["API_PORT"].state is State.BAD
+    assert "another program has it" in found["API_PORT"].result
+    assert found["METRICS_PORT"].state is State.OK
+    assert found["SECRET_KEY"].state is State.WARNING
+    assert "choose your own" in found["SECRET_KEY"].result
+
+
+async def test_ports_of_a_running_engine_are_fine_and_equal_ports_are_not(
+    sqlite_url: str, own_redis: RedisServer
+) -> None:
+    await make_schema(sqlite_url)
+    given = settings(database_url=sqlite_url, redis_url=own_redis.url)
+    stop, ports = asyncio.Event(), asyncio.Queue[tuple[int, int]]()
+    serving = asyncio.create_task(
+        serve_api(given, stop, on_started=lambda *both: ports.put_nowait(both))
+    )
+    try:
+        api, metrics = await asyncio.wait_for(ports.get(), 30)
+        update = {"api_port": api, "api_metrics_port": metrics}
+        running = await check_process(given.model_copy(update=update))
+        equal = await check_process(given.model_copy(update=update | {"metrics_port": api}))
+    finally:
+        stop.set()
+        await serving
+    found = {each.subject: each for each in running}
+    for name in ("API_PORT", "API_METRICS_PORT"):
+        assert (found[name].state, "is running" in found[name].result) == (State.OK, True)
+    fault = {each.subject: each for each in equal}["API_PORT"]
+    assert (fault.state, f"{api} is METRICS_PORT, too" in fault.result) == (State.BAD, True)
+
+
+async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings(otel_endpoint="http://127.0.0.1:4318")
+    found = {each.subject: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.OK
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    found = {each.subject: each for each in await check_process(given)}
+    assert found["OTEL_ENDPOINT"].state is State.BAD
+    assert "pip install" in found["OTEL_ENDPOINT"].result
+
+
+@pytest.mark.parametrize(
+    ("theirs", "state"),
+    [(100.5, State.OK), (97.0, State.WARNING), (104.0, State.WARNING), (60.0, State.BAD)],
+)
+def test_clocks(theirs: float, state: State) -> None:
+    found = check_clock("SQL", theirs, 100.0, 101.0)
+    assert found.state is state
+    if theirs < 99:
+        assert "behind this machine's" in found.result
+
+
+async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
+    with own_redis.connect() as client:
+        client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
+    url = own_redis.url.replace("//", "//guest:word@")
+    found = {each.subject: each for each in await check_redis(settings(redis_url=url))}
+    assert found["reachable"].state is State.OK
+    assert found["setup"].state is State.WARNING
+    assert "INFO" in found["setup"].result
+    assert found["clock"].state is State.OK

@@ -1,0 +1,235 @@
+"""Dead letters as they are listed and put back."""
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+
+from engine.cli.dead_letters import Letter, read_letter
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.topics import Topics
+from engine.process.settings_sources import load_settings
+from tests.cli.proximity import Proximity
+
+
+class Letters:
+    """Publishes dead letters as the engine does."""
+
+    def __init__(self, producer: AIOKafkaProducer, prefix: str) -> None:
+        self._producer = producer
+        self._prefix = prefix
+
+    async def put(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        reason: str = "malformed_json",
+        topic: str | None = None,
+    ) -> None:
+        headers = {
+            "reason": reason,
+            "detail": "it says [why]",
+            "topic": topic or f"{self._prefix}detections",
+            "partition": "1",
+            "offset": "42",
+            "failed_at": "2026-11-20T10:00:00+0000",
+        }
+        await self._producer.send_and_wait(
+            f"{self._prefix}dead-letters",
+            value,
+            key=key,
+            headers=[(name, text.encode()) for name, text in headers.items()],
+        )
+
+
+@pytest.fixture
+async def letters(proximity: Proximity) -> AsyncIterator[Letters]:
+    for_topics = proximity("publish", "-")
+    assert for_topics.returncode == 0, for_topics.stderr
+    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
+    await producer.start()
+    yield Letters(producer, proximity.topic_prefix)
+    await producer.stop()
+
+
+async def values(proximity: Proximity) -> set[tuple[bytes | None, bytes | None]]:
+    records = await proximity.records("detections")
+    assert len({(r.key, r.value) for r in records}) == len(records)
+    return {(record.key, record.value) for record in records}
+
+
+def test_no_dead_letters(proximity: Proximity) -> None:
+    done = proximity("dead-letters", "list")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no dead letters\n", "")
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (0, "0 dead letters put back\n")
+
+
+async def test_the_list_says_what_where_and_why(proximity: Proximity, letters: Letters) -> None:
+    await letters.put(b"a", b"not json\n")
+    await letters.put(b"b", b"\xff\xfe", reason="invalid_field")
+    done = proximity("dead-letters", "list")
+    assert done.returncode == 0, done.stderr
+    assert f"{proximity.topic_prefix}detections/1/42" in done.stdout
+    assert "it says [why]" in done.stdout
+    assert "not json\\n" in done.stdout
+    assert done.stdout.endswith("2 dead letters: 1 invalid_field, 1 malformed_json\n")
+    limited = proximity("dead-letters", "list", "--limit", "1")
+    assert "the first 1 are shown (--limit)" in limited.stdout
+    one = proximity("dead-letters", "list", "--reason", "invalid_field", "--json")
+    (line,) = one.stdout.splitlines()
+    letter = json.loads(line)
+    assert (letter["key"], letter["value_base64"]) == ("b", "//4=")
+
+
+async def test_a_replay_puts_every_letter_back_once(proximity: Proximity, letters: Letters) -> None:
+    expected: set[tuple[bytes | None, bytes | None]] = {
+        (b"a", b"not json"),
+        (b"b", b"\xff\x00"),
+        (None, b"x"),
+        (b"n", None),
+    }
+    for key, value in expected:
+        await letters.put(key, value)
+    dry = proximity("dead-letters", "replay", "--dry-run")
+    assert dry.stdout == "4 dead letters would be put back\n"
+    assert await values(proximity) == set()
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (0, "4 dead letters put back\n"), done.stderr
+    assert await values(proximity) == expected
+    assert proximity("dead-letters", "replay").stdout == "0 dead letters put back\n"
+    assert await values(proximity) == expected
+    await letters.put(b"c", b"later")
+    assert proximity("dead-letters", "replay").stdout == "1 dead letters put back\n"
+    again = proximity("dead-letters", "replay", "--from-beginning", "--dry-run")
+    assert again.stdout == "5 dead letters would be put back\n"
+
+
+async def test_one_reason_at_a_time_and_few_at_a_time(
+    proximity: Proximity, letters: Letters
+) -> None:
+    for number in range(4):
+        await letters.put(b"k", b"m%d" % number)
+        await letters.put(b"k", b"i%d" % number, reason="invalid_field")
+    first = proximity("dead-letters", "replay", "--reason", "invalid_field", "--limit", "3")
+    assert first.stdout == "3 dead letters put back\n"
+    assert {value for _, value in await values(proximity)} == {b"i0", b"i1", b"i2"}
+    few = proximity("dead-letters", "replay", "--limit", "1")
+    assert few.stdout == "1 dead letters put back\n"
+    rest = proximity("dead-letters", "replay")
+    assert rest.stdout == "4 dead letters put back\n"
+    assert len(await values(proximity)) == 8
+
+
+async def test_letters_that_cannot_be_replayed_are_named_and_skipped(
+    proximity: Proximity, letters: Letters
+) -> None:
+    await letters.put(b"a", b"v", topic="payments")
+    await letters.put(b"a", None, reason="too_large")
+    await letters.put(b"a", b"good")
+    done = proximity("dead-letters", "replay")
+    assert (done.returncode, done.stdout) == (1, "1 dead letters put back\n")
+    assert "its topic payments is none of" in done.stderr
+    assert f"the original is at {proximity.topic_prefix}detections/1/42" in done.stderr
+    assert done.stderr.endswith("proximity: 2 dead letters cannot be put back\n")
+    assert await values(proximity) == {(b"a", b"good")}
+
+
+async def test_the_content_of_a_letter_is_escaped_on_a_terminal(
+    proximity: Proximity, letters: Letters
+) -> None:
+    """The headers come from any writer of the topic, and the values from phones."""
+    escapes = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+    await letters.put(escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
+    for arguments in (("list",), ("list", "--json"), ("replay", "--dry-run"), ("replay",)):
+        done = proximity("dead-letters", *arguments)
+        output = done.stdout + done.stderr
+        assert "owned" in output
+        assert all(each.isprintable() or each == "\n" for each in output), repr(output)
+
+
+TOPICS = Topics.of(load_settings(topic_prefix="p.", detection_topics="gateways=minew"))
+
+
+def record(
+    topic: str, value: bytes | None, headers: list[tuple[str, bytes]]
+) -> "ConsumerRecord[bytes, bytes]":
+    return ConsumerRecord(
+        topic=topic,
+        partition=3,
+        offset=14,
+        timestamp=0,
+        timestamp_type=0,
+        key=b"k",
+        value=value,
+        checksum=None,
+        serialized_key_size=1,
+        serialized_value_size=0,
+        headers=headers,
+    )
+
+
+def letter(
+    value: bytes | None,
+    reason: DeadLetterReason = DeadLetterReason.MALFORMED_JSON,
+    topic: str = "p.detections",
+) -> Letter:
+    origin = record(topic, value, [])
+    outgoing = DeadLetter(origin, reason, "why").outgoing("p.dead-letters", 0.0)
+    return read_letter(record("p.dead-letters", outgoing.value, list(outgoing.headers)))
+
+
+def test_the_original_headers_are_restored() -> None:
+    """The envelope of a CloudEvent stands there, and may have our names; and what else a record is
+    read by, in whichever case."""
+    own = [("ce_id", b"1"), ("ce_reason", b"mine"), ("ce_empty", b""), ("ce_id", b"2")]
+    own += [("Content-Type", b"text/plain"), ("mqtt.topic", b"/gw/a/status")]
+    own += [("__value_schema_id", b"\1" * 17)]
+    origin = record("p.detections", b"v", [("case", b"a tracer's"), *own])
+    written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
+    read = read_letter(record("p.dead-letters", written.value, list(written.headers)))
+    assert (read.headers, read.reason, read.topic) == (own, "invalid_field", "p.detections")
+
+
+def test_headers_that_would_make_a_dead_letter_too_large_are_left_out() -> None:
+    many = record("p.detections", b"v", [("ce_h", b"x" * 100)] * 200)
+    written = DeadLetter(many, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
+    assert len(written.headers) == 6
+    assert read_letter(record("p.dead-letters", b"v", list(written.headers))).headers == []
+
+
+TOO_LARGE = DeadLetterReason.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("given", "obstacle"),
+    [
+        (letter(b"v"), None),
+        (letter(None), None),
+        (letter(b"v", topic="gateways"), None),
+        (letter(None, TOO_LARGE), "the original is at p.detections/3/14"),
+        # Put back it would add one to nb_beacon again. A call is counted by its id: it may go.
+        (letter(b"v", TOO_LARGE), "the detection itself is counted"),
+        (letter(b"v", TOO_LARGE, topic="gateways"), "the detection itself is counted"),
+        (letter(b"v", TOO_LARGE, topic="p.connector-calls"), None),
+        (letter(b"v", topic="other.topic"), "other.topic is none of p.detections, "),
+        (read_letter(record("p.dead-letters", b"v", [])), "is not named"),
+    ],
+)
+def test_which_letters_can_be_put_back(given: Letter, obstacle: str | None) -> None:
+    found = given.obstacle(TOPICS)
+    assert found == obstacle or (obstacle is not None and obstacle in (found or ""))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "(null)"), (b"abc", "abc"), (b"a\n\xff", "a\\n\\xff"), (b"abcdefgh", "abcdef…")],
+)
+def test_values_are_shown_on_one_line(value: bytes | None, shown: str) -> None:
+    assert letter(value).shown_value(6) == shown
+
+
+def test_bytes_that_are_no_text_are_base64_in_json() -> None:
+    assert letter(b"\xff").as_json()["value_base64"] == "/w=="
+    assert letter(None).as_json()["value"] is None

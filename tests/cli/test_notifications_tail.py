@@ -1,0 +1,158 @@
+"""`proximity notifications tail`, on the embedded broker and on the real one."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from engine.cli.notifications import compact, one_line, read_notification
+from engine.kafka.messages import Notification
+from tests.cli.proximity import Proximity
+
+
+def notification(campaign: str, udid: str, **more: Any) -> bytes:
+    fields = {
+        "id": f"{campaign}-{udid}",
+        "campaign": {"id": len(campaign), "name": campaign, "hash": None},
+        "company": {"id": 1},
+        "venue": {"id": 1, "name": "Library"},
+        "beacon": {"id": 1, "name": "Desk", "uuid": "u", "major": 1, "minor": 2},
+        "proximity": "near",
+        "device": {"udid": udid},
+        "title": "Hello",
+        "push": "Come in",
+        "background": None,
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "format": "template",
+        "template": "t",
+    }
+    return json.dumps(fields | more, indent=1).encode()
+
+
+async def put(proximity: Proximity, *values: bytes) -> None:
+    proximity.mention("notifications")
+    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
+    await producer.start()
+    try:
+        for value in values:
+            await producer.send_and_wait(proximity.topic_prefix + "notifications", value, key=b"k")
+    finally:
+        await producer.stop()
+
+
+async def test_everything_there_is_or_what_is_requested(proximity: Proximity) -> None:
+    await put(
+        proximity,
+        notification("Welcome", "a"),
+        b"no notification",
+        notification("Loans", "a", future_field=1),
+        notification("Welcome", "b", title="\x1b[2J"),
+    )
+    command = ("notifications", "tail", "--from-beginning", "--count")
+    done = proximity(*command, "3")
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert "Welcome -> a: Hello. Come in [template]" in first
+    assert "Loans -> a" in second
+    assert "Welcome -> b" in third
+    assert "\x1b" not in third
+    assert "a record that is not a notification is skipped" in done.stderr
+    done = proximity(*command, "1", "--udid", "b")
+    assert "Welcome -> b" in done.stdout
+    for named in ("loans", "5"):
+        done = proximity(*command, "1", "--campaign", named, "--json")
+        (line,) = done.stdout.splitlines()
+        assert json.loads(line)["future_field"] == 1
+
+
+async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Proximity) -> None:
+    await put(proximity, notification("Before", "a"))
+    process = subprocess.Popen(  # noqa: ASYNC220  # read line by line, as a person does
+        [sys.executable, "-m", "engine.cli", "notifications", "tail"],
+        cwd=Path(__file__).parents[2],
+        env=proximity._env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr.readline().startswith("reading ")
+    await put(proximity, notification("After", "a"))
+    assert "After -> a" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+    assert (process.returncode, output, error) == (130, "", "")
+
+
+def test_a_topic_that_is_not_there(proximity: Proximity) -> None:
+    done = proximity("notifications", "tail")
+    assert done.returncode == 1
+    assert done.stderr.endswith("notifications yet: `proximity run` makes it\n")
+
+
+async def test_from_the_beginning_they_are_in_order_of_time(
+    proximity: Proximity, kafka_bootstrap: str
+) -> None:
+    """Those of all partitions, whichever partition is read first."""
+    if proximity.bootstrap != kafka_bootstrap:
+        pytest.skip("the embedded broker gives records its own times")
+    topic = proximity.topic_prefix + "notifications"
+    admin = AIOKafkaAdminClient(bootstrap_servers=proximity.bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, 3, 1)])
+    await admin.close()
+    began = round(time.time() * 1000) - 60_000
+    order = [0, 2, 1, 1, 0, 2, 2, 0, 1, 0]
+    async with AIOKafkaProducer(bootstrap_servers=proximity.bootstrap) as producer:
+        for number, partition in sorted(enumerate(order), key=lambda each: -each[1]):
+            value = notification(f"n{number}", "a")
+            await producer.send_and_wait(
+                topic, value, partition=partition, timestamp_ms=began + number
+            )
+    done = proximity("notifications", "tail", "--from-beginning", "--count", str(len(order)))
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r" n(\d) -> a", done.stdout) == [*map(str, range(len(order)))]
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e"
+
+
+def read(**fields: str) -> Notification:
+    found = read_notification(notification("Welcome", "a", **fields))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "at", ["nonsense", "", "0001-01-01T00:00:00+1400", "9999-12-31T23:59:59-1400", ESCAPES]
+)
+def test_a_time_that_cannot_be_shown(at: str) -> None:
+    """It ended the command with a traceback."""
+    assert one_line(read(triggered_at=at)) == "--:--:--  Welcome -> a: Hello. Come in [template]"
+
+
+def test_a_time_that_can() -> None:
+    assert one_line(read())[2:8:3] == "::"
+
+
+def test_nothing_in_it_reaches_a_terminal() -> None:
+    fields = {"title": ESCAPES, "push": ESCAPES, "format": "html", "html": ESCAPES}
+    assert one_line(read(**fields)).isprintable()
+    # As JSON may hold it: only the controls below the space must be escaped there.
+    raw = msgspec.json.encode(json.loads(notification("Welcome", ESCAPES, **fields)))
+    assert "\x9b".encode() in raw
+    assert compact(raw).isprintable()
+    assert json.loads(compact(raw)) == json.loads(raw)

@@ -1,0 +1,142 @@
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from tests.cli.proximity import Proximity, detection
+from tests.servers.waiting import eventually
+
+
+async def test_json_lines_arrive_byte_for_byte_in_order_of_their_device(
+    proximity: Proximity,
+) -> None:
+    lines = [detection(f"phone-{n % 7}", n=n) + b"  " * (n % 3) for n in range(2500)]
+    file = proximity.write("detections.jsonl", b"\n".join(lines) + b"\n\n")
+    done = proximity("publish", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"published 2,500 detections to {proximity.topic_prefix}det")
+    records = await proximity.records("detections")
+    for phone in range(7):
+        key = b"phone-%d" % phone
+        expected = [line for n, line in enumerate(lines) if n % 7 == phone]
+        mine = [record for record in records if record.key == key]
+        assert [record.value for record in mine] == expected
+        assert len({record.partition for record in mine}) == 1
+    assert len(records) == len(lines)
+
+
+async def test_csv_from_standard_input_stamped_with_now(proximity: Proximity) -> None:
+    rows = b"uuid,major,minor,udid,rssi,detected_at\n"
+    rows += b"b5c4a7e06f0d4c8e9d5a2c1f7a9e4b10,1,2,a,-60,2020-01-01T00:00:00Z\n"
+    before = time.time()
+    done = proximity("publish", "-", "--format", "csv", "--now", given=rows)
+    assert done.returncode == 0, done.stderr
+    (record,) = await proximity.records("detections")
+    message = msgspec.json.decode(record.value)
+    assert before - 1 <= message["detected_at"] / 1000 <= time.time() + 1
+    assert message["device"] == {"udid": "a"}
+
+
+async def test_every_fault_of_a_file_is_named_before_anything_is_published(
+    proximity: Proximity,
+) -> None:
+    lines = [detection("a"), b'{"device": 1}', detection("b"), detection("c", major=70_000)]
+    file = proximity.write("faulty.jsonl", b"\n".join(lines))
+    for options in ((), ("--dry-run",)):
+        done = proximity("publish", file, *options)
+        first, second, last = done.stderr.splitlines()
+        assert done.returncode == 1
+        assert first.startswith(f"{file}:2: ")
+        assert second.startswith(f"{file}:4: ")
+        assert "major" in second
+        assert last == f"proximity: {file} has 2 faults; nothing was published"
+        assert await proximity.records("detections") == []
+    done = proximity("publish", file, "--skip-invalid")
+    assert done.returncode == 0
+    assert done.stdout.startswith("published 2 detections")
+    assert done.stdout.endswith("skipped 2 that are not valid\n")
+    values = {record.value for record in await proximity.records("detections")}
+    assert values == {lines[0], lines[2]}
+
+
+async def test_a_pipe_is_published_up_to_its_first_fault(proximity: Proximity) -> None:
+    lines = [detection("a"), detection("b"), b'{"device": 1}', detection("c"), b"{}"]
+    done = proximity("publish", "-", given=b"\n".join(lines))
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: standard input:3: ")
+    assert done.stderr.endswith("; 2 had been published\n")
+    assert done.stderr.count("\n") == 1
+    values = {record.value for record in await proximity.records("detections")}
+    assert values == set(lines[:2])
+
+
+async def test_an_array_is_published_completely_or_not_at_all(proximity: Proximity) -> None:
+    good, bad = detection("a"), detection("b", uuid="not a uuid")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + bad + b"\n]\n")
+    done = proximity("publish", file)
+    assert done.returncode == 1
+    assert f"{file}:3: " in done.stderr
+    assert done.stderr.endswith("; nothing was published\n")
+    file = proximity.write("array.json", b"[\n" + good + b",\n" + detection("b") + b"\n]\n")
+    done = proximity("publish", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    records = await proximity.records("detections")
+    assert {(r.key, r.value) for r in records} == {(b"a", good), (b"b", detection("b"))}
+
+
+async def test_as_is_may_be_stamped(proximity: Proximity) -> None:
+    """What is a JSON object gets the time; everything else goes as it is."""
+    lines = [b'{"wrong": [1, 2.50], "detected_at": 5}', b"not json"]
+    file = proximity.write("any.jsonl", b"\n".join(lines))
+    done = proximity("publish", file, "--as-is", "--now")
+    assert done.returncode == 0, done.stderr
+    values = [record.value for record in await proximity.records("detections")]
+    assert lines[1] in values
+    (stamped,) = (value for value in values if value != lines[1])
+    fields = msgspec.json.decode(stamped, type=dict[str, msgspec.Raw])
+    assert bytes(fields["wrong"]) == b"[1, 2.50]"
+    assert time.time() - 60 < int(bytes(fields["detected_at"])) / 1000 <= time.time() + 1
+
+
+def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
+    other = Proximity(proximity._directory, "127.0.0.1:1", proximity.topic_prefix)
+    for command in (["publish", "-"], ["dead-letters", "list"], ["dead-letters", "replay"]):
+        done = other(*command)
+        assert done.returncode == 1
+        assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
+        assert done.stderr.count("\n") == 1
+
+
+async def test_ctrl_c_ends_with_130_and_says_what_was_done(
+    tmp_path: Path, embedded_kafka: str, topic_prefix: str
+) -> None:
+    proximity = Proximity(tmp_path, embedded_kafka, topic_prefix)
+    proximity.mention("detections")
+    process = _publishing_for_seconds(proximity, 20)
+
+    async def some_are_published() -> bool:
+        return len(await proximity.records("detections")) > 0
+
+    await eventually(some_are_published, deadline=60)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.match(rb"proximity: interrupted; [\d,]+ had been published\n", error)
+
+
+def _publishing_for_seconds(proximity: Proximity, seconds: int) -> "subprocess.Popen[bytes]":
+    given = proximity.write("given", b"\n".join([detection("a")] * 1000 * seconds) + b"\n")
+    with Path(given).open("rb") as lines:
+        return subprocess.Popen(
+            [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
+            env=proximity._env,
+            cwd=Path(__file__).parents[2],
+            stdin=lines,
+            stderr=subprocess.PIPE,
+            # A shell that runs the tests in the background has them ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )

@@ -1,0 +1,374 @@
+"""Catalogs of a replay, its decisions at the detections' own times, and their counts."""
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from catalog.database import Database, open_database
+from catalog.limits import DEFAULT_LIMITS
+from catalog.load import LoadError, load_document
+from catalog.models import Base, Campaign, Venue
+from catalog.secrets import open_cipher
+from engine.cli.detection_file import FileRecord
+from engine.cli.replay.catalogs import (
+    ReplayedCampaign,
+    ReplayedCatalog,
+    VenueNames,
+    copy_catalog,
+    living_campaigns,
+    loaded_over,
+    make_empty,
+    read_catalog,
+)
+from engine.cli.replay.decisions import (
+    CatalogComparison,
+    CatalogReplay,
+    LocalHour,
+    ReplayPeriod,
+    TallyKey,
+    local_hour,
+    outcome_of,
+)
+from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.kafka.messages import Detection, ReceivedDevice
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.grants import Grant
+from rules.decision import decide
+from rules.model import CampaignSnapshot, Reason, Zone
+from rules.schedule import zone_clock
+from tests.cli.replay_run import UUID, document
+from tests.cli.replay_run import campaign as draft
+from tests.rules.records import UUID as RULES_UUID
+from tests.rules.records import beacon, campaign, epoch, venue
+from tests.servers.schema import make_schema
+
+NOON = epoch("2026-11-20T12:00:00Z")
+KEY = BeaconKey(RULES_UUID, 1, 2)
+PLACE = VenueNames("Company", "Library")
+
+
+def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") -> CatalogReplay:
+    named = {
+        each.id: ReplayedCampaign(PLACE, each.name, each.id if known else None, each.format)
+        for each in campaigns
+    }
+    made = {KEY: IndexedBeacon(beacon(), campaigns, None)}
+    catalog = ReplayedCatalog(name, made, named, {1: PLACE})
+    return CatalogReplay(catalog, max_age=300.0)
+
+
+def detection(udid: str, at: float, late: float = math.nan) -> DecodedDetection:
+    """Seen `at` seconds after noon; its record came so much later."""
+    record: Any = FileRecord(b"", 1, timestamp=(NOON + at + late) * 1000)
+    message = Detection(
+        uuid=RULES_UUID, major=1, minor=2, device=ReceivedDevice(udid=udid), proximity="near"
+    )
+    return DecodedDetection(record, message, KEY, Zone.NEAR, NOON + at)
+
+
+def times(grants: list[Grant]) -> list[float]:
+    return [grant.detection.detected_at - NOON for grant in grants]
+
+
+def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
+    replayed = replay(campaign(id=7, delay=60))
+    seen = [detection("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
+    assert times(replayed.decide(seen, counted=True)) == [0, 60, 120, 400]
+    assert times(replayed.decide([detection("b", 10)], counted=True)) == [10]
+    assert replayed.reached == {7: {"a", "b"}}
+    assert replayed.sent == 5
+
+
+def test_of_several_claims_the_first_one_ends_what_stands() -> None:
+    replayed = replay(campaign(id=7, delay=60), campaign(id=8, delay=600))
+    seen = [detection("a", at) for at in (0, 1, 30, 61, 62, 130, 131, 600, 601)]
+    grants = replayed.decide(seen, counted=True)
+    sent = list(zip((each.campaign.id for each in grants), times(grants), strict=True))
+    assert sent == [(7, 0), (8, 0), (7, 61), (7, 130), (7, 600), (8, 600)]
+    replayed.fold()
+    assert replayed.detections == {Reason.GRANTED: 4, Reason.THROTTLED: 5}
+
+
+@pytest.mark.parametrize(
+    ("late", "reason"),
+    [
+        (math.nan, Reason.GRANTED),
+        (0.0, Reason.GRANTED),
+        (299.9, Reason.GRANTED),
+        (301.0, Reason.STALE),
+        (-299.9, Reason.GRANTED),
+        (-301.0, Reason.FUTURE),
+        (-NOON - 0.001, Reason.GRANTED),  # Kafka's way to say that a record has no time
+    ],
+)
+def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reason) -> None:
+    replayed = replay(campaign())
+    replayed.decide([detection("a", 0, late)], counted=True)
+    replayed.fold()
+    assert replayed.detections == {reason: 1}
+
+
+def test_the_time_before_is_decided_and_not_counted() -> None:
+    replayed = replay(campaign(id=7, delay=60))
+    assert replayed.decide([detection("a", 0)], counted=False) == []
+    assert times(replayed.decide([detection("a", 30), detection("a", 60)], counted=True)) == [60]
+    replayed.fold()
+    assert replayed.detections == {Reason.THROTTLED: 1, Reason.GRANTED: 1}
+    assert replayed.sent == 1
+
+
+def test_the_differences_between_two_catalogs() -> None:
+    daily, often = campaign(id=7, delay=86_400), campaign(id=7, delay=60)
+    new = campaign(id=8, name="New", delay=86_400)
+    first, second = replay(daily, name="a"), replay(often, name="b")
+    campaigns = {**second.catalog.campaigns, 8: ReplayedCampaign(PLACE, "New", None, "template")}
+    second.catalog = replay(often, new).catalog._replace(campaigns=campaigns)
+    comparison = CatalogComparison(first, second)
+    seen = [detection("a", 0), detection("a", 100), detection("b", 200)]
+    sent = [each.decide(seen, counted=True) for each in (first, second)]
+    positions = comparison.note(*sent)
+    assert positions[0] == set()
+    assert [(sent[1][n].campaign.id, sent[1][n].udid) for n in sorted(positions[1])] == [
+        (8, "a"),
+        (7, "a"),
+        (8, "b"),
+    ]
+    one, other = outcome_of(first, comparison, 0), outcome_of(second, comparison, 1)
+    assert [(row.sent, row.only_here, row.devices_only_here) for row in one.campaigns] == [
+        (2, 0, 0)
+    ]
+    by_name = {row.campaign.name: row for row in other.campaigns}
+    assert (by_name["New"].sent, by_name["New"].only_here, by_name["New"].devices_only_here) == (
+        2,
+        2,
+        2,
+    )
+    usual = by_name["Reading room"]
+    assert (usual.sent, usual.only_here, usual.devices_only_here) == (3, 1, 0)
+    assert sum(row.only_here or 0 for row in other.rows) == 3
+
+
+def test_a_new_campaign_of_both_files_is_the_same_by_its_names() -> None:
+    first, second = replay(campaign(id=7), known=False), replay(campaign(id=9), known=False)
+    comparison = CatalogComparison(first, second)
+    seen = [detection("a", 0)]
+    positions = comparison.note(*(each.decide(seen, counted=True) for each in (first, second)))
+    assert positions == (set(), set())
+    assert comparison.devices_only(0) == {7: 0}
+
+
+PARIS = "Europe/Paris"
+MORNING = epoch("2026-11-20T09:10:00+01:00")
+
+
+def wall(text: str) -> int:
+    return int(epoch(f"{text}:00+00:00"))
+
+
+def tallied(
+    made: IndexedBeacon | None, *seen: tuple[float, Zone], claimed: float | None = None
+) -> CatalogReplay:
+    """Decisions on new devices; all have claimed the second campaign, if it was `claimed`."""
+    named = {
+        each.id: ReplayedCampaign(PLACE, each.name, each.id, each.format)
+        for each in (made.campaigns if made else ())
+    }
+    catalog = ReplayedCatalog("x", {} if made is None else {KEY: made}, named, {})
+    replay = CatalogReplay(catalog, max_age=300.0)
+    record: Any = FileRecord(b"", 1)
+    for number, (at, zone) in enumerate(seen):
+        device = ReceivedDevice(udid=str(number))
+        message = Detection(uuid=RULES_UUID, major=1, minor=2, device=device)
+        if claimed is not None:
+            replay._claims[str(number)] = {2: claimed}
+        replay.decide([DecodedDetection(record, message, KEY, zone, at)], counted=True)
+    replay.fold()
+    return replay
+
+
+def indexed(*campaigns: CampaignSnapshot) -> IndexedBeacon:
+    return IndexedBeacon(beacon(venue=venue(time_zone=PARIS)), campaigns, None)
+
+
+def test_reasons_are_counted_by_campaign_and_hour_of_the_venue() -> None:
+    open_ = campaign(id=1, time_zone=PARIS)
+    held = campaign(id=2, delay=3600, time_zone=PARIS)
+    closed = campaign(id=3, start_minute=600, end_minute=660, time_zone=PARIS)
+    lonely = campaign(id=4, format="connector", content=None, time_zone=PARIS)
+    made = indexed(open_, held, closed, lonely)
+    tally = tallied(made, *[(MORNING, Zone.NEAR)] * 3, claimed=MORNING - 60)
+    nine = LocalHour(wall("2026-11-20T09:00"), 3600)
+    assert tally.counts == {
+        TallyKey(1, None, nine, Reason.GRANTED): 3,
+        TallyKey(2, None, nine, Reason.THROTTLED): 3,
+        TallyKey(3, None, nine, Reason.OUTSIDE_HOURS): 3,
+        TallyKey(4, None, nine, Reason.NO_CONNECTOR): 3,
+    }
+    assert tally.detections == {Reason.GRANTED: 3}
+
+
+def test_a_reason_of_the_detection_is_that_of_every_campaign() -> None:
+    made = indexed(campaign(id=1, time_zone=PARIS), campaign(id=2, active=False))
+    tally = tallied(made, (MORNING, Zone.FAR))
+    hours = {LocalHour(wall("2026-11-20T09:00"), 3600), LocalHour(wall("2026-11-20T08:00"), 0)}
+    assert {key.reason for key in tally.counts} == {Reason.TOO_FAR}
+    # The second one goes by the offset of its own start.
+    assert {key.hour for key in tally.counts} == hours
+    assert tally.detections == {Reason.TOO_FAR: 1}
+
+
+def test_detections_without_a_campaign_are_counted_at_their_venue_or_at_none() -> None:
+    assert tallied(indexed(), (MORNING, Zone.NEAR)).counts == {
+        TallyKey(None, 1, LocalHour(wall("2026-11-20T09:00"), 3600), Reason.NO_CAMPAIGN): 1
+    }
+    assert tallied(None, (MORNING, Zone.NEAR)).counts == {
+        TallyKey(None, None, LocalHour(wall("2026-11-20T08:00"), 0), Reason.UNKNOWN_BEACON): 1
+    }
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ("2026-10-25T02:59:00+02:00", LocalHour(wall("2026-10-25T02:00"), 7200)),
+        ("2026-10-25T02:01:00+01:00", LocalHour(wall("2026-10-25T02:00"), 3600)),
+        ("2026-03-29T03:00:00+02:00", LocalHour(wall("2026-03-29T03:00"), 7200)),
+        ("1969-12-31T23:30:00+01:00", LocalHour(wall("1969-12-31T23:00"), 3600)),
+    ],
+)
+def test_an_hour_that_is_repeated_is_two(at: str, expected: LocalHour) -> None:
+    assert local_hour(zone_clock(PARIS), int(epoch(at))) == expected
+
+
+def detections_at(*times: float) -> list[DecodedDetection]:
+    record: Any = FileRecord(b"", 1)
+    message = Detection(uuid="u" * 32, major=1, minor=1, device=ReceivedDevice(udid="a"))
+    key = BeaconKey("u", 1, 1)
+    return [DecodedDetection(record, message, key, Zone.NEAR, at) for at in times]
+
+
+def parts(period: ReplayPeriod, *times: float) -> list[tuple[bool, list[float]]]:
+    found = period.parts(detections_at(*times))
+    return [(counted, [each.detected_at for each in part]) for counted, part in found]
+
+
+def test_the_order_stays_and_the_end_is_outside() -> None:
+    assert parts(ReplayPeriod(10, 20, 5), 4, 5, 9, 10, 20, 19.9, 8, 30) == [
+        (False, [5, 9]),
+        (True, [10, 19.9]),
+        (False, [8]),
+    ]
+
+
+def test_which_replays_begin_cold() -> None:
+    assert ReplayPeriod(10, 20, 10).begins_cold
+    assert not ReplayPeriod(10, 20, 5).begins_cold
+    assert not ReplayPeriod(-math.inf, 20).begins_cold
+
+
+LIVING = BeaconKey(UUID, 1, 1)
+LONG_AGO = epoch("2020-06-01T12:00:00+02:00")
+
+
+@pytest.fixture
+async def database(database_url: str) -> Any:
+    await make_schema(database_url)
+    database = open_database(database_url)
+    cipher = open_cipher("a passphrase of these tests")
+    connector = {"name": "c", "url": "https://mall.example", "method": "POST", "auth": "header"}
+    people = {"accounts": [{"email": "a@mall.example", "password": "of no use here"}]}
+    service: dict[str, Any] = {"connector": connector | {"parameters": []}}
+    made = document(draft("Old"), draft("Asked", format="connector"), **service, **people)
+    await load_document(database.write, made, cipher)
+    yield database
+    await database.close()
+
+
+def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:
+    """Of each campaign at the beacon, when they were open."""
+    door = catalog.beacons[LIVING]
+    decision = decide(door.target, Zone.NEAR, LONG_AGO, LONG_AGO, 300.0, {})
+    return {catalog.campaigns[each].name: reason for each, reason in decision.by_campaign}
+
+
+async def counts(database: Database) -> dict[str, int]:
+    async with database.read() as session:
+        return {
+            table.name: await session.scalar(select(func.count()).select_from(table)) or 0
+            for table in Base.metadata.sorted_tables
+        }
+
+
+async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) -> None:
+    catalog = await read_catalog(database, "as it is")
+    assert reasons(catalog) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
+    named = {each.name: each for each in catalog.campaigns.values()}
+    assert named["Old"].place == ("Mall", "Hall")
+    assert named["Asked"].format == "connector"
+    assert {each.id for each in named.values()} == set(catalog.campaigns)
+    # The texts are left behind.
+    assert all(each.push == "" for each in catalog.beacons[LIVING].campaigns)
+
+
+async def test_a_file_over_a_copy(database: Database, tmp_path: Path) -> None:
+    before = await counts(database)
+    ids = await living_campaigns(database)
+    base = tmp_path / "base.sqlite3"
+    await copy_catalog(database, base)
+    changed = document(
+        draft("Old", active=False),
+        draft("New"),
+        accounts=[{"email": "b@mall.example", "password": "passed by, like its faults", "x": 1}],
+    )
+    async with loaded_over(base, changed, DEFAULT_LIMITS) as copy:
+        other = await read_catalog(copy, "changed.json", ids)
+        assert (await counts(copy))["account"] == 0
+    assert reasons(other) == {
+        "Old": Reason.INACTIVE,
+        "New": Reason.GRANTED,
+        "Asked": Reason.GRANTED,
+    }
+    known = {each.name: each.id for each in other.campaigns.values()}
+    as_it_is = await read_catalog(database, "as it is")
+    assert known["Old"] in ids
+    assert known["New"] is None
+    assert as_it_is.campaigns[known["Old"] or 0].key == known["Old"]
+    # The base serves the next file; and SQL has noticed nothing.
+    async with loaded_over(base, document(), DEFAULT_LIMITS) as copy:
+        again = await read_catalog(copy, "again", ids)
+    assert reasons(again) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
+    assert await counts(database) == before
+
+
+async def test_deleted_records_stay_behind(database: Database, tmp_path: Path) -> None:
+    async with database.write.begin() as session:
+        old = (await session.scalars(select(Campaign).where(Campaign.name == "Old"))).one()
+        await session.delete(old)
+        closed = Venue(company_id=1, name="Closed", address="", active=True)
+        session.add(closed)
+        await session.flush()
+        await session.delete(closed)
+    base = tmp_path / "base.sqlite3"
+    await copy_catalog(database, base)
+    async with loaded_over(base, document(), DEFAULT_LIMITS) as copy:
+        catalog = await read_catalog(copy, "x")
+        assert (await counts(copy))["venue"] == 1
+    assert reasons(catalog) == {"Asked": Reason.GRANTED}
+
+
+async def test_a_file_alone(tmp_path: Path) -> None:
+    base = tmp_path / "base.sqlite3"
+    await make_empty(base)
+    async with loaded_over(base, document(draft("Only")), DEFAULT_LIMITS) as copy:
+        catalog = await read_catalog(copy, "only.json", frozenset())
+    (only,) = catalog.campaigns.values()
+    assert only.key == ("Mall", "Hall", "Only")
+    assert reasons(catalog) == {"Only": Reason.GRANTED}
+    with pytest.raises(LoadError) as refused:
+        async with loaded_over(base, b"[]", DEFAULT_LIMITS):
+            pass
+    assert "companies" in str(refused.value)
+    assert datetime.now(UTC).year > 2020  # or what ended long ago would not have ended

@@ -1,0 +1,301 @@
+"""A replay of a topic on both brokers, and beside the live engine."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
+
+from engine.cli.command import CommandError
+from engine.cli.demo import demo_settings, running_engine
+from engine.cli.demo.summary import read_figures
+from engine.cli.demo.walk import (
+    MessageReceiver,
+    cancelled,
+    demo_document,
+    library_service,
+    load_demo_catalog,
+    load_readings,
+)
+from engine.cli.embedded import embedded_settings
+from engine.cli.publish import Item, stamped
+from engine.cli.replay import KafkaSource
+from engine.cli.replay.decisions import Outcome, ReplayPeriod
+from engine.cli.replay.output import ReplayFindings
+from engine.kafka.messages import Detection, Notification, ReceivedDevice, format_instant
+from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.topic_reader import open_topic_reader, partitions_of
+from engine.kafka.topics import Topics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from rules.model import Reason
+from tests.cli.replay_run import UUID, Sent, campaign, document, replayed
+from tests.servers.waiting import eventually
+
+MINUTE = 60
+MINUTES = 120
+# (Of today: brokers delete what is days old.)
+BEGIN = time.time() // 3600 * 3600 - 4 * 3600
+PERIOD = ReplayPeriod(BEGIN + 30 * MINUTE, BEGIN + 60 * MINUTE, BEGIN + 23 * MINUTE)
+CAMPAIGN = campaign("Now and then", cache="10 minutes", end="2040-12-31T00:00:00+0100")
+
+
+@pytest.fixture
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return load_settings(None, kafka_bootstrap_servers=broker, topic_prefix=topic_prefix)
+
+
+def detection(udid: str, at: float) -> bytes:
+    device = ReceivedDevice(udid=udid)
+    made = Detection(uuid=UUID, major=1, minor=1, proximity="near", device=device)
+    return msgspec.json.encode(msgspec.structs.replace(made, detected_at=round(at * 1000)))
+
+
+async def publish(settings: Settings) -> None:
+    """A detection of each of two devices a minute, every seventh six minutes late, and what is
+    none."""
+    topic = f"{settings.topic_prefix}detections"
+    producer = AIOKafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers)
+    await producer.start()
+    try:
+        for number in range(MINUTES):
+            at = BEGIN + number * MINUTE
+            arrived = round((at + (6 * MINUTE if number % 7 == 0 else 0)) * 1000)
+            for udid in ("a", "b"):
+                key = udid.encode()
+                await producer.send(topic, detection(udid, at), key=key, timestamp_ms=arrived)
+            await producer.send(topic, b"{", key=b"x", timestamp_ms=round(at * 1000))
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+async def test_a_stretch_of_time(settings: Settings, broker_kind: str, tmp_path: Path) -> None:
+    catalog = tmp_path / "catalog.json"
+    catalog.write_bytes(document(CAMPAIGN))
+    with pytest.raises(CommandError, match=r"there is no topic .*detections yet"):
+        await replayed(settings, tmp_path, catalogs=[catalog], without_sql=True)
+    await publish(settings)
+    findings, sent = await replayed(
+        settings, tmp_path, period=PERIOD, catalogs=[catalog], without_sql=True
+    )
+    (outcome,) = findings.outcomes
+    # Minute 23 has the claim, before what is counted; 35, 42, 49 and 56 came too late.
+    times = [format_instant(BEGIN + minute * MINUTE) for minute in (33, 43, 53)]
+    assert sorted((each.udid, each.detected_at) for each in sent) == [
+        (udid, at) for udid in ("a", "b") for at in times
+    ]
+    assert outcome.detections == {Reason.THROTTLED: 46, Reason.STALE: 8, Reason.GRANTED: 6}
+    assert (findings.decided, findings.begins_cold) == (60, False)
+    assert 0 < findings.undecodable <= MINUTES
+    assert findings.first_fault.startswith(f"{settings.topic_prefix}detections/")
+    async with open_topic_reader(settings, missing="skip") as reader:
+        source = KafkaSource(settings, reader, PERIOD)
+        read = [len(records) async for records in source.batches()]
+    assert source.total == source.read == sum(read) == findings.records
+    if broker_kind == "embedded":
+        assert source.total == 3 * MINUTES
+        return
+    assert source.total < 2 * MINUTES
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka_bootstrap_servers)
+    await admin.start()
+    groups = [name for name, *_ in await admin.list_consumer_groups()]
+    await admin.close()
+    assert not [name for name in groups if settings.topic_prefix in name]
+
+
+async def test_it_ends_where_the_topic_ended(settings: Settings, tmp_path: Path) -> None:
+    """Later detections are not waited for."""
+    await publish(settings)
+    async with open_topic_reader(settings, missing="skip") as reader:
+        source = KafkaSource(settings, reader, ReplayPeriod())
+        count = 0
+        async for records in source.batches():
+            if not count:
+                await publish(settings)
+            count += len(records)
+    assert count == source.total == 3 * MINUTES
+
+
+async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_path: Path) -> None:
+    """A gateway's report holds many detections, each with an id of its own."""
+    topic = f"{topic_prefix}gateways"
+    settings = load_settings(
+        None,
+        kafka_bootstrap_servers=broker,
+        topic_prefix=topic_prefix,
+        detection_topics=f"{topic}=minew",
+    )
+    beacon = {"type": "iBeacon", "ibeaconUuid": UUID, "ibeaconMajor": 1, "rssi": -50}
+    received = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
+    report: list[dict[str, Any]] = [{"type": "Gateway", "mac": "AC23"}, *received]
+    async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
+        values: list[list[dict[str, Any]]] = [report, report[:1], [{}]]
+        for value in values:
+            await producer.send_and_wait(topic, msgspec.json.encode(value), key=b"k", partition=0)
+    catalog = tmp_path / "catalog.json"
+    catalog.write_bytes(document(CAMPAIGN | {"cache": "none"}))
+    findings, sent = await replayed(settings, tmp_path, catalogs=[catalog], without_sql=True)
+    (outcome,) = findings.outcomes
+    assert (findings.records, findings.decided, findings.undecodable) == (3, 3, 1)
+    assert outcome.detections == {Reason.GRANTED: 2, Reason.UNKNOWN_BEACON: 1}
+    # Of the two topics that are read it names the one of the record.
+    assert findings.first_fault.startswith(f"{topic}/0:2: ")
+    assert "type: it is required, and missing" in findings.first_fault
+    assert {each.udid for each in sent} == {"gateway:AC23"}
+    assert len({each.id for each in sent}) == 2
+
+
+WALK = 780.0  # seconds, about
+TOO_OLD = 3600.0
+decode = msgspec.json.Decoder(Notification).decode
+
+
+@pytest.mark.timeout(120)
+async def test_it_sends_what_the_live_engine_published_one_by_one(tmp_path: Path) -> None:
+    async with live() as (settings, began, counts, published):
+        findings, sent = await replayed(settings, tmp_path)
+        (outcome,) = findings.outcomes
+        assert outcome.detections == counts
+        assert [row.id for row in sent] == [row.id for row in published]
+        assert sent == published
+        assert {row.campaign for row in sent} >= {"Welcome", "Your loans"}
+        await check_halves(settings, tmp_path, began + WALK / 2, outcome)
+        await check_another_catalog(settings, tmp_path, outcome)
+        # It read, and left everything as it was.
+        topics = Topics.named(settings.topic_prefix)
+        assert await notifications(settings) == published
+        assert await values(settings, topics.dead_letters) == []
+
+
+async def check_halves(settings: Settings, path: Path, middle: float, whole: Outcome) -> None:
+    """The second half, with and without the first half as warm-up."""
+    first, _ = await replayed(settings, path, period=ReplayPeriod(until=middle))
+    second, _ = await replayed(
+        settings, path, period=ReplayPeriod(middle, warm_up=middle - 2 * WALK)
+    )
+    cold, _ = await replayed(settings, path, period=ReplayPeriod(middle, warm_up=middle))
+    assert added(first, second) == whole.detections
+    assert first.outcomes[0].sent + second.outcomes[0].sent == whole.sent
+    assert cold.outcomes[0].sent > second.outcomes[0].sent > 0
+    assert (cold.begins_cold, second.begins_cold, cold.decided) == (True, False, second.decided)
+
+
+def added(*parts: ReplayFindings) -> dict[Reason, int]:
+    counts = [Counter(part.outcomes[0].detections) for part in parts]
+    return dict(sum(counts, Counter[Reason]()))
+
+
+async def check_another_catalog(settings: Settings, path: Path, before: Outcome) -> None:
+    """One campaign less, and one with a shorter delay; SQL is unchanged."""
+    other = path / "other.json"
+    other.write_bytes(other_catalog())
+    findings, _ = await replayed(settings, path, catalogs=(other,), compares=True)
+    mine, others = findings.outcomes
+    assert (mine.name, others.name) == ("as it is", "other.json")
+    assert (mine.sent, mine.detections) == (before.sent, before.detections)
+    changed = {row.campaign.name: row for row in others.campaigns}
+    kept = {row.campaign.name: row for row in mine.campaigns}
+    assert (changed["Welcome"].sent, changed["Welcome"].only_here) == (0, 0)
+    assert kept["Welcome"].only_here == kept["Welcome"].sent == 6
+    again = changed["Quiet, please"]
+    assert again.campaign.id is None
+    assert again.only_here == again.sent > 0
+    for name in kept.keys() - {"Welcome"}:
+        assert (kept[name].only_here, changed[name].only_here) == (0, 0), name
+        assert kept[name].sent == changed[name].sent
+
+
+def other_catalog() -> bytes:
+    """A catalog file with two campaigns, one of them new."""
+    document = demo_document(datetime.now(UTC))
+    (company,) = document["companies"]
+    (venue,) = company["venues"]
+    campaigns = {each["name"]: each for each in venue["campaigns"]}
+    welcome = campaigns["Welcome"] | {"active": False}
+    again = campaigns["Quiet study area"] | {"name": "Quiet, please", "cache": "20 seconds"}
+    place = {name: venue[name] for name in ("name", "address", "active")}
+    changed = [{"name": company["name"], "venues": [place | {"campaigns": [welcome, again]}]}]
+    return msgspec.json.encode({"companies": changed})
+
+
+@asynccontextmanager
+async def live() -> AsyncIterator[tuple[Settings, float, dict[str, int], list[Sent]]]:
+    """Settings of servers on which the engine has decided the demo's readings; when the walks
+    began, its counts by reason, and what it published."""
+    own = demo_settings().model_copy(update={"max_detection_age": TOO_OLD})
+    began = time.time() - WALK - 60
+    async with AsyncExitStack() as stack:
+        service = stack.enter_context(library_service())
+        document = demo_document(datetime.now(UTC), connector=service)
+        readings = load_readings(document)
+        settings = await stack.enter_async_context(embedded_settings(own))
+        await load_demo_catalog(settings, document)
+        async with running_engine(settings) as engine, receiving(settings) as receiver:
+            await publish_readings(settings, readings, began)
+
+            async def all_is_done() -> bool:
+                figures = read_figures(engine.metrics)
+                is_decided = figures.decided >= len(readings)
+                return is_decided and receiver.has_all(figures.published)
+
+            await eventually(all_is_done, deadline=60)
+            counts = dict(read_figures(engine.metrics).detections)
+        yield settings, began, counts, await notifications(settings)
+
+
+@asynccontextmanager
+async def receiving(settings: Settings) -> AsyncIterator[MessageReceiver]:
+    receiver = MessageReceiver(settings)
+    task = asyncio.create_task(receiver.run())
+    try:
+        yield receiver
+    finally:
+        await cancelled(task)
+
+
+async def publish_readings(settings: Settings, readings: list[Item], began: float) -> None:
+    """Each dated as it was recorded; the first of each phone as if it had come hours too late."""
+    topic = Topics.named(settings.topic_prefix).detections
+    seen: set[bytes | None] = set()
+    messages = []
+    for key, value, recorded in readings:
+        at = began + (recorded or 0.0) - (0 if key in seen else 2 * TOO_OLD)
+        seen.add(key)
+        messages.append(Outgoing(topic, key, stamped(value, at), []))
+    publisher = Publisher.from_settings(settings)
+    await publisher.start()
+    try:
+        await publisher.publish(messages)
+    finally:
+        await publisher.close()
+
+
+async def notifications(settings: Settings) -> list[Sent]:
+    topic = Topics.named(settings.topic_prefix).notifications
+    return sorted(map(sent_of, await values(settings, topic)))
+
+
+def sent_of(record: "ConsumerRecord[bytes, bytes]") -> Sent:
+    message = decode(record.value or b"")
+    campaign, device = message.campaign, message.device
+    return Sent(message.id, message.detected_at, campaign.name, message.beacon.name, device.udid)
+
+
+async def values(settings: Settings, topic: str) -> "list[ConsumerRecord[bytes, bytes]]":
+    partitions = await partitions_of(settings, [topic])
+    async with open_topic_reader(settings, missing="error") as reader:
+        ranges = await reader.ranges(partitions)
+        begins = {tp: each.begin for tp, each in ranges.items()}
+        ends = {tp: each.end for tp, each in ranges.items()}
+        return [
+            record async for records in reader.records_until(begins, ends) for record in records
+        ]

@@ -1,0 +1,140 @@
+"""`proximity tail`: what it shows, and that it ends at a signal."""
+
+import asyncio
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from catalog.redis_connection import connect_redis
+from engine.process.lifecycle import cancel
+from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailFilter, TailStore
+from tests.cli.proximity import Proximity
+from tests.servers.waiting import eventually
+
+DECISION = TailedDecision(
+    1_795_200_000.0,
+    1_795_200_001.0,
+    1,
+    "Library",
+    "De\x1bsk",
+    2,
+    "throttled",
+    [CampaignOutcome(7, "Loans", "throttled")],
+    3,
+)
+
+
+@pytest.fixture
+async def store(embedded_redis_url: str) -> AsyncIterator[TailStore]:
+    redis = connect_redis(embedded_redis_url)
+    yield TailStore(redis=redis, prefix="proximity:", deadline=5.0)
+    await redis.aclose()
+
+
+@pytest.fixture
+def proximity(tmp_path: Path, embedded_redis_url: str) -> Proximity:
+    return Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL=embedded_redis_url)
+
+
+class Tail:
+    """The command, running."""
+
+    def __init__(self, proximity: Proximity, store: TailStore, *words: str) -> None:
+        self.store = store
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "engine.cli", "tail", *words],
+            cwd=Path(__file__).parents[2],
+            env=proximity._env | {"TZ": "UTC"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    async def watching(self) -> tuple[str, TailFilter]:
+        """The filter that the command has registered."""
+        assert self.process.stderr is not None
+        assert self.process.stderr.readline() == "watching; Ctrl-C ends\n"
+        ((name, wanted),) = (await self.store.watchers()).items()
+        return name, wanted
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self) -> tuple[int, str, str]:
+        output, error = self.process.communicate(timeout=60)
+        return self.process.returncode, output, error
+
+
+async def test_until_ctrl_c(proximity: Proximity, store: TailStore):
+    tail = Tail(proximity, store, "--company", "1", "--campaign", "Loans", "--udid", "anna")
+    name, wanted = await tail.watching()
+    assert wanted == TailFilter(wanted.beat, 1, "loans", "anna", None)
+    await store.write({name: [DECISION]})
+    assert tail.line() == (
+        "18:40:01  throttled  near at Library, De\\u001bsk: Loans throttled  (3 more before)\n"
+    )
+    beats = wanted.beat
+
+    async def later() -> bool:
+        return (await store.watchers())[name].beat > beats
+
+    await eventually(later, what="it shows a sign of life")
+    tail.process.send_signal(signal.SIGINT)
+    assert tail.end() == (130, "", "")
+    assert await store.watchers() == {}
+
+
+async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
+    tail = Tail(proximity, store, "--json", "--count", "2")
+    name, _ = await tail.watching()
+    await store.write({name: [DECISION] * 3})
+    decision = json.loads(tail.line())
+    assert decision == {
+        "detected_at": "2026-11-20T18:40:00+0000",
+        "decided_at": "2026-11-20T18:40:01+0000",
+        "company": 1,
+        "venue": "Library",
+        "beacon": "De\x1bsk",
+        "proximity": "near",
+        "reason": "throttled",
+        "campaigns": [{"id": 7, "name": "Loans", "outcome": "throttled"}],
+        "left_out": 3,
+    }
+    assert json.loads(tail.line()) == decision
+    assert tail.end()[0] == 0
+
+
+async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
+    """It would show nothing, without a reason."""
+    others = [str(number) for number in range(8)]
+
+    async def watch() -> None:
+        for beat in itertools.count(1):
+            for name in others:
+                await store.watch(name, TailFilter(beat))
+            await asyncio.sleep(0.5)
+
+    watching = asyncio.create_task(watch())
+    done = await asyncio.to_thread(proximity, "tail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("proximity: 8 others watch already, and triggers serve 8: end")
+    assert sorted(await store.watchers()) == others
+    await cancel([watching])
+    await store.forget(others)
+
+
+def test_a_bad_reason_and_an_outage_are_errors(proximity: Proximity, tmp_path: Path):
+    done = proximity("tail", "--reason", "bored")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "outside_hours" in done.stderr
+    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
+    done = down("tail")
+    assert done.returncode == 1
+    assert done.stderr.startswith("proximity: Redis does not serve")

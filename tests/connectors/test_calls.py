@@ -1,0 +1,304 @@
+"""Records of connector-calls: what they ask for, and what results lead to."""
+
+import copy
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import ConsumerRecord
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.secrets import open_cipher
+from connectors.errors import EndpointError
+from connectors.model import (
+    CallFault,
+    CallResult,
+    Content,
+    Declined,
+    Failed,
+    HttpMethod,
+    ParameterPlace,
+)
+from connectors.request import build_request
+from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
+from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.detections import decode_records
+from engine.kafka.messages import (
+    BeaconReference,
+    CampaignReference,
+    CompanyReference,
+    ConnectorCall,
+    ConnectorEndpoint,
+    KnownDevice,
+    Notification,
+    VenueReference,
+)
+from engine.kafka.topics import Topics
+from engine.redis.claims import update_argument
+from engine.redis.devices import NO_ANSWER, DeviceRecord
+from tests.connectors.calls import ENDPOINT, ID
+
+CIPHER = open_cipher("a passphrase for tests")
+TOPICS = Topics.named("t.")
+CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
+
+
+def message(**fields: Any) -> ConnectorCall:
+    values: dict[str, Any] = {
+        "id": ID,
+        "campaign": CampaignReference(7, "Café", "hash"),
+        "company": CompanyReference(1),
+        "venue": VenueReference(8, "Hall"),
+        "beacon": BeaconReference(9, "door", "f7826da6-4fa2-4e98-8024-bc5b71e0893e", 1, 2),
+        "proximity": "near",
+        "device": KnownDevice(udid="phone é", name="ios", token_push="push me"),
+        "title": "campaign's",
+        "push": "campaign's push",
+        "background": "#fff",
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "delay": 3600,
+    }
+    return ConnectorCall(**(values | fields))
+
+
+def received(offset: int = 5, **fields: Any) -> PendingCall:
+    value = msgspec.json.encode(message(**fields))
+    record: Any = ConsumerRecord(
+        "calls", 3, offset, 0, 0, b"key", value, 0, len(value), len(value), ()
+    )
+    decoded = decode_records([record], decode_call)
+    assert decoded.dead_letters == []
+    (one,) = decoded.messages
+    return one
+
+
+def answered(result: CallResult, known: DeviceRecord | None = None, **fields: Any) -> PendingCall:
+    one = received(**fields)
+    one.known, one.result = known, result
+    return one
+
+
+def endpoint(**fields: Any) -> ConnectorEndpoint:
+    values: dict[str, Any] = {
+        "id": 1,
+        "name": "c",
+        "url": "https://e.org/",
+        "method": "POST",
+        "auth": "header",
+    }
+    return ConnectorEndpoint(**(values | fields))
+
+
+def test_an_endpoint_is_opened() -> None:
+    stored = endpoint(
+        method="get",
+        auth="Get",
+        parameters=CIPHER.encrypt('[{"key": "a", "value": "é"}, {"key": "b", "value": ""}]'),
+        secret=CIPHER.encrypt("whsec_x"),
+    )
+    opened = EndpointDecryptor(CIPHER).decrypt(stored)
+    assert (opened.method, opened.place) == (HttpMethod.GET, ParameterPlace.QUERY)
+    assert opened.parameters == (("a", "é"), ("b", ""))
+    assert opened.secret == "whsec_x"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"method": "PUT"},
+        {"auth": "body"},
+        {"parameters": "in the clear"},
+        {"secret": "in the clear"},
+        {"parameters": CIPHER.encrypt("no json")},
+        {"parameters": CIPHER.encrypt('{"a": 1}')},
+        {"parameters": CIPHER.encrypt('[{"key": 1, "value": "x"}]')},
+    ],
+)
+def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
+    with pytest.raises(EndpointError) as caught:
+        EndpointDecryptor(CIPHER).decrypt(endpoint(**fields))
+    assert "in the clear" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("known", "id_received", "test", "id_connector"),
+    [
+        (None, None, False, None),
+        (None, 5, False, 5),
+        (NO_ANSWER, None, None, None),
+        (NO_ANSWER, 5, None, 5),
+        (DeviceRecord(1, 77, True), None, True, 77),
+        (DeviceRecord(1, 77, False), 5, False, 5),
+    ],
+)
+def test_the_device_fields_that_a_service_receives(
+    known: DeviceRecord | None,
+    id_received: int | None,
+    test: bool | None,
+    id_connector: int | None,
+) -> None:
+    one = received(device=KnownDevice(udid="phone", id_connector=id_received))
+    one.known = known
+    device = build_call(one, ENDPOINT, 300.0).document["device"]
+    assert (device["test"], device["id_connector"]) == (test, id_connector)
+
+
+def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
+    out = answered(CONTENT, DeviceRecord(4, 77, False)).notification(TOPICS.notifications)
+    assert out is not None
+    assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
+    assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
+    got = msgspec.json.decode(out.value or b"", type=Notification)
+    sent = message()
+    same = [n for n in Notification.__struct_fields__ if n in ConnectorCall.__struct_fields__]
+    assert {n: getattr(got, n) for n in same if n not in ("title", "push", "device")} == {
+        n: getattr(sent, n) for n in same if n not in ("title", "push", "device")
+    }
+    assert (got.format, got.url, got.title, got.push) == ("url", "https://e.org/", "T", "P")
+    assert got.device == KnownDevice(
+        udid="phone é", name="ios", token_push="push me", id=4, id_connector=77
+    )
+    assert "connector" not in json.loads(out.value or b"")
+
+
+@pytest.mark.parametrize("fault", list(CallFault))
+def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
+    one = answered(Failed(fault, "why"))
+    letter = one.dead_letter()
+    assert letter is not None
+    assert one.notification(TOPICS.notifications) is None
+    out = letter.outgoing(TOPICS.dead_letters, 0.0)
+    assert dict(out.headers)["reason"].decode() == DeadLetterReason(fault.value) == one.outcome
+    assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.record.value)
+
+
+@pytest.mark.parametrize(
+    ("result", "delay", "keep"),
+    [
+        (CONTENT, 3600, 3600),
+        (CONTENT, 0, None),
+        (Declined(), 3600, 60),
+        (Declined(), 61, 60),
+        (Declined(), 60, None),
+        (Declined(), 5, None),
+        (Declined(), 0, None),
+        (Failed(CallFault.TIMEOUT, ""), 3600, 0),
+        (Failed(CallFault.TIMEOUT, ""), 1, 0),
+        (Failed(CallFault.TIMEOUT, ""), 0, None),
+    ],
+)
+def test_the_claim_update_of_each_result(result: CallResult, delay: int, keep: int | None) -> None:
+    update = answered(result, delay=delay).claim_update()
+    assert (None if update is None else update.keep) == keep
+
+
+GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=endpoint())))
+BIG = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, -1]
+NESTED = "[" * 50_000 + "]" * 50_000
+odd = st.one_of(
+    st.sampled_from(BIG),
+    st.integers(),
+    st.floats(),
+    st.none(),
+    st.booleans(),
+    st.text(),
+    st.sampled_from(["\0", "a\0b", "\ud800", "\x1b[2J", "x" * 5000, "", "１２３", "null"]),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+def _places(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(value, dict):
+        return [at]
+    return [at, *(place for key in value for place in _places(value[key], (*at, key)))]
+
+
+PLACES = [place for place in _places(GOOD) if place]
+
+
+def with_value(place: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The good system_call with another value at one place."""
+    changed = copy.deepcopy(GOOD)
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return changed
+
+
+def raw_record(value: bytes | None) -> Any:
+    size = len(value or b"")
+    return ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, size, size, ())
+
+
+def is_handled(value: bytes | None) -> bool:
+    """Whether it was a system_call. Passes it through every step, or raises."""
+    decoded_calls, dead, positions = decode_records([raw_record(value)], decode_call)
+    assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
+    for letter in dead:
+        assert letter.outgoing("t.dead-letters", 0.0).value == value
+        assert positions == [0]
+    for one in decoded_calls:
+        _take_every_step(one)
+    return bool(decoded_calls)
+
+
+def _take_every_step(one: PendingCall) -> None:
+    assert 0 <= one.message.company.id < 2**63, "SQL has no place for it"
+    assert "\0" not in one.message.device.udid, "nor for that"
+    for result in (
+        Content(format="html", content="x"),
+        Declined(),
+        Failed(CallFault.TIMEOUT, "no reply in time"),
+    ):
+        one.result = result
+        one.notification(TOPICS.notifications)
+        if (letter := one.dead_letter()) is not None:
+            letter.outgoing(TOPICS.dead_letters, 0.0)
+        if (update := one.claim_update()) is not None:
+            assert len(update_argument(update)) == 19 + 16 + 3 * 14
+    if one.message.connector is None:
+        return
+    try:
+        opened = EndpointDecryptor(CIPHER).decrypt(one.message.connector)
+    except EndpointError:
+        return
+    system_call = build_call(one, opened, 300.0)
+    try:
+        build_request(system_call, agent="test", now=0.0)
+    except ValueError:
+        return  # a system_call's failure: connector_request
+
+
+@settings(max_examples=600, deadline=None)
+@given(place=st.sampled_from(PLACES), value=odd)
+def test_one_odd_value_anywhere(place: tuple[str, ...], value: Any) -> None:
+    is_handled(json.dumps(with_value(place, value)).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=st.binary(max_size=200))
+def test_any_bytes(value: bytes) -> None:
+    is_handled(value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cut=st.integers(0, 1500), flipped=st.integers(0, 1500), to=st.integers(0, 255))
+def test_bytes_that_were_damaged(cut: int, flipped: int, to: int) -> None:
+    raw = bytearray(json.dumps(GOOD).encode())
+    raw[flipped % len(raw)] = to
+    is_handled(bytes(raw[: max(1, len(raw) - cut // 10)]))
+
+
+def test_a_valid_record_is_a_call() -> None:
+    assert is_handled(json.dumps(GOOD).encode())
+    assert not is_handled(NESTED.encode())
+    assert not is_handled(None)
+    unknown = json.dumps(GOOD)[:-1].encode() + b', "more": ' + NESTED.encode() + b"}"
+    is_handled(unknown)

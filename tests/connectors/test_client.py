@@ -1,0 +1,512 @@
+"""Calls over real sockets: limits, addresses, odd replies, kept connections."""
+
+import asyncio
+import gc
+import gzip
+import json
+import ssl
+from collections.abc import Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from connectors.client import CallLimits, client_context
+from connectors.egress import EgressGuard
+from connectors.errors import CallError, EgressError
+from connectors.model import CallFault, CallResult, Content, Failed
+from connectors.request import build_request
+from connectors.schedule import Limits
+from tests.connectors.scheduling import (
+    LOOPBACK,
+    ONCE,
+    RunningScheduler,
+    call_once,
+    call_to,
+    caller,
+    egress,
+    fault_of,
+    result_of,
+    scheduling,
+)
+from tests.connectors.services import BURNING, CHUNKED, INTERIM, absurd_waits, head
+from tests.servers.http_service import (
+    CONTENT,
+    Answer,
+    HttpService,
+    ReceivedRequest,
+    content,
+    hanging,
+    hanging_up,
+    replying,
+    serving,
+    writing,
+)
+from tests.servers.waiting import eventually
+
+PUBLIC = "93.184.216.34"
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"), [(0, True), (1000, True), (65_536, True), (65_537, False)]
+)
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: bool) -> None:
+    whole = b"x" * size
+    pieces = [b"%x\r\n%b\r\n" % (len(p), p) for p in (whole[:40_000], whole[40_000:]) if p]
+    answer = writing(CHUNKED, *pieces, b"0\r\n\r\n") if chunked else replying(200, whole)
+    async with serving(answer) as service, caller() as one:
+        if fits:
+            assert await call_once(one, service.url()) == whole
+        else:
+            assert await fault_of(one, service.url()) is CallFault.REPLY_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        hanging,
+        writing(b"HTTP/1.1 200 OK\r\n", close=False),
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", close=False),
+        writing(
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            *[b"1\r\nx\r\n"] * 99,
+            pause=0.02,
+        ),
+        writing(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 99, pause=0.02),
+        writing(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 99, pause=0.02),
+    ],
+)
+async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
+    limits = CallLimits(connect=0.3, call=0.3)
+    async with serving(answer) as service, caller(limits=limits) as one:
+        begin = asyncio.get_running_loop().time()
+        assert await fault_of(one, service.url()) is CallFault.TIMEOUT
+        assert asyncio.get_running_loop().time() - begin < 1.0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx"),
+        writing(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nx"),
+        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxy"),
+        writing(b"HTTP/2 200\r\n\r\n"),
+        writing(b"\x16\x03\x01"),
+        writing(b""),
+    ],
+)
+async def test_replies_that_are_not_http_or_incomplete(answer: Any) -> None:
+    async with serving(answer) as service, caller() as one:
+        assert await fault_of(one, service.url()) is CallFault.UNREACHABLE
+
+
+async def test_a_reply_before_the_request_was_read_counts() -> None:
+    refused = writing(b"HTTP/1.1 429 Slow\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
+    async with serving(refused) as service, caller() as one:
+        call = call_to(service.url())
+        reply = await one.send(1, build_request(call, agent="test", now=0.0))
+        assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
+
+
+async def test_a_connection_is_kept_for_the_same_company() -> None:
+    async with serving(content()) as service, caller() as one:
+        for company in (1, 1, 2, 1, 2):
+            await call_once(one, service.url(), company)
+        assert (len(service.received), service.connections) == (5, 2)
+
+
+async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
+    closing = writing(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    async with serving(closing) as service, caller() as one:
+        for _ in range(5):
+            assert await call_once(one, service.url()) == b"{}"
+        assert service.connections == 5
+
+
+async def test_a_reused_connection_that_closes_during_the_request_is_replaced() -> None:
+    async def once_a_connection(_request: ReceivedRequest, writer: Any) -> None:
+        if writer in served:
+            writer.transport.abort()
+            return
+        served.add(writer)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    served: set[Any] = set()
+    async with serving(once_a_connection) as service, caller() as one:
+        for _ in range(4):
+            assert await call_once(one, service.url()) == b"{}"
+        assert (service.connections, len(service.received)) == (4, 7)
+
+
+async def test_cookies_are_not_kept() -> None:
+    async with serving(replying(200, {}, set_cookie="a=b; path=/")) as service, caller() as one:
+        await call_once(one, service.url())
+        await call_once(one, service.url())
+        assert all("cookie" not in received.headers for received in service.received)
+
+
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(content()) as proxy, serving(content()) as service, caller() as one:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url())
+        await call_once(one, service.url())
+        assert (len(service.received), len(proxy.received)) == (1, 0)
+
+
+class Dns:
+    """A name server under the test's control: `addresses` of every name."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses: Sequence[str] = addresses
+        self.requested: list[str] = []
+
+    async def __call__(self, host: str) -> Sequence[str]:
+        self.requested.append(host)
+        return self.addresses
+
+
+class Tls:
+    """An authority, and servers with certificates of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca_file = directory / "authority.pem"
+        self.authority.cert_pem.write_to_path(str(self.ca_file))
+
+    def server(self, name: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.authority.issue_cert(name).configure_cert(context)
+        return context
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    return Tls(tmp_path)
+
+
+async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(tls: Tls) -> None:
+    seen: list[str | None] = []
+    context = tls.server("shop.example")
+    context.sni_callback = lambda _socket, name, _context: seen.append(name)
+    dns = Dns("127.0.0.1")
+    async with serving(content(), tls=context) as service, _over(dns, tls) as one:
+        assert b"hello" in await call_once(one, service.url("/x", host="shop.example"))
+        assert b"hello" in await call_once(one, service.url("/y", host="shop.example"))
+        assert service.received[0].headers["host"] == f"shop.example:{service.port}"
+        assert (seen, service.connections) == (["shop.example"], 1)
+        assert set(dns.requested) == {"shop.example"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: bool) -> None:
+    context = client_context(tls.ca_file if known else None)
+    name = "other.example" if known else "localhost"
+    async with (
+        serving(content(), tls=tls.server(name)) as service,
+        caller(ssl_context=context) as one,
+    ):
+        assert await fault_of(one, service.url(host="localhost")) is CallFault.TLS
+        assert service.received == []
+
+
+def _over(dns: Dns, tls: Tls | None = None) -> Any:
+    context = client_context(tls.ca_file) if tls else None
+    return caller(egress(dns), ssl_context=context)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+async def test_a_name_that_turns_to_loopback_reaches_nothing(
+    turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good when the connector is saved, and for a while; then, at any later look-up, inside.
+
+    127.0.0.2 stands for the public internet: it alone is open.
+    """
+    monkeypatch.setattr("connectors.client._CACHED_NAMES_SECONDS", 0)
+    answers = iter([("127.0.0.2",)] * turn + [("127.0.0.1",)] * 99)
+
+    async def look_up(_host: str) -> Sequence[str]:
+        return next(answers)
+
+    guard = EgressGuard(allow_networks=[ip_network("127.0.0.2/32")], look_up=look_up)
+    hanging_up = writing(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{}")
+    async with serving(hanging_up) as inside:
+        outside = HttpService(hanging_up)
+        async with outside.running(host="127.0.0.2", port=inside.port), caller(guard) as one:
+            url = inside.url(host="rebinding.example")
+            await guard.check(url)  # it is saved
+            results = [await result_of(one, url) for _ in range(4)]
+        assert CallFault.FORBIDDEN in results
+        assert (inside.connections, inside.received) == (0, [])
+        assert len(outside.received) == results.count(None) == turn - 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.1:{port}/",
+        "http://2130706433:{port}/",
+        "http://0x7f000001:{port}/",
+        "http://0177.0.0.1:{port}/",
+        "http://\uff11\uff12\uff17.0.0.1:{port}/",
+        "http://[::ffff:127.0.0.1]:{port}/",
+        "http://[::1]:{port}/",
+        "http://127.0.0.1.:{port}/",
+        "http://public.example@127.0.0.1:{port}/",
+        "http://127.0.0.1:{port}#@public.example/",
+        "http://0:{port}/",
+    ],
+)
+async def test_an_address_in_the_url_is_checked_as_the_client_reads_it(url: str) -> None:
+    """(The client resolves names only, so it asks the guard about such hosts itself.)"""
+    async with serving(content()) as inside, caller(EgressGuard()) as one:
+        one._egress.check_url = lambda _url: None  # type: ignore[assignment]
+        assert await result_of(one, url.format(port=inside.port)) is not None
+        assert inside.connections == 0
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with serving(content()) as inside, serving(replying(200)) as service, caller() as one:
+        service.answer = replying(307, location=inside.url())
+        await call_once(one, service.url())
+        assert (len(service.received), inside.connections) == (1, 0)
+
+
+@pytest.mark.parametrize("addresses", [("127.0.0.9", "127.0.0.1"), ("::1", "127.0.0.1")])
+async def test_the_next_address_is_tried(addresses: tuple[str, ...]) -> None:
+    guard = egress(Dns(*addresses), allow=[*LOOPBACK, ip_network("::1/128")])
+    async with serving(content()) as service, caller(guard) as one:
+        assert b"hello" in await call_once(one, service.url(host="shop.example"))
+
+
+LIMITS = CallLimits(connect=1.0, call=2.0)
+TOO_LARGE, REPLY, STATUS = "connector_reply_too_large", "connector_reply", "connector_status"
+UNREACHABLE, TIMEOUT = "connector_unreachable", "connector_timeout"
+GOOD_BODY = json.dumps(CONTENT).encode()
+LENGTH = b"content-length: %d" % len(GOOD_BODY)
+
+
+def ok(raw: bytes) -> Answer:
+    return replying(200, raw)
+
+
+def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Answer:
+    return writing(CHUNKED, b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks), end)
+
+
+def text(**fields: str) -> Answer:
+    """Content with JSON's own escapes as they are given."""
+    inside = ", ".join(f'"{name}": "{value}"' for name, value in fields.items())
+    return ok(f'{{"format": "html", "html": "x", {inside}}}'.encode())
+
+
+ODD: dict[str, tuple[Answer, str]] = {
+    "one-byte chunks": (BURNING["chunks"], TOO_LARGE),
+    "1,001 chunks": (chunked(*[b" "] * 1000, GOOD_BODY), TOO_LARGE),
+    "interim replies": (writing(INTERIM * 6000), TOO_LARGE),
+    "header lines": (head(*[b"a: b"] * 2000), TOO_LARGE),
+    "header lines without an end": (BURNING["heads"], TOO_LARGE),
+    "one long header": (head(b"a: " + b"b" * 300_000), TOO_LARGE),
+    "long chunk extensions": (
+        writing(CHUNKED, *[b"1;" + b"e" * 10_000 + b"\r\nx\r\n"] * 60, b"0\r\n\r\n"),
+        TOO_LARGE,
+    ),
+    "a chunk extension without an end": (writing(CHUNKED, b"1;" + b"e" * 300_000), TOO_LARGE),
+    "trailers": (chunked(GOOD_BODY, end=b"0\r\n" + b"a: b\r\n" * 60_000), TOO_LARGE),
+    "a chunk of 2^80": (writing(CHUNKED, b"f" * 20 + b"\r\nx"), UNREACHABLE),
+    "negative chunk": (writing(CHUNKED, b"-1\r\nx"), UNREACHABLE),
+    "content-length of 5,000 digits": (head(b"content-length: " + b"9" * 5000), UNREACHABLE),
+    "content-length of 20 digits": (head(b"content-length: " + b"9" * 20), UNREACHABLE),
+    "negative content-length": (head(b"content-length: -1"), UNREACHABLE),
+    "content-length too small": (head(b"content-length: 3", body=GOOD_BODY), UNREACHABLE),
+    "two kinds of framing": (
+        head(b"content-length: 2", b"transfer-encoding: chunked", body=b"0\r\n\r\n"),
+        UNREACHABLE,
+    ),
+    "gzip as transfer-encoding": (head(b"transfer-encoding: gzip, chunked"), UNREACHABLE),
+    "status 000": (writing(b"HTTP/1.1 000 x\r\n\r\n"), STATUS),
+    "status 99999": (writing(b"HTTP/1.1 99999 x\r\n\r\n"), UNREACHABLE),
+    "status 999": (writing(b"HTTP/1.1 999 x\r\ncontent-length: 0\r\n\r\n"), STATUS),
+    "another protocol": (
+        writing(b"HTTP/1.1 101 x\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\nx"),
+        STATUS,
+    ),
+    "redirect to a file": (replying(302, location="file:///etc/passwd"), STATUS),
+    "a gzip bomb": (
+        replying(200, gzip.compress(b" " * 10_000_000), content_encoding="gzip"),
+        REPLY,
+    ),
+    "nested JSON": (ok(b"[" * 60_000), REPLY),
+    "nested JSON in a field nobody knows": (ok(b'{"x": ' + b"[" * 60_000), REPLY),
+    "a number of 60,000 digits": (ok(b'{"format": ' + b"9" * 60_000 + b"}"), REPLY),
+    "NaN": (ok(b'{"format": NaN}'), REPLY),
+    "half a surrogate": (text(title=r"\ud800"), REPLY),
+    "the other half": (text(push=r"\udc00"), REPLY),
+    "a surrogate in UTF-8": (ok(b'{"format": "html", "html": "\xed\xa0\x80"}'), REPLY),
+    "UTF-16": (ok(json.dumps(CONTENT).encode("utf-16")), REPLY),
+    "a byte order mark": (ok(b"\xef\xbb\xbf" + GOOD_BODY), REPLY),
+    "two documents": (ok(GOOD_BODY + GOOD_BODY), REPLY),
+    "send as a number": (ok(b'{"send": 0}'), REPLY),
+    "blank content": (ok(b'{"format": "html", "html": " \\n\\u00a0 "}'), REPLY),
+}
+FINE: dict[str, Answer] = {
+    "a title of 60 kB": text(title="t" * 60_000),
+    "NUL in a title": text(title=r"\u0000"),
+    "control characters": text(push=r"\u001b[2J"),
+    "keys given twice": ok(b'{"format": "url", "format": "html", "html": "a", "html": "b"}'),
+    "900 chunks": chunked(*[b" "] * 900, GOOD_BODY),
+    "some interim replies": writing(
+        INTERIM * 20, b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY
+    ),
+    "100 header lines": head(*[b"a: b"] * 100, LENGTH, body=GOOD_BODY),
+    "HTTP/1.0 until it hangs up": writing(b"HTTP/1.0 200 OK\r\n\r\n" + GOOD_BODY),
+    "trailers, few": chunked(GOOD_BODY, end=b"0\r\na: b\r\n\r\n"),
+    "a word over": head(LENGTH, body=GOOD_BODY + b"HTTP/1.1 200 OK\r\n\r\n"),
+    "64 KiB in lines": ok(GOOD_BODY[:-1] + b"\n" * (65_536 - len(GOOD_BODY)) + b"}"),
+}
+
+
+async def scheduled_result(one: RunningScheduler, url: str) -> CallResult:
+    call = call_to(url)
+    one.submit(call)
+    await eventually(lambda: call.id in one.results, deadline=30, what="its result")
+    return one.results[call.id]
+
+
+async def assert_continues(one: RunningScheduler, service: Any) -> None:
+    service.answer = content()
+    assert isinstance(await scheduled_result(one, service.url()), Content)
+    await eventually(lambda: one.scheduler.queue.free == 512, what="its slot is free")
+    assert not one.running.done()
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
+    answer, fault = ODD[name]
+    async with (
+        serving(answer) as service,
+        scheduling(limits=ONCE, call_limits=LIMITS) as one,
+    ):
+        result = await scheduled_result(one, service.url())
+        assert isinstance(result, Failed), result
+        assert result.fault.value == fault, result
+        await assert_continues(one, service)
+
+
+@pytest.mark.parametrize("name", FINE)
+async def test_unusual_replies_that_http_allows(name: str) -> None:
+    async with (
+        serving(FINE[name]) as service,
+        scheduling(limits=ONCE, call_limits=LIMITS) as one,
+    ):
+        assert isinstance(await scheduled_result(one, service.url()), Content)
+        await assert_continues(one, service)
+
+
+async def test_an_aborted_reply_counts_for_the_breaker() -> None:
+    async with serving(BURNING["chunks"]) as service, scheduling(limits=ONCE) as one:
+        for _ in range(10):
+            one.submit(call_to(service.url()))
+        await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
+
+
+async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
+    """A second reply behind the first, on a connection that is kept."""
+    ahead = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+    async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, scheduling() as one:
+        service.answer = writing(
+            b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY + ahead, close=False
+        )
+        for _ in range(3):
+            assert isinstance(await scheduled_result(one, service.url()), Content)
+        assert (len(service.received), service.connections) == (3, 3)
+
+
+@pytest.mark.parametrize("kind", ["chunks", "interim", "heads"])
+async def test_under_tls_too(kind: str, tls: Tls) -> None:
+    async with (
+        serving(BURNING[kind], tls=tls.server("localhost")) as service,
+        scheduling(limits=ONCE, ssl_context=client_context(tls.ca_file)) as one,
+    ):
+        result = await scheduled_result(one, service.url(host="localhost"))
+        assert isinstance(result, Failed)
+        assert result.fault is CallFault.REPLY_TOO_LARGE
+        service.answer = content()
+        assert isinstance(await scheduled_result(one, service.url(host="localhost")), Content)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x03\x40\x00" + b"\x02" * 20_000,  # a handshake message that never ends
+        b"\x15\x03\x03\x00\x02\x01\x00" * 5000,  # alerts that warn
+        b"\x16\x03\x03\x00\x00" * 5000,  # records with nothing in them
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+    ],
+)
+async def test_a_handshake_that_is_none(sent: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with scheduling(limits=ONCE) as one:
+        result = await scheduled_result(one, f"https://127.0.0.1:{port}/")
+        assert isinstance(result, Failed)
+        assert result.fault.value in ("connector_tls", UNREACHABLE, TIMEOUT)
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize("count", [65, 5000])
+async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
+    async def look_up(_host: str) -> list[str]:
+        return [
+            f"8.{number // 65536}.{number // 256 % 256}.{number % 256}" for number in range(count)
+        ]
+
+    with pytest.raises(EgressError, match="addresses"):
+        await EgressGuard(look_up=look_up).check("https://many.example/")
+
+
+@pytest.mark.parametrize("host", ["x" * 254, "a." * 200 + "example", "xn--" + "a" * 5000])
+async def test_a_name_that_is_too_long(host: str) -> None:
+    with pytest.raises(EgressError, match="253"):
+        await EgressGuard().check(f"https://{host}/")
+
+
+FAILED_CALLS = 20
+FAILING: dict[str, Answer] = {
+    "heads": BURNING["heads"],
+    "chunks": BURNING["chunks"],
+    "status": absurd_waits(),
+    "hanging up": hanging_up,
+    "hanging": hanging,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(FAILING))
+async def test_a_failure_is_in_no_cycle(kind: str) -> None:
+    """Each error kept its traceback, and with it up to 16 KiB of the reply."""
+    limits = CallLimits(connect=1.0, call=1.0)
+    retries = Limits(tries=2, first_wait=0.01)
+    async with (
+        serving(FAILING[kind]) as service,
+        scheduling(call_limits=limits, limits=retries) as one,
+    ):
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(FAILED_CALLS):
+                one.submit(call_to(service.url(), fresh=2.5))
+            await eventually(lambda: len(one.results) == FAILED_CALLS, what="all have failed")
+            held = [each for each in gc.get_objects() if isinstance(each, CallError)]
+        finally:
+            gc.enable()
+    assert not held

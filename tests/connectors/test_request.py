@@ -1,0 +1,199 @@
+"""The requests that services receive, and their signatures."""
+
+import json
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from connectors.model import HttpMethod, ParameterPlace
+from connectors.request import (
+    RESERVED_HEADERS,
+    RESERVED_IN_QUERY,
+    Request,
+    build_request,
+    signature_headers,
+    signing_key,
+)
+from tests.connectors.calls import CALL, ID, call, document
+
+PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))
+
+
+def built(**endpoint: object) -> Request:
+    return build_request(call(**endpoint), agent="proximity-engine/1", now=1_700_000_000.7)
+
+
+def headers(request: Request) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in request.headers}
+
+
+def query(request: Request) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+
+
+def test_post_carries_the_call_as_json() -> None:
+    request = built()
+    assert (request.method, request.url) == ("POST", "https://example.org/content")
+    assert json.loads(request.body) == {
+        "id": ID,
+        "campaign": {"id": 7, "name": "Café"},
+        "venue": {"id": 8, "name": "Hall"},
+        "beacon": {
+            "id": 9,
+            "name": "door",
+            "uuid": "f7826da6-4fa2-4e98-8024-bc5b71e0893e",
+            "major": 1,
+            "minor": 2,
+        },
+        "proximity": "near",
+        "device": {
+            "udid": "phone 1&2",
+            "id_connector": None,
+            "name": "android",
+            "version": None,
+            "model": None,
+            "test": False,
+        },
+        "detected_at": "2026-11-20T10:00:00+0000",
+    }
+    assert headers(request) == {
+        "user-agent": "proximity-engine/1",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "idempotency-key": ID,
+        "content-type": "application/json",
+    }
+
+
+def test_get_carries_the_call_flat_in_the_query() -> None:
+    request = built(method=HttpMethod.GET)
+    assert request.body == b""
+    assert query(request) == [
+        ("id", ID),
+        ("campaign", "7"),
+        ("venue", "8"),
+        ("beacon", "9"),
+        ("uuid", "f7826da6-4fa2-4e98-8024-bc5b71e0893e"),
+        ("major", "1"),
+        ("minor", "2"),
+        ("proximity", "near"),
+        ("udid", "phone 1&2"),
+        ("detected_at", "2026-11-20T10:00:00+0000"),
+    ]
+    assert "content-type" not in headers(request)
+
+
+def test_get_names_the_id_connector_that_is_known() -> None:
+    get_call = replace(call(method=HttpMethod.GET), document=document(ID, "x", id_connector=77))
+    request = build_request(get_call, agent="a", now=0.0)
+    assert ("id_connector", "77") in query(request)
+
+
+@pytest.mark.parametrize("method", list(HttpMethod))
+def test_parameters_as_headers(method: HttpMethod) -> None:
+    request = built(method=method, parameters=PARAMETERS)
+    assert headers(request) | {"x-token": "abc", "lang": "fr é"} == headers(request)
+    assert "X-Token" not in dict(query(request))
+
+
+@pytest.mark.parametrize("method", list(HttpMethod))
+def test_parameters_in_the_query(method: HttpMethod) -> None:
+    request = built(method=method, place=ParameterPlace.QUERY, parameters=PARAMETERS)
+    assert query(request)[-2:] == list(PARAMETERS)
+    assert not {"x-token", "lang"} & headers(request).keys()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://e.org/a?x=1", "https://e.org/a?x=1&k=v"),
+        ("https://e.org/a?x=1#part", "https://e.org/a?x=1&k=v"),
+        ("https://e.org", "https://e.org?k=v"),
+        ("https://e.org/a?", "https://e.org/a?k=v"),
+        ("https://e.org/%C3%A9?q=%26", "https://e.org/%C3%A9?q=%26&k=v"),
+    ],
+)
+def test_the_url_keeps_its_query(url: str, expected: str) -> None:
+    assert built(url=url, place=ParameterPlace.QUERY, parameters=(("k", "v"),)).url == expected
+
+
+@pytest.mark.parametrize("name", [*sorted(RESERVED_HEADERS), "Host", "Proxy-Authorization"])
+def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
+    with_it = built(parameters=((name, "mine"), ("mine", "1")), secret="secret")
+    without = built(parameters=(("mine", "1"),), secret="secret")
+    assert with_it == without
+
+
+def test_every_name_of_the_query_is_reserved() -> None:
+    get_call = replace(call(method=HttpMethod.GET), document=document(ID, "x", id_connector=77))
+    names = {name for name, _ in query(build_request(get_call, agent="a", now=0.0))}
+    assert names == RESERVED_IN_QUERY
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [("a b", "x"), ("a:b", "x"), ("", "x"), ("é", "x"), ("ok", "a\r\nhost: b"), ("ok", "a\0b")],
+)
+def test_a_parameter_that_is_no_header_is_left_out(parameter: tuple[str, str]) -> None:
+    assert built(parameters=(parameter,)) == built()
+
+
+@pytest.mark.parametrize("name", ["id", "campaign", "udid", "detected_at"])
+def test_a_parameter_stands_in_for_no_part_of_the_query(name: str) -> None:
+    parameters = ((name, "mine"), ("mine", "1"))
+    request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
+    assert "mine" not in dict(query(request)).get(name, "")
+    assert query(request)[-1] == ("mine", "1")
+
+
+def test_quoted_parameters_arrive_unchanged() -> None:
+    parameters = (("a&b=c", "1&2=3 +%#é手"),)
+    request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
+    assert query(request)[-1] == parameters[0]
+    assert request.url.isascii()
+
+
+def test_the_secret_signs_and_does_not_go_out() -> None:
+    request = built(secret="my secret")
+    names = headers(request)
+    assert names["webhook-id"] == ID
+    assert names["webhook-timestamp"] == "1700000000"
+    assert names["webhook-signature"].startswith("v1,")
+    assert "my secret" not in repr(request)
+
+
+def test_nothing_secret_shows() -> None:
+    shown = repr(call(parameters=PARAMETERS, secret="my secret"))
+    assert "abc" not in shown
+    assert "my secret" not in shown
+    assert repr(CALL)
+
+
+# From the specification's reference libraries.
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+MESSAGE_ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+BODY = b'{"test": 2432232314}'
+SIGNATURE = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_the_published_vector() -> None:
+    headers = signature_headers(secret=SECRET, id_=MESSAGE_ID, timestamp=1614265330.9, body=BODY)
+    assert headers == [
+        ("webhook-id", MESSAGE_ID),
+        ("webhook-timestamp", "1614265330"),
+        ("webhook-signature", SIGNATURE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("secret", "key"),
+    [
+        ("whsec_c2VjcmV0", b"secret"),
+        ("c2VjcmV0", b"c2VjcmV0"),
+        ("plain é", "plain é".encode()),
+        ("whsec_not base64!", b"whsec_not base64!"),
+    ],
+)
+def test_keys(secret: str, key: bytes) -> None:
+    assert signing_key(secret) == key

@@ -1,0 +1,53 @@
+"""The console in this process, on SQLite and a real Redis."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime
+
+import pytest
+
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.api.harness import Bodies, Harness, harness
+from tests.console.visitor import Visitor
+from tests.servers.schema import make_schema
+
+
+@pytest.fixture
+def settings(sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
+    return load_settings(
+        database_url=sqlite_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        connector_allow_networks="127.0.0.0/8",
+        kafka_bootstrap_servers="127.0.0.1:9",
+    )
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Harness]:
+    await make_schema(settings.database_url.get_secret_value())
+    async with harness(settings, with_console=True) as made:
+        yield made
+
+
+@pytest.fixture
+def bodies() -> Bodies:
+    return Bodies()
+
+
+@pytest.fixture
+async def visitor(api: Harness) -> AsyncIterator[Visitor]:
+    """A signed-in visitor with all permissions."""
+    async with Visitor(api, await api.account()) as made:
+        yield made
+
+
+@pytest.fixture
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+@pytest.fixture
+async def venue(visitor: Visitor, bodies: Bodies) -> int:
+    return await visitor.made("/region", bodies.venue(name="Pier", time_zone="Europe/Paris"))

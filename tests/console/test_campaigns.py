@@ -1,0 +1,146 @@
+"""Campaigns: their states, their form, and explanations."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from catalog.models import WEEKDAYS
+from tests.api.harness import Bodies
+from tests.console.visitor import SeenPage, Visitor
+
+ALWAYS = {"start_time": "00:00", "end_time": "24:00", **dict.fromkeys(WEEKDAYS, True)}
+YEARS = {"start": "2020-01-01T00:00:00+0100", "end": "2090-01-01T00:00:00+0100"}
+
+
+async def campaign_with(visitor: Visitor, bodies: Bodies, venue: int, **other: Any) -> int:
+    body = bodies.campaign(**ALWAYS | YEARS | other)
+    return await visitor.made(f"/lieu/{venue}/campaign", body)
+
+
+async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    on = await visitor.made(where, bodies.beacon(tags=[]))
+    off = await visitor.made(where, bodies.beacon(active=False, tags=[]))
+    tomorrow = datetime.now(UTC) + timedelta(days=1, hours=1)
+    begins = {"start": f"{tomorrow:%Y-%m-%dT%H:%M:%S%z}"}
+    for name, other in (
+        ("Sends", {"beacons": [{"id": on}]}),
+        ("Is aimed at no beacon", {}),
+        ("Its beacons are switched off", {"beacons": [{"id": off}]}),
+        ("Switched off", {"beacons": [{"id": on}], "active": False}),
+        ("Ended", {"beacons": [{"id": on}], "end": "2021-01-01T00:00:00+0100"}),
+        ("Opens ", {"beacons": [{"id": on}], **begins}),
+    ):
+        given = {"tags": [], "name": f"about: {name}", **other}
+        await campaign_with(visitor, bodies, venue, **given)
+    page = await visitor.get(f"/venues/{venue}/campaigns")
+    names = [text.removeprefix("about: ") for text in page.texts if text.startswith("about: ")]
+    shown = (await visitor.get(f"/venues/{venue}/campaigns/states")).texts
+    assert len(shown) == 6
+    assert [text[: len(name)] for text, name in zip(shown, names, strict=True)] == names
+    overview = await visitor.get("/parts/silent")
+    assert "about: Ended" in overview.texts
+    assert "about: Sends" not in overview.texts
+
+
+async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, venue: int):
+    beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=["door"]))
+    new = f"/venues/{venue}/campaigns/new"
+    given = {
+        "name": "Last boat",
+        "title": "At six",
+        "push": "Tickets here",
+        "format": "url",
+        "url": "https://pier.example/",
+        "cache": "2 hours",
+        "start_day": "2030-07-01",
+        "end_day": "2030-12-31",
+        "start_time": "09:00",
+        "end_time": "18:00",
+        "monday": "1",
+        "friday": "1",
+        "active": "1",
+        "beacons": str(beacon),
+        "tags": "door, quay",
+    }
+    wrong = await visitor.post(new, given | {"url": "", "start_time": "9 o'clock", "cache": "x"})
+    page = SeenPage(wrong.text)
+    problems = {tag.get("id"): tag for _, tag in page.tags if tag.get("class") == "problem"}
+    assert problems.keys() == {"url-note", "start_time-note", "cache-note"}
+    assert page.field("start_day") == "2030-07-01"
+    made = await visitor.post(new, given)
+    assert made.status_code == 303, made.text
+    number = int(made.headers["location"].rpartition("/")[2])
+    path = f"/lieu/{venue}/campaign/{number}"
+    stored = (await visitor.api.call("GET", path, visitor.headers)).json()
+    assert stored["start"] == "2030-07-01T00:00:00+0200"
+    assert stored["end"] == "2030-12-31T00:00:00+0100"
+    assert [day for day in WEEKDAYS if stored[day]] == ["monday", "friday"]
+    assert [each["id"] for each in stored["beacons"]] == [beacon]
+    assert [each["name"] for each in stored["tags"]] == ["door", "quay"]
+    # What the form shows, sent back, changes nothing; instants keep the offset they were given.
+    precise = stored | {"start": "2030-07-01T08:30:00+0500"}
+    await visitor.api.call("PUT", path, visitor.headers, precise)
+    form = await visitor.get(f"/venues/{venue}/campaigns/{number}")
+    assert form.field("start_day") == "2030-07-01"
+    kept = {"start": form.field("start"), "end": form.field("end")}
+    await visitor.post(f"/venues/{venue}/campaigns/{number}", given | kept)
+    assert (await visitor.api.call("GET", path, visitor.headers)).json() == precise
+    await visitor.post(f"/venues/{venue}/campaigns/{number}/delete", {})
+    assert (await visitor.api.call("GET", path, visitor.headers)).status_code == 404
+
+
+async def test_would_it_fire(visitor: Visitor, bodies: Bodies, venue: int):
+    beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=["study"]))
+    hours = {"start_time": "09:00", "end_time": "18:00"}
+    number = await campaign_with(visitor, bodies, venue, **hours)
+    path = f"/venues/{venue}/campaigns/{number}/explain"
+    query = {"at": "2030-07-01T12:00", "zone": "Europe/Paris", "beacon": str(beacon)}
+    answer = SeenPage((await visitor.post(path, query)).text).text
+    assert answer.startswith("It would fire 2030-07-01 12:00:00 (UTC+02:00)")
+    late = query | {"at": "2030-07-01T20:00", "udid": "anna"}
+    answer = SeenPage((await visitor.post(path, late)).text).text
+    assert answer.startswith("It would not not at this hour")
+    assert "Next at 2030-07-02 09:00:00 (UTC+02:00)." in answer
+    wrong = await visitor.post(path, query | {"beacon": "999999"})
+    assert "refusal" in wrong.text
+
+
+async def test_the_week_of_what_is_typed(visitor: Visitor):
+    night = {"start_time": "22:00", "end_time": "02:00", "saturday": "1"}
+    week = SeenPage((await visitor.post("/calendar", night)).text)
+    drawn = [found for tag, found in week.tags if tag == "rect" and found["class"] == "open"]
+    saturday, sunday = drawn
+    assert (saturday["x"], saturday["width"]) == (str(40 + 1320 / 3), "40.0")
+    assert (sunday["x"], sunday["width"]) == ("40.0", "40.0")
+    assert SeenPage((await visitor.post("/calendar", {"start_time": "x"})).text).tags == []
+
+
+@pytest.mark.parametrize("tags", [["food, drinks", "door"], ['the "old" hall', "a"], ["x"]])
+async def test_saving_for_another_reason_keeps_the_tags(
+    visitor: Visitor, bodies: Bodies, venue: int, tags: list[str]
+):
+    """Also tags with a comma, which stand in quotes in the form."""
+    beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=tags))
+    number = await campaign_with(
+        visitor, bodies, venue, beacons=[], tags=[{"name": name} for name in tags]
+    )
+    for path, stored in (
+        (f"/venues/{venue}/campaigns/{number}", f"/lieu/{venue}/campaign/{number}"),
+        (f"/venues/{venue}/beacons/{beacon}", f"/region/{venue}/beacon/{beacon}"),
+    ):
+        before = (await visitor.api.call("GET", stored, visitor.headers)).json()
+        page = await visitor.get(path)
+        fields = {
+            found["name"] or "": found.get("value") or ""
+            for tag, found in page.tags
+            if tag == "input" and (found.get("type") != "checkbox" or "checked" in found)
+            if found.get("name") not in (None, "at", "udid", "zone")
+        }
+        choices = {name: before[name] for name in ("proximity", "format", "html") if name in before}
+        answer = await visitor.post(path, fields | choices | {"name": "another name"})
+        assert answer.status_code == 303, answer.text
+        after = (await visitor.api.call("GET", stored, visitor.headers)).json()
+        assert {tag["name"] for tag in after["tags"]} == set(tags)
+        assert after["name"] == "another name"

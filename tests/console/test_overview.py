@@ -1,0 +1,118 @@
+"""The overview: figures by hour and by reason, and sentences about roles and the service."""
+
+import re
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import orjson
+import pytest
+
+from connectors.breaker import BreakerPolicy, BreakerReport
+from engine.connector.stores import RedisBreakers
+from engine.redis.figures import CompanyDay, FigureStore
+from engine.redis.role_states import RoleLine, RoleStateStore
+from rules.model import CampaignReason, DayFigures, Reason
+from tests.api.harness import Bodies
+from tests.console.visitor import SeenPage, Visitor
+
+
+async def add(visitor: Visitor, figures: DayFigures, back: int = 0) -> None:
+    redis, day = visitor.api.stores.redis, datetime.now(UTC).date() - timedelta(days=back)
+    store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
+    await store.add({CompanyDay(await visitor.company(), day): figures})
+
+
+def plot_in(page: SeenPage) -> dict[str, Any]:
+    (plot,) = [found["data-plot"] for _, found in page.tags if "data-plot" in found]
+    return dict(orjson.loads(plot or ""))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kolkata", None])
+async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone: str | None):
+    assert (await visitor.get("/parts/hours")).texts[0] == "No figures yet."
+    await visitor.made("/region", bodies.venue(time_zone=zone))
+    now = datetime.now(UTC)
+    await add(visitor, DayFigures(detections=Counter({now.hour: 9})))
+    page = await visitor.get("/parts/hours")
+    here = now.astimezone(ZoneInfo(zone or "UTC"))
+    plot = plot_in(page)
+    # (The hour that is now, which begins at the half of one in some zones.)
+    started = now.replace(minute=0).astimezone(here.tzinfo)
+    assert plot["hours"][plot["series"][0]["values"].index(9)] == f"{started:%Y-%m-%dT%H:%M}Z"
+    assert plot["hours"][0][:10] in (f"{here - timedelta(days=days):%Y-%m-%d}" for days in (1, 2))
+    assert 24 <= len(plot["hours"]) <= 50
+    offset = f"{here:%z}"
+    offset_text = f"UTC{offset[:3]}:{offset[3:]}" if zone else "UTC"
+    assert f"Times in {offset_text}." in page.text
+
+
+async def test_where_venues_have_different_clocks_it_is_utc(visitor: Visitor, bodies: Bodies):
+    for zone in ("Europe/Paris", "Asia/Kolkata"):
+        await visitor.made("/region", bodies.venue(time_zone=zone))
+    assert "Times in UTC." in (await visitor.get("/parts/hours")).text
+
+
+async def test_reasons(visitor: Visitor, bodies: Bodies):
+    assert (await visitor.get("/parts/reasons")).texts[0] == "No figures yet."
+    venue = await visitor.made("/region", bodies.venue())
+    where = f"/lieu/{venue}/campaign"
+    boats = await visitor.made(where, bodies.campaign(name="Boats"))
+    figures = DayFigures(
+        reasons=Counter({Reason.THROTTLED: 1200, Reason.TOO_FAR: 3, Reason.GRANTED: 5}),
+        campaigns=Counter(
+            {
+                CampaignReason(boats, Reason.THROTTLED): 1200,
+                CampaignReason(boats, Reason.GRANTED): 5,
+            }
+        ),
+    )
+    await add(visitor, figures)
+    await add(visitor, figures, back=29)
+    await add(visitor, figures, back=30)
+    page = await visitor.get("/parts/reasons")
+    assert "held back: it was sent lately 1 200 2 400 Boats 2 400" in page.text
+    assert "farther than the beacon reacts to 3 6" in page.text
+    assert "sent" not in page.texts  # what fired stands elsewhere
+    assert f"/console/venues/{venue}/campaigns/{boats}" in page.links()
+    for language, word in (("de", "zurückgehalten"), ("fr", "retenue"), ("es", "retenida")):
+        answer = await visitor.get("/parts/reasons", accept_language=language)
+        assert word in answer.text
+
+
+async def test_how_the_service_keeps_up(visitor: Visitor):
+    part = "/parts/roles"
+    assert "No trigger has been heard from within a day" in (await visitor.get(part)).texts
+    redis = visitor.api.stores.redis
+    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
+    await store.write("a", "trigger", behind=0.4, waits_for=[])
+    await store.write("a", "recorder", behind=12.3, waits_for=[])
+    await store.write("a", "connector", behind=None, waits_for=["kafka", "redis_writes"])
+    page = await visitor.get(part)
+    assert page.texts == [
+        "The trigger is up to date",
+        "The connector waits for Kafka, room in Redis",
+        "The recorder is 12 s behind",
+    ]
+    german = await visitor.get(part, accept_language="de")
+    assert "Der Recorder ist 12 s zurück" in german.texts
+    silent = RoleLine("trigger", time.time() - 125, 0.0, [])
+    await redis.hset("proximity:roles", "trigger:a", msgspec.msgpack.encode(silent))
+    sentence = "No trigger has been heard from for 2 min"
+    assert sentence in (await visitor.get(part)).texts
+
+
+async def test_a_failed_service_is_reported(visitor: Visitor, bodies: Bodies):
+    await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
+    assert len((await visitor.get("/parts/roles")).texts) == 3
+    policy = BreakerPolicy(window=4, failures=2, pause=9000.0, lease=5.0)
+    breakers = RedisBreakers(
+        redis=visitor.api.stores.redis, prefix="proximity:", policy=policy, deadline=10.0
+    )
+    failed = BreakerReport(company_id=await visitor.company(), outcomes=(True, True, True))
+    await breakers.exchange([failed], prober="a", now=time.time())
+    sentence = (await visitor.get("/parts/roles")).texts[-1]
+    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", sentence)

@@ -1,0 +1,228 @@
+"""The texts of pages, and the effects of their forms."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from api import campaigns as campaign_routes
+from api import statistics as statistic_routes
+from engine.redis.figures import BeaconMinute, RecentDetectionStore
+from tests.api.harness import Bodies, Harness
+from tests.console.visitor import SeenPage, Visitor, device_of, statistic
+from tests.servers.http_service import replying, serving
+
+
+async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
+    own = f"/venues/{venue}"
+    beacon = {
+        "name": "Door",
+        "uuid": "f7826da64fa24e988024bc5b71e0893e",
+        "major": "1",
+        "minor": "70000",
+        "proximity": "near",
+        "active": "1",
+        "x": "-3",
+        "tags": "a,b",
+    }
+    refused = await visitor.post(f"{own}/beacons/new", beacon)
+    assert "minor-note" in refused.text
+    made = await visitor.post(f"{own}/beacons/new", beacon | {"minor": "7"})
+    assert made.headers["location"] == f"/console{own}"
+    (stored,) = (await visitor.api.call("GET", f"/region/{venue}/beacon", visitor.headers)).json()
+    assert (stored["x"], stored["y"], stored["minor"]) == (-3, None, 7)
+    place = f"{own}/beacons/{stored['id']}/place"
+    moved = await visitor.post(place, {"x": "4", "y": "9"})
+    assert moved.status_code == 200
+    assert moved.json() == stored | {"x": 4, "y": 9}
+    assert (await visitor.post(place, {"x": "a", "y": "9"})).status_code == 400
+    plan = await visitor.get(own)
+    assert [dot["transform"] for tag, dot in plan.tags if tag == "g"] == ["translate(4 9)"]
+    fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "0", "active": "1"}
+    assert "radius-note" in (await visitor.post(f"{own}/geofences/new", fence)).text
+    await visitor.post(f"{own}/geofences/new", fence | {"radius": "300"})
+    assert "43.2" in (await visitor.get(own)).texts
+    await visitor.post(f"{own}/beacons/{stored['id']}/delete", {})
+    await visitor.post(f"{own}/delete", {})
+    assert "No venue yet." in (await visitor.get("/venues")).texts
+
+
+async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    door = await visitor.made(where, bodies.beacon(name="Door", x=4, y=9))
+    quay = await visitor.made(where, bodies.beacon(name="Quay", x=20, y=8))
+    van = await visitor.made(where, bodies.beacon(name="Van", x=None, y=None))
+    part = f"/venues/{venue}/recent"
+    assert "No detection within the last 15 minutes." in (await visitor.get(part)).texts
+    store = RecentDetectionStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    minute = int(datetime.now(UTC).timestamp() // 60)
+    counts = {door: 400, quay: 100, van: 2, 99_999: 7}
+    await store.add({BeaconMinute(venue, each, minute): n for each, n in counts.items()})
+    page = await visitor.get(part)
+    circles = [found for tag, found in page.tags if tag == "circle"]
+    assert [(each["cx"], each["cy"]) for each in circles] == [("4", "9"), ("20", "8")]
+    # The area goes by the detections.
+    assert float(circles[0]["r"] or 0) == pytest.approx(2 * float(circles[1]["r"] or 0), rel=0.01)
+    text = page.text
+    assert "Door 400" in text
+    assert "Van 2" in text
+    assert "509 detections since" in text
+
+
+async def test_a_venue_is_made_and_changed(visitor: Visitor):
+    given = {"name": "Depot", "address": "Quai", "time_zone": "Mars/Base", "active": "1"}
+    assert "time_zone-note" in (await visitor.post("/venues/new", given)).text
+    made = await visitor.post("/venues/new", given | {"time_zone": "Europe/Paris", "width": "20"})
+    path = made.headers["location"].removeprefix("/console")
+    changed = {"name": "Depot 2", "address": "", "width": "30"}
+    await visitor.post(f"{path}/edit", changed)
+    record = (await visitor.api.call("GET", f"/region/{path[8:]}", visitor.headers)).json()
+    assert (record["name"], record["width"], record["active"]) == ("Depot 2", 30, False)
+
+
+async def test_a_device(visitor: Visitor):
+    numbers = [await device_of(visitor, f"phone-{number}") for number in range(60)]
+    first = await visitor.get("/devices")
+    (following,) = [link for link in first.links() if "after=" in link]
+    second = await visitor.get(following.removeprefix("/console"))
+    shown = {link for link in first.links() | second.links() if "/devices/" in link}
+    assert shown == {f"/console/devices/{number}" for number in numbers}
+    found = await visitor.client.get("/console/devices?udid=phone-7")
+    assert found.headers["location"] == f"/console/devices/{numbers[7]}"
+    assert "No device has this udid." in (await visitor.get("/devices?udid=phone")).texts
+    path = f"/devices/{numbers[7]}"
+    assert "Mark as test device" in (await visitor.get(path)).texts
+    await visitor.post(f"{path}/test", {"test": "1"})
+    assert "Test device" in (await visitor.get(path)).texts
+    await visitor.post(f"{path}/test", {})
+    assert "Mark as test device" in (await visitor.get(path)).texts
+    assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
+    await visitor.get("/devices/999999", status=404)
+
+
+async def test_a_person_is_forgotten(visitor: Visitor):
+    path = f"/devices/{await device_of(visitor, 'anna')}"
+    assert f"/console{path}/held" in (await visitor.get(path)).links()
+    held = await visitor.get(f"{path}/held")
+    assert "until the retention of its topics ends" in held.text
+    # Without the second step nothing happens.
+    confirmation = SeenPage((await visitor.post(f"{path}/forget", {})).text)
+    assert "Forget now" in confirmation.texts
+    assert confirmation.text == held.text
+    forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
+    assert "What was deleted" in forgotten.texts
+    assert "anna" not in forgotten.text
+    await visitor.get(path, status=404)
+    assert "anna" not in (await visitor.get("/audit")).text
+
+
+async def test_a_connector(visitor: Visitor):
+    assert "Call once" not in (await visitor.get("/connector")).texts
+    reply = replying(body={"format": "html", "html": "<p>Hello</p>"})
+    async with serving(reply) as service:
+        given = {
+            "name": "Offers",
+            "url": service.url(),
+            "method": "POST",
+            "auth": "header",
+            "key": ["x-api-key", ""],
+            "value": ["key-of-the-shop", ""],
+            "secret": "a signing secret",
+        }
+        first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
+        wrong = await visitor.post("/connector", first)
+        assert "url-note" in wrong.text
+        assert "Call once" not in wrong.text
+        assert (await visitor.post("/connector", given)).status_code == 303
+        page = await visitor.get("/connector")
+        assert "One is stored; leave it empty to keep it." in page.texts
+        assert page.field("key") == "x-api-key"
+        assert page.field("secret") == ""
+        await visitor.post("/connector", given | {"secret": ""})
+        kept = (await visitor.api.call("GET", "/connector", visitor.headers)).json()
+        assert kept["signed"]
+        trial = SeenPage((await visitor.post("/connector/test", {})).text)
+        assert trial.text.startswith("Content came")
+        assert "<p>Hello</p>" in trial.texts
+        assert "key-of-the-shop" not in trial.text
+    calls = await visitor.get("/connector/calls")
+    assert calls.text == ("Calls go out; 0 of the last 0 failed No call within the last day.")
+    await visitor.post("/connector/delete", {})
+    assert (await visitor.api.call("GET", "/connector", visitor.headers)).status_code == 404
+
+
+async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date):
+    where = f"/lieu/{venue}/campaign"
+    campaign = await visitor.made(where, bodies.campaign(name="Boats"))
+    async with visitor.api.database.write.begin() as session:
+        session.add_all(
+            statistic(today - timedelta(days=back), kind, ref, venue, (1000 + back, 10, 4 + back))
+            for kind, ref in (("venue", venue), ("campaign", campaign))
+            for back in (0, 3)
+        )
+    figures = await visitor.get("/parts/figures")
+    assert figures.text.startswith("Detections 2 003 today 1 000 Visits 20 today 10")
+    (plot,) = [found["data-plot"] for _, found in figures.tags if "data-plot" in found]
+    assert '"values":[7,0,0,4]' in (plot or "")
+    assert "Boats" in (await visitor.get("/parts/largest/campaigns")).texts
+    assert "Boats" in (await visitor.get("/statistics")).texts
+    chosen = await visitor.get(f"/statistics?kind=venue&venue={venue}&from={today}&to={today}")
+    assert "1\u202f000" in chosen.texts
+    refused = await visitor.get("/statistics?from=yesterday", status=400)
+    assert "from-note" in {found.get("id") for _, found in refused.tags}
+    results = await visitor.get(f"/venues/{venue}/campaigns/{campaign}/results")
+    assert [found for _, found in results.tags if "data-plot" in found]
+    sheet = await visitor.client.get("/console/statistics.csv?kind=campaign")
+    assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
+    assert sheet.headers["content-disposition"] == 'attachment; filename="statistics.csv"'
+    assert sheet.headers.get_list("x-request-id") == [sheet.headers["x-request-id"]]
+    assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
+    assert len(sheet.text.splitlines()) == 3
+
+
+async def test_a_streamed_answer_is_downloaded_completely(
+    visitor: Visitor, bodies: Bodies, venue: int, today: date, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(campaign_routes, "PAGE", 2)
+    monkeypatch.setattr(statistic_routes, "_PAGE", 2)
+    numbers = [await visitor.made(f"/lieu/{venue}/campaign", bodies.campaign()) for _ in range(7)]
+    async with visitor.api.database.write.begin() as session:
+        session.add_all(
+            statistic(today, "campaign", number, venue, (1, 1, 1)) for number in numbers
+        )
+    shown = (await visitor.get(f"/venues/{venue}/campaigns")).links()
+    assert {f"/console/venues/{venue}/campaigns/{number}" for number in numbers} <= shown
+    sheet = await visitor.client.get("/console/statistics.csv")
+    assert len(sheet.text.splitlines()) == 8
+
+
+async def test_the_audit_shows_who_made_it_here(visitor: Visitor):
+    for number in range(60):
+        given = {"name": f"Depot {number}", "address": "", "active": "1"}
+        await visitor.post("/venues/new", given)
+    page = await visitor.get("/audit")
+    assert page.texts.count(visitor.session.email) == 51  # in the head, too
+    assert "Depot 59" in page.texts
+    (following,) = [link for link in page.links() if "before=" in link]
+    rest = await visitor.get(following.removeprefix("/console"))
+    assert {"Depot 9", "Depot 0"} <= set(rest.texts)
+
+
+async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
+    for path in ("/nowhere", "/venues/999999", "/venues/x", "/static/../routes.py"):
+        page = await visitor.get(path, status=404)
+        assert "Not found" in page.texts
+    assert (await visitor.client.get("/console/")).headers["location"] == "/console"
+
+
+async def test_files_are_kept_under_the_address_of_their_contents(visitor: Visitor):
+    page = await visitor.get("")
+    files = [found.get("src") or "" for tag, found in page.tags if tag == "script"]
+    files += [found.get("href") or "" for tag, found in page.tags if tag == "link"]
+    assert len(files) == 7
+    for file in files:
+        answer = await visitor.client.get(file)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert len(answer.content) > 100
+    old = await visitor.client.get(files[0].partition("?")[0] + "?older")
+    assert old.headers["cache-control"] == "no-cache"

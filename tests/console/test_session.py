@@ -1,0 +1,131 @@
+"""Signing in and out, and what other sites try with a visitor's browser."""
+
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from catalog.accounts import NewAccount, create_account
+from catalog.inputs import ALL_PERMISSIONS
+from tests.api.harness import PASSWORD, Harness
+from tests.console.addresses import addresses
+from tests.console.visitor import SITE, SeenPage, Visitor
+
+OWNER = "owner@example.org"
+FROM_HERE = {"sec-fetch-site": "same-origin", "origin": SITE}
+OTHERS: tuple[dict[str, str], ...] = (
+    {},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://api.evil.example"},
+    {"sec-fetch-site": "cross-site", "origin": SITE},
+    {"sec-fetch-site": "same-site", "origin": SITE},
+    {"sec-fetch-site": "none"},
+)
+
+
+async def sign_in(api: Harness, email: str, password: str, **headers: str) -> httpx.Response:
+    form = {"email": email, "password": password}
+    return await api.client.post("/console/sign-in", data=form, headers=FROM_HERE | headers)
+
+
+@pytest.fixture
+async def owner(api: Harness) -> str:
+    new = NewAccount(company="Harbour", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
+    await create_account(api.database, new, create_company=True, now=datetime.now(UTC))
+    return OWNER
+
+
+async def test_in_and_out(api: Harness, owner: str):
+    refused = await sign_in(api, owner, "guess")
+    page = SeenPage(refused.text)
+    assert refused.status_code == 404
+    assert "No account has this e-mail address and password." in page.text
+    assert page.field("email") == owner
+    assert page.field("password") is None
+    answer = await sign_in(api, owner, PASSWORD)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    cookie = answer.headers["set-cookie"].lower()
+    assert {"httponly", "samesite=strict", "path=/console"} <= set(cookie.split("; "))
+    assert "secure" not in cookie
+    first = await api.client.get("/console")
+    assert first.status_code == 200
+    assert owner in first.text
+    token = api.client.cookies["proximity_session"].rpartition(".")[2]
+    assert token not in first.text
+    headers = {"x-service-key": owner, "x-service-token": token}
+    assert (await api.call("GET", "/profile", headers)).status_code == 200
+    forgery = SeenPage(first.text).field("forgery_token")
+    out = await api.client.post(
+        "/console/sign-out", data={"forgery_token": forgery}, headers=FROM_HERE
+    )
+    assert out.headers["location"] == "/console/sign-in"
+    assert "proximity_session" not in api.client.cookies
+    assert (await api.call("GET", "/profile", headers)).status_code == 401
+
+
+async def test_the_cookie_is_for_tls_where_there_is_tls(api: Harness, owner: str):
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(api.app), base_url="https://api")
+    async with client:
+        form = {"email": owner, "password": PASSWORD}
+        origin = {"origin": "https://api"}
+        answer = await client.post("/console/sign-in", data=form, headers=origin)
+    assert "secure" in answer.headers["set-cookie"].lower().split("; ")
+
+
+async def test_too_many_guesses(api: Harness, owner: str):
+    for _ in range(3):
+        await sign_in(api, owner, "guess")
+    assert (await sign_in(api, owner, PASSWORD)).status_code == 429
+
+
+@pytest.mark.parametrize("headers", OTHERS)
+async def test_no_other_site_signs_anybody_in(api: Harness, owner: str, headers: dict[str, str]):
+    form = {"email": owner, "password": PASSWORD}
+    answer = await api.client.post("/console/sign-in", data=form, headers=headers)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+async def test_no_other_site_changes_anything(visitor: Visitor):
+    tried = [address for address in addresses() if address.method == "POST"]
+    assert len(tried) > 15
+    for address in tried:
+        path = f"/console{address.filled(id=1, uid=1)}"
+        given = {"forgery_token": visitor.session.forgery_token}
+        for headers in OTHERS:
+            answer = await visitor.client.post(path, data=given, headers=headers)
+            assert answer.status_code == 403, f"{address} {headers}"
+        for wrong in ({}, {"forgery_token": ""}, {"forgery_token": "é" * 64}):
+            answer = await visitor.client.post(path, data=wrong, headers=FROM_HERE)
+            assert answer.status_code == 403, f"{address} {wrong}"
+
+
+async def test_an_older_browser_names_its_origin(visitor: Visitor):
+    given = {"forgery_token": visitor.session.forgery_token}
+    path = "/console/sign-out"
+    answer = await visitor.client.post(path, data=given, headers={"origin": SITE})
+    assert answer.status_code == 303
+
+
+async def test_a_visitor_without_a_session_is_redirected_to_sign_in(api: Harness):
+    for address in addresses():
+        path = f"/console{address.filled(id=1, uid=1)}"
+        answer = await api.client.request(address.method, path, headers=FROM_HERE)
+        assert answer.headers["location"] == "/console/sign-in", address
+        part = FROM_HERE | {"hx-request": "true"}
+        answer = await api.client.request(address.method, path, headers=part)
+        assert answer.headers["hx-redirect"] == "/console/sign-in", address
+
+
+async def test_a_cookie_that_is_none_of_ours(api: Harness, visitor: Visitor):
+    for cookie in ("", ".", "x", "x.y", "é.y", "AAAA." + "y" * 9000, f".{visitor.session.token}"):
+        headers = {b"cookie": f"proximity_session={cookie}".encode()}
+        answer = await api.client.get("/console", headers=headers)
+        assert answer.headers["location"] == "/console/sign-in", cookie
+
+
+async def test_a_browser_is_led_to_the_console(api: Harness):
+    answer = await api.client.get("/", follow_redirects=True)
+    assert answer.url.path == "/console/sign-in"
+    assert (await api.client.get("/docs")).status_code == 200

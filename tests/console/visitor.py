@@ -1,0 +1,120 @@
+"""A browser without scripts: it keeps cookies, and sends forms as a browser does."""
+
+import base64
+from datetime import UTC, date, datetime
+from html.parser import HTMLParser
+from typing import Any, Self
+
+import httpx
+from sqlalchemy import select
+
+from api.console.session import SessionCookie
+from catalog.models import Account, Device, Statistic
+from tests.api.harness import Harness, Headers
+
+SITE = "http://api"
+NOW = datetime.now(UTC)
+_VOID = {"meta", "link", "input", "img", "br", "hr", "rect", "line", "circle", "image"}
+
+
+class SeenPage(HTMLParser):
+    """A page as a browser has it before scripts run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return " ".join(" ".join(self.texts).split())
+
+    def links(self) -> set[str]:
+        """The targets of its links."""
+        return {found["href"] or "" for tag, found in self.tags if tag == "a"}
+
+    def field(self, name: str) -> str | None:
+        """The value of the input with this name."""
+        fields = [found for tag, found in self.tags if tag == "input" and found.get("name") == name]
+        return fields[0].get("value") if fields else None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), f"an attribute twice: {tag} {attrs}"
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            assert self._open, f"{tag} ends, and nothing is open"
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(data)
+
+
+class Visitor:
+    """Holds the session of an account, as after signing in."""
+
+    def __init__(self, api: Harness, headers: Headers) -> None:
+        self.session = SessionCookie(headers["x-service-key"], headers["x-service-token"])
+        self.headers = headers
+        self.api = api
+        address = base64.urlsafe_b64encode(self.session.email.encode()).decode()
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(api.app),
+            base_url=SITE,
+            cookies={"proximity_session": f"{address}.{self.session.token}"},
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.aclose()
+
+    async def get(self, path: str, status: int = 200, accept_language: str = "") -> SeenPage:
+        """A page of the console."""
+        headers = {"accept-language": accept_language}
+        answer = await self.client.get(f"/console{path}", headers=headers)
+        assert answer.status_code == status, f"{path}: {answer.status_code} {answer.text}"
+        return SeenPage(answer.text)
+
+    async def post(self, path: str, fields: dict[str, Any]) -> httpx.Response:
+        """A form of one of its pages."""
+        given = {"forgery_token": self.session.forgery_token} | fields
+        origin = {"origin": SITE, "sec-fetch-site": "same-origin"}
+        return await self.client.post(f"/console{path}", data=given, headers=origin)
+
+    async def company(self) -> int:
+        """The number of the visitor's company."""
+        query = select(Account.company_id).where(Account.email == self.session.email)
+        async with self.api.database.read() as session:
+            return int(await session.scalar(query) or 0)
+
+    async def made(self, path: str, body: dict[str, Any]) -> int:
+        """The number of a record that was created through the interface."""
+        created = await self.api.call("POST", path, self.headers, body)
+        assert created.status_code == 201, created.text
+        return int(created.json()["id"])
+
+
+async def device_of(visitor: Visitor, udid: str, **facts: str) -> int:
+    """The number of a new device of the visitor's company."""
+    company = await visitor.company()
+    made = Device(company_id=company, udid=udid, **facts, create_on=NOW, update_on=NOW)
+    async with visitor.api.database.write.begin() as session:
+        session.add(made)
+        await session.flush()
+        return made.id
+
+
+def statistic(day: date, kind: str, ref: int, venue: int, figures: tuple[int, int, int]) -> Any:
+    """A row with these detections, devices and notifications."""
+    values = dict(zip(("detections", "devices", "notifications"), figures, strict=True))
+    return Statistic(day=day, kind=kind, ref=ref, venue_id=venue, **values)

@@ -1,0 +1,65 @@
+"""The Grafana dashboards: as checked in, in place, and naming what exists."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.grafana.__main__ import DASHBOARDS, DIRECTORY, files
+from deploy.grafana.panels import Panel
+from deploy.grafana.shared import INTERVAL
+from tests.deploy.files import DEPLOY, promtool, services
+from tests.deploy.queries import faults_of, grouped_labels, known_labels, metrics_of
+
+PROVISIONING = DEPLOY / "grafana" / "provisioning"
+
+
+def _panels() -> Iterator[tuple[str, Panel]]:
+    for dashboard in DASHBOARDS:
+        for each in dashboard.content:
+            if isinstance(each, Panel):
+                yield f"{dashboard.name}: {each.title}", each
+
+
+def test_the_checked_in_files_are_the_generated_ones() -> None:
+    """`python -m deploy.grafana` writes it."""
+    assert {path.name: path.read_text() for path in DIRECTORY.glob("*.json")} == files()
+
+
+@pytest.mark.parametrize("panel", [pytest.param(panel, id=name) for name, panel in _panels()])
+def test_metrics_and_labels_of_a_panel_exist(panel: Panel) -> None:
+    for query in panel.queries:
+        assert faults_of(query.expression) == []
+        of_metrics = [known_labels()[name] for name in metrics_of(query.expression)]
+        left = grouped_labels(query.expression) or frozenset[str]().union(*of_metrics)
+        assert set(re.findall(r"{{(\w+)}}", query.legend)) <= left
+
+
+def test_the_source_that_is_provisioned_is_the_one_that_is_scraped() -> None:
+    (source,) = _provisioned("datasources")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in services()
+    (provider,) = _provisioned("dashboards")["providers"]
+    inside = dict(volume.split(":")[:2][::-1] for volume in services()["grafana"]["volumes"])
+    assert (DEPLOY / inside[provider["options"]["path"]]) == DIRECTORY
+    assert (DEPLOY / inside["/etc/grafana/provisioning"]) == PROVISIONING
+
+
+def _provisioned(kind: str) -> dict[str, Any]:
+    (path,) = (PROVISIONING / kind).glob("*.yaml")
+    read: dict[str, Any] = yaml.safe_load(path.read_text())
+    return read
+
+
+def test_prometheus_understands_every_query(tmp_path: Path) -> None:
+    queries = [query.expression for each in DASHBOARDS for query in each.queries()]
+    recorded = [
+        {"record": f"query:{number}", "expr": query.replace(INTERVAL, "1m")}
+        for number, query in enumerate(queries)
+    ]
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": recorded}]}))
+    promtool("check", "rules", file)

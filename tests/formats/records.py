@@ -1,0 +1,86 @@
+"""Records of detection topics, and what the product's decoder of a setting makes of them."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from aiokafka import ConsumerRecord
+
+from engine.formats.decoders import DetectionDecoder, detection_decoders
+from engine.kafka.detections import DecodedBatch, DecodedDetection, Record
+from engine.process.settings_sources import load_settings
+from tests.formats import samples
+
+TOPIC = "gateways"
+ARRIVED_AT = 1_795_200_000.5  # epoch seconds, of every record
+
+
+def report(
+    value: Any,
+    *,
+    key: bytes | None = b"hall",
+    headers: Sequence[tuple[str, bytes]] = (),
+    offset: int = 7,
+) -> Record:
+    """A record of the topic. `value` in bytes, or as JSON."""
+    raw = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
+    return ConsumerRecord(
+        topic=TOPIC,
+        partition=3,
+        offset=offset,
+        timestamp=int(ARRIVED_AT * 1000),
+        timestamp_type=0,
+        key=key,
+        value=raw,
+        checksum=None,
+        serialized_key_size=-1,
+        serialized_value_size=len(raw or b""),
+        headers=tuple(headers),
+    )
+
+
+def decoder(format_: str, **more: Any) -> DetectionDecoder:
+    """Of a topic with this format in DETECTION_TOPICS."""
+    return detection_decoders(load_settings(detection_topics=f"{TOPIC}={format_}", **more))[TOPIC]
+
+
+def decode(format_: str, *records: Record) -> DecodedBatch[DecodedDetection]:
+    """As a role decodes a batch. (What is returned to asyncio.run is written out, twice.)"""
+    found: list[DecodedBatch[DecodedDetection]] = []
+
+    async def decoding() -> None:
+        found.append(await decoder(format_).decode(list(records)))
+
+    asyncio.run(decoding())
+    return found[0]
+
+
+def decoded(format_: str, record: Record) -> list[DecodedDetection]:
+    """The detections of a record that is understood."""
+    batch = decode(format_, record)
+    assert batch.dead_letters == [], batch.dead_letters[0].detail
+    return batch.messages
+
+
+def refused(format_: str, record: Record) -> tuple[str, str]:
+    """Reason and detail of the dead letter of a record that is not."""
+    batch = decode(format_, record)
+    assert batch.messages == []
+    (letter,) = batch.dead_letters
+    assert letter.record is record
+    return letter.reason.value, letter.detail
+
+
+def kontakt_upload(version: int, *events: dict[str, Any]) -> Any:
+    """An upload of a Kontakt.io gateway, with the sample's gateway."""
+    return report(
+        orjson.loads(samples.KONTAKT) | {"version": version, "events": list(events)}, key=None
+    )
+
+
+def kontakt_event(advertisement: bytes = samples.INGICS, **fields: Any) -> dict[str, Any]:
+    """An event of such an upload, version 3."""
+    data = base64.b64encode(advertisement).decode()
+    return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields

@@ -1,0 +1,119 @@
+"""Records that are made to cost much: each is refused, and at a bounded cost."""
+
+import math
+import time
+from typing import Any
+
+import orjson
+import pytest
+
+from engine.formats.report import MOST_SIGHTINGS
+from engine.kafka.detections import detection_of
+from engine.process.settings_types import FORMATS, REGISTERED_FORMATS
+from tests.formats import samples
+from tests.formats.records import decode, refused, report
+from tests.kafka.records import detection
+
+MANY = 100_000
+JSON_FORMATS = sorted(FORMATS.keys() - REGISTERED_FORMATS)
+BEACON = orjson.loads(samples.MINEW)[1]
+GATEWAY = orjson.loads(samples.MINEW)[0]
+EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+BATCH = [("content-type", b"application/cloudevents-batch+json")]
+SAMPLES = {
+    "own": orjson.dumps(detection()),
+    "minew": samples.MINEW,
+    "theengs": samples.THEENGS,
+    "owntracks": samples.OWNTRACKS,
+    "espresense": samples.ESPRESENSE,
+    "mist": samples.MIST,
+    "kontakt": samples.KONTAKT,
+    "kontakt-cloud": samples.KIO_TELEMETRY,
+}
+
+
+UUID = BEACON["ibeaconUuid"]
+TRIPLE = {"ibeacon_uuid": UUID, "ibeacon_major": 1, "ibeacon_minor": 2}
+REPORT = TRIPLE | {"device_id": "a", "rssi": -50}
+KIO_TRIPLE = {"iBeaconProximity": UUID, "iBeaconMajor": 1, "iBeaconMinor": 2}
+KIO = KIO_TRIPLE | {"sourceId": "a", "rssi": -50}
+
+
+def many(value: Any) -> bytes:
+    """So often in an array, written once."""
+    return b"[" + b",".join([orjson.dumps(value)] * MANY) + b"]"
+
+
+@pytest.mark.parametrize(
+    ("format_", "record"),
+    [
+        ("minew", report(many(BEACON))),
+        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(REPORT) + b"}")),
+        ("kontakt-cloud", report(many(KIO))),
+        ("cloudevents+own", report(many(EVENT | {"data": {}}), headers=BATCH)),
+        (
+            "cloudevents+minew",
+            report([EVENT | {"data": [GATEWAY, *[BEACON] * 900]}] * 100, headers=BATCH),
+        ),
+    ],
+    ids=["minew", "mist", "kontakt-cloud", "batch", "batch of reports"],
+)
+def test_a_hundred_thousand_sightings(
+    format_: str, record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of them are made into detections than a record may have."""
+    made = 0
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal made
+        made += 1
+        return detection_of(*arguments)
+
+    monkeypatch.setattr("engine.formats.decoders.detection_of", counting)
+    begin = time.process_time()
+    reason, detail = refused(format_, record)
+    assert time.process_time() - begin < 10  # a second, on a machine at rest
+    assert reason == "invalid_field"
+    assert detail in (
+        "more than 1000 sightings in a record",
+        "100000 CloudEvents in a batch; at most 1000",
+    )
+    assert made <= MOST_SIGHTINGS
+
+
+@pytest.mark.parametrize("format_", JSON_FORMATS)
+@pytest.mark.parametrize("deep", [b"[" * MANY, b'{"a":' * MANY, b'[{"type":' * MANY])
+def test_json_nested_without_end(format_: str, deep: bytes) -> None:
+    assert refused(format_, report(deep))[0] in ("malformed_json", "invalid_field")
+    # In a field that nobody reads, or behind the last element.
+    sample = SAMPLES[format_].rstrip()
+    inside = sample[:-1] + (b"," if sample.endswith(b"]") else b',"x":') + deep
+    assert refused(format_, report(inside))[0] == "malformed_json"
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 5000, "-" + "9" * 400, "1e-999999999"])
+@pytest.mark.parametrize(
+    ("format_", "sample", "written"),
+    [
+        ("minew", samples.MINEW, b'"rssi": -65'),
+        ("minew", samples.MINEW, b'"ibeaconMajor": 0'),
+        ("minew", samples.MINEW, b'"ibeaconTxPower": -59'),
+        ("owntracks", samples.OWNTRACKS, b'"tst": 1399028969'),
+        ("mist", samples.MIST, b'"timestamp": 1661300746'),
+        ("kontakt-cloud", samples.KIO_TELEMETRY, b'"iBeaconMinor": 20686'),
+        ("kontakt-cloud", samples.KIO_TELEMETRY, b'"calibratedRssi1m": -77'),
+        ("espresense", samples.ESPRESENSE, b'"rssi@1m":-59'),
+    ],
+)
+def test_numbers_beyond_all_bounds(
+    format_: str, sample: bytes, written: bytes, number: str
+) -> None:
+    """Each is refused, or is the number that it says; no detection has an endless one."""
+    assert written in sample
+    name = written.partition(b":")[0]
+    record = report(sample.replace(written, name + b":" + number.encode(), 1))
+    batch = decode(format_, record)
+    assert len(batch.messages) + len(batch.dead_letters) >= 1
+    for each in batch.messages:
+        assert math.isfinite(each.detected_at)
+        assert 0 <= each.key.major <= 65535

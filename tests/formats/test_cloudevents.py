@@ -1,0 +1,165 @@
+"""CloudEvents around a format, in the two modes of the binding for Kafka.
+
+The attributes are those of its examples:
+https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md
+"""
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.formats import samples
+from tests.formats.records import ARRIVED_AT, decoded, refused, report
+from tests.kafka.records import UUID, detection
+
+OWN = "cloudevents+own"
+BINARY = (
+    ("ce_specversion", b"1.0"),
+    ("ce_type", b"com.example.someevent"),
+    ("ce_source", b"/mycontext/subcontext"),
+    ("ce_id", b"1234-1234-1234"),
+    ("ce_time", b"2018-04-05T03:56:24Z"),
+    ("content-type", b"application/json"),
+)
+STRUCTURED = (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
+BATCH = (("content-type", b"application/cloudevents-batch+json; charset=UTF-8"),)
+TIME = 1_522_900_584.0  # of the examples
+
+
+def event(**fields: Any) -> dict[str, Any]:
+    """The structured example; fields given replace its own, None removes one."""
+    whole = {
+        "specversion": "1.0",
+        "type": "com.example.someevent",
+        "source": "/mycontext/subcontext",
+        "id": "1234-1234-1234",
+        "time": "2018-04-05T03:56:24Z",
+        "datacontenttype": "application/json",
+        "data": detection(),
+    } | fields
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def batch(*events: dict[str, Any]) -> Any:
+    """A record of many events."""
+    return report(list(events), headers=BATCH)
+
+
+UNDATED = detection(detected_at=None)
+AS_BASE64 = base64.b64encode(orjson.dumps(detection())).decode()
+
+
+def headers(**fields: bytes | None) -> list[tuple[str, bytes]]:
+    """The binary example; a header given replaces its own, None removes one."""
+    changed = {name: fields.get(name, value) for name, value in BINARY}
+    return [(name, value) for name, value in changed.items() if value is not None]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        report(detection(), headers=BINARY),
+        report(event(), headers=STRUCTURED),
+        report(event(), headers=[("Content-Type", b"application/cloudevents+json")]),
+        report(event(data=None, data_base64=AS_BASE64), headers=STRUCTURED),
+        report(event(data=orjson.dumps(detection()).decode()), headers=STRUCTURED),
+        report(event(datacontenttype=None, time=None, subject="x"), headers=STRUCTURED),
+    ],
+)
+def test_the_detection_of_an_event(record: Any):
+    (found,) = decoded(OWN, record)
+    assert found.key == (UUID, 1, 42)
+    assert found.message.device.udid == "device-1"
+    assert found.detected_at == 1_795_165_200.0
+    assert (found.record, found.index) == (record, 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "at"),
+    [
+        (report(UNDATED, headers=BINARY), TIME),
+        (report(event(data=UNDATED), headers=STRUCTURED), TIME),
+        (report(UNDATED, headers=headers(ce_time=None)), ARRIVED_AT),
+        (report(event(data=UNDATED, time=None), headers=STRUCTURED), ARRIVED_AT),
+    ],
+)
+def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
+    (found,) = decoded(OWN, record)
+    assert found.detected_at == at
+
+
+@pytest.mark.parametrize(
+    ("record", "reason", "expected"),
+    [
+        (report(detection()), "invalid_field", "no CloudEvent"),
+        (report(b"{", headers=BINARY), "malformed_json", "truncated"),
+        (report(None, headers=BINARY), "malformed_json", "truncated"),
+        (report({}, headers=BINARY), "invalid_field", "it is required"),
+        (report(detection(), headers=headers(ce_specversion=b"0.3")), "invalid_field", "1.0"),
+        (report(detection(), headers=headers(ce_id=None)), "invalid_field", "ce_id"),
+        (report(detection(), headers=headers(ce_source=b"")), "invalid_field", "ce_source"),
+        (report(detection(), headers=headers(ce_time=b"now")), "invalid_field", "timestamp"),
+        (report(detection(), headers=headers(ce_type=b"\xff")), "invalid_field", "UTF-8"),
+        (report(b"{", headers=STRUCTURED), "malformed_json", "truncated"),
+        (report(event(specversion="0.3"), headers=STRUCTURED), "invalid_field", "0.3"),
+        (report(event(id=None), headers=STRUCTURED), "invalid_field", "id: it is required"),
+        (report(event(data=None), headers=STRUCTURED), "invalid_field", "no data"),
+        (report(event(data=5), headers=STRUCTURED), "invalid_field", "object"),
+        (report(event(time="now"), headers=STRUCTURED), "invalid_field", "timestamp"),
+        (report(event(data_base64=AS_BASE64), headers=STRUCTURED), "invalid_field", "not both"),
+        (
+            report(event(data=None, data_base64="%"), headers=STRUCTURED),
+            "invalid_field",
+            "base64",
+        ),
+        (
+            report(b"", headers=[("content-type", b"application/cloudevents+avro")]),
+            "invalid_field",
+            "application/cloudevents+json or application/cloudevents-batch+json",
+        ),
+        (batch(event(), event(data=5)), "invalid_field", "object"),
+        (batch(event(), event(id=None)), "invalid_field", "id: it is required"),
+        (batch(event(), {}), "invalid_field", "specversion: it is required"),
+        (batch(*[event()] * 1001), "invalid_field", "1001 CloudEvents in a batch"),
+        (report(b"{}", headers=BATCH), "invalid_field", "array"),
+        (report(b"[", headers=BATCH), "malformed_json", "truncated"),
+        (
+            report(b'{"data":' + b"[" * 100_000, headers=STRUCTURED),
+            "malformed_json",
+            "recursion",
+        ),
+    ],
+)
+def test_an_invalid_event_is_a_dead_letter(record: Any, reason: str, expected: str):
+    found, detail = refused(OWN, record)
+    assert found == reason
+    assert expected in detail
+
+
+def test_each_event_of_a_batch_has_its_place():
+    other = UNDATED | {"minor": 7}
+    events = (event(), event(data=other), event(data=None, data_base64=AS_BASE64))
+    found = decoded(OWN, batch(*events))
+    assert [(each.key.minor, each.detected_at) for each in found] == [
+        (42, 1_795_165_200.0),
+        (7, TIME),
+        (42, 1_795_165_200.0),
+    ]
+    assert [each.index for each in found] == [0, 2**32, 2 * 2**32]
+    # The first one is the same detection as by itself.
+    assert found[0].index == decoded(OWN, report(event(), headers=STRUCTURED))[0].index
+    assert decoded(OWN, batch()) == []
+
+
+def test_a_batch_of_reports():
+    """The place of a sighting is that of its event, and that in the event's report."""
+    minew = orjson.loads(samples.MINEW)
+    reports = (minew, [minew[0]], [*minew, minew[1]])
+    found = decoded("cloudevents+minew", batch(*(event(data=each) for each in reports)))
+    assert [each.index for each in found] == [1, 2 * 2**32 + 1, 2 * 2**32 + 2]
+    many = event(data=[minew[0], *minew[1:] * 400])
+    assert len(decoded("cloudevents+minew", batch(many, many))) == 800
+    _, detail = refused("cloudevents+minew", batch(many, many, many))
+    assert detail == "more than 1000 sightings in a record"

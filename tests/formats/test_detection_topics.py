@@ -1,0 +1,71 @@
+"""The setting DETECTION_TOPICS, and what follows from it."""
+
+import pytest
+
+from engine.formats.decoders import OwnFormatDecoder, detection_decoders
+from engine.kafka.topics import Topics, detection_topics
+from engine.process.errors import SettingsError
+from engine.process.settings_sources import load_settings, shown
+from engine.process.settings_types import FORMATS, REGISTERED_FORMATS, DetectionTopic
+
+
+def test_without_the_setting_there_is_one_topic_in_the_engines_format():
+    settings = load_settings(topic_prefix="p.")
+    assert detection_topics(settings) == (DetectionTopic("p.detections"),)
+    assert Topics.of(settings) == Topics.named("p.")
+    (decoder,) = detection_decoders(settings).values()
+    assert isinstance(decoder, OwnFormatDecoder)
+
+
+def test_topics_stand_beside_ours_in_the_order_of_the_setting():
+    settings = load_settings(topic_prefix="p.", detection_topics=" b=own, a = cloudevents+own,")
+    assert detection_topics(settings) == (
+        DetectionTopic("p.detections"),
+        DetectionTopic("b"),
+        DetectionTopic("a", in_cloudevents=True),
+    )
+    assert Topics.of(settings).all()[:4] == ("p.detections", "b", "a", "p.authentications")
+    assert list(detection_decoders(settings)) == ["p.detections", "b", "a"]
+
+
+def test_ours_may_have_another_format():
+    settings = load_settings(topic_prefix="p.", detection_topics="p.detections=cloudevents+own")
+    assert detection_topics(settings) == (DetectionTopic("p.detections", in_cloudevents=True),)
+    assert Topics.of(settings).all_detections == ("p.detections",)
+
+
+def test_it_is_shown_as_it_is_written():
+    text = "b=own,a=cloudevents+own"
+    assert shown(load_settings(detection_topics=text).detection_topics) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a", "'a' is no topic with its format; accepted: topic=format"),
+        ("=own", "no topic with its format"),
+        ("a b=own", "no topic with its format"),
+        ("..=own", "no topic with its format"),
+        (f"{'x' * 250}=own", "no topic with its format"),
+        ("a=", "is no format; formats: own"),
+        ("a=Own", "is no format"),
+        ("a=cloudevents", "in CloudEvents: cloudevents+<format>"),
+        ("a=cloudevents+cloudevents+own", "is no format"),
+        ("a=own,b=own,a=own", "a has two formats"),
+        ("proximity.notifications=own", "proximity.notifications has other messages"),
+        ("proximity.dead-letters=own", "proximity.dead-letters has other messages"),
+    ],
+)
+def test_bad_values_are_named(value: str, expected: str):
+    with pytest.raises(SettingsError) as caught:
+        load_settings(detection_topics=value)
+    assert "PROXIMITY_DETECTION_TOPICS" in str(caught.value)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_of_the_table_has_its_module(name: str):
+    url = "http://localhost:1" if name in REGISTERED_FORMATS else None
+    for text in (name, f"cloudevents+{name}"):
+        settings = load_settings(detection_topics=f"a={text}", schema_registry_url=url)
+        assert detection_decoders(settings)["a"]

@@ -1,0 +1,302 @@
+"""Reports of gateways and phones, as they write them, and malformed ones."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from engine.formats.gateways import IBeaconFrame, ibeacon_frame
+from engine.formats.report import MOST_SIGHTINGS
+from rules.model import Zone
+from tests.formats import samples
+from tests.formats.records import (
+    ARRIVED_AT,
+    decode,
+    decoded,
+    kontakt_event,
+    kontakt_upload,
+    refused,
+    report,
+)
+
+OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
+
+
+def seen(format_: str, record: Any) -> list[str]:
+    """Position in the report, triple, zone, receiver, and time."""
+    return [
+        f"{each.index} {each.key.uuid} {each.key.major} {each.key.minor} {each.zone.name} "
+        f"{each.message.device.udid} {each.detected_at}"
+        for each in decoded(format_, record)
+    ]
+
+
+MINEW_2017 = report(samples.MINEW_2017, key=b"/gw/ac233fc00b5d/status")
+IN_THE_HALL = report(samples.THEENGS_BY_UUID, headers=[("mqtt.topic", b"home/presence/Hall")])
+KIO = "23e16784-c2b5-43b6-b199-49de659535de 57095 20686 UNKNOWN gateway:CKgIEuTDpY 1633606867.988"
+
+
+@pytest.mark.parametrize(
+    ("format_", "record", "expected"),
+    [
+        (
+            "minew",
+            report(samples.MINEW),
+            "1 e2c56db5-dffb-48d2-b060-d0f5a71096e0 0 0 NEAR gateway:AC233FC03641 1770596033.667",
+        ),
+        (
+            "minew",
+            MINEW_2017,
+            "1 fda50693-a4e2-4fb1-afcf-c6eb07647825 10002 5208 NEAR gateway:ac233fc00b5d "
+            "1504690666.0",
+        ),
+        (
+            "theengs",
+            report(samples.THEENGS, key=OMG),
+            f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:OpenMQTTGateway {ARRIVED_AT}",
+        ),
+        (
+            "theengs",
+            IN_THE_HALL,
+            f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:Hall {ARRIVED_AT}",
+        ),
+        (
+            "owntracks",
+            report(samples.OWNTRACKS, key=b"owntracks/jane/phone/beacon"),
+            "0 ca271eae-5fa8-4e80-8f08-2a302a95a959 1 1 NEAR jane/phone 1399028969.0",
+        ),
+        (
+            "espresense",
+            report(samples.ESPRESENSE, key=samples.ESPRESENSE_TOPIC),
+            f"0 1d4b2e16-481e-4579-8b35-ffc32e4a1758 100 1 FAR gateway:kitchen {ARRIVED_AT}",
+        ),
+        (
+            "mist",
+            report(samples.MIST),
+            "0 ac950d7b-af31-42d2-be7c-e15639fab2cd 2 2121 FAR "
+            "gateway:00000000-0000-0000-1000-ac2316eca70b 1661300746.0",
+        ),
+        ("kontakt-cloud", report(samples.KIO_TELEMETRY, key=None), f"0 {KIO}"),
+        ("kontakt-cloud", report(samples.KIO_PAGE, key=None), f"1 {KIO}"),
+        ("kontakt-cloud", report(b"[" + samples.KIO_TELEMETRY + b"]", key=None), f"0 {KIO}"),
+    ],
+)
+def test_a_sample(format_: str, record: Any, expected: str):
+    assert seen(format_, record) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("format_", "value"),
+    [
+        ("minew", b"[]"),
+        ("minew", b'[{"type":"Gateway","mac":"AC233FC03641"},{"type":"S1","mac":"C3000025EF6A"}]'),
+        ("theengs", b'{"id":"4C:64:A8:D0:AE:65","model_id":"HHCCJCY01HHCC","rssi":-79}'),
+        ("theengs", b'{"id":"60:87:57:4C:9B:C2","rssi":-79}'),
+        ("owntracks", samples.OWNTRACKS_STEPS),
+        ("espresense", samples.ESPRESENSE_KNOWN),
+        ("mist", samples.MIST_LOCATION),
+        ("mist", b'{"topic":"ping","events":[]}'),
+        ("kontakt", samples.KONTAKT),
+        ("kontakt-cloud", samples.KIO_TELEMETRY_2020),
+        ("kontakt-cloud", samples.KIO_PRESENCE),
+        ("kontakt-cloud", b'{"content":[]}'),
+    ],
+)
+def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
+    assert decoded(format_, report(value, key=None)) == []
+
+
+INGICS = "b9a5d27d-56cc-4e3a-ab51-1f2153bcb967 1 17710 NEAR gateway:gatewayUniqueId"
+
+
+def test_ibeacons_among_kontakts_events():
+    kontakt_packet = orjson.loads(samples.KONTAKT)["events"][0]
+    nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": kontakt_event()["data"]}}
+    uploaded = kontakt_upload(3, kontakt_packet, kontakt_event(), kontakt_event(timestamp=None))
+    # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
+    assert seen("kontakt", uploaded) == [f"1 {INGICS} 1688335200.0", f"2 {INGICS} {ARRIVED_AT}"]
+    assert seen("kontakt", kontakt_upload(4, nested)) == [f"0 {INGICS} 1688335200.123"]
+
+
+@pytest.mark.parametrize(
+    ("times", "at"),
+    [
+        ({}, 1_633_606_867.988),
+        ({"gatewayTimestamp": None}, 1_633_585_267.985),
+        ({"gatewayTimestamp": 1_633_606_867}, 1_633_606_867.0),
+        ({"gatewayTimestamp": None, "timestamp": None}, ARRIVED_AT),
+    ],
+)
+def test_a_gateway_dates_what_kontakts_cloud_reports(times: dict[str, Any], at: float):
+    event = orjson.loads(samples.KIO_TELEMETRY) | times | {"rssi": -80}
+    (found,) = decoded("kontakt-cloud", report(event))
+    assert (found.detected_at, found.zone) == (at, Zone.NEAR)  # -77 dBm at one metre
+
+
+@pytest.mark.parametrize(
+    ("advertisement", "frame"),
+    [
+        (samples.INGICS, IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
+        (samples.APRIL_BROTHER, IBeaconFrame("b5b182c7eab14988aa99b5c1517008d9", 1, 0xCF64, -59)),
+        (samples.INGICS[3:], IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
+        (samples.INGICS_OTHER, None),
+        (samples.INGICS[:-1], None),
+        (samples.INGICS[:3] + b"\0" * 27, None),
+        (b"\x02\x01", None),
+        (b"", None),
+        (b"\xff", None),
+    ],
+)
+def test_the_ibeacon_of_an_advertisement(advertisement: bytes, frame: IBeaconFrame | None):
+    assert ibeacon_frame(advertisement) == frame
+
+
+def test_a_report_has_many_sightings_each_with_its_place():
+    beacon = orjson.loads(samples.MINEW)[1]
+    gateway = orjson.loads(samples.MINEW)[0]
+    unknown = {"type": "Unknown", "mac": "1918FC051F60", "rssi": -72}
+    elements = [beacon, unknown, gateway, beacon | {"ibeaconMinor": 3}]
+    batch = decode("minew", report([gateway], offset=1), report(elements, offset=2))
+    assert [(each.record.offset, each.index, each.key.minor) for each in batch.messages] == [
+        (2, 0, 0),
+        (2, 3, 3),
+    ]
+    assert {each.message.device.udid for each in batch.messages} == {"gateway:AC233FC03641"}
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "key"),
+    [
+        ("minew", samples.MINEW, None),
+        ("theengs", samples.THEENGS, OMG),
+        ("owntracks", samples.OWNTRACKS, b"owntracks/jane/phone/beacon"),
+        ("espresense", samples.ESPRESENSE, samples.ESPRESENSE_TOPIC),
+        ("mist", samples.MIST, None),
+        ("kontakt", kontakt_upload(3, kontakt_event()).value, None),
+        ("kontakt-cloud", samples.KIO_TELEMETRY, None),
+    ],
+)
+def test_each_in_cloudevents(format_: str, value: bytes, key: bytes | None):
+    bare = seen(format_, report(value, key=key))
+    assert bare
+    named = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/"), ("ce_type", b"t")]
+    assert seen(f"cloudevents+{format_}", report(value, key=key, headers=named)) == bare
+    whole = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    structured = report(
+        orjson.dumps(whole | {"data": orjson.loads(value)}),
+        key=key,
+        headers=[("content-type", b"application/cloudevents+json")],
+    )
+    assert seen(f"cloudevents+{format_}", structured) == bare
+
+
+def minew(**fields: Any) -> Any:
+    """The sample, with fields of its beacon replaced, or removed where they are None."""
+    gateway, beacon = orjson.loads(samples.MINEW)
+    whole = {name: value for name, value in (beacon | fields).items() if value is not None}
+    return report([gateway, whole])
+
+
+def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") -> Any:
+    """The sample with one thing in it replaced."""
+    assert old in sample
+    return report(sample.replace(old, new, 1), key=key)
+
+
+def kio(old: bytes, new: bytes) -> Any:
+    """The cloud's event with one thing in it replaced; the gateway's time stands first."""
+    event = samples.KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
+    return changed(event, old, new)
+
+
+@pytest.mark.parametrize(
+    ("format_", "record", "reason", "expected"),
+    [
+        ("minew", report(samples.MINEW[:-1]), "malformed_json", "truncated"),
+        ("minew", report(None), "malformed_json", "truncated"),
+        ("minew", report(b"{}"), "invalid_field", "array"),
+        ("minew", report(b"[5]"), "invalid_field", "object"),
+        ("minew", report(b"[{}]"), "invalid_field", "type: it is"),
+        ("minew", minew(ibeaconUuid="x"), "invalid_field", "32 hexadecimal digits"),
+        ("minew", minew(ibeaconUuid=None), "invalid_field", "ibeaconUuid: it is"),
+        ("minew", minew(ibeaconMajor=65536), "invalid_field", "65535"),
+        ("minew", minew(ibeaconMinor=None), "invalid_field", "ibeaconMinor: it is"),
+        ("minew", minew(rssi=None), "invalid_field", "rssi: it is"),
+        ("minew", minew(timestamp="yesterday"), "invalid_field", "timestamp"),
+        ("minew", report(samples.MINEW_2017, key=None), "invalid_field", "names the receiver"),
+        ("minew", report(samples.MINEW_2017, key=b"\xff"), "invalid_field", "key is not UTF-8"),
+        ("minew", report(samples.MINEW_2017, key=b"gw//x"), "invalid_field", "has no name"),
+        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "invalid_field", "255 characters"),
+        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "invalid_field", "NUL"),
+        (
+            "minew",
+            report([orjson.loads(samples.MINEW)[1]] * (MOST_SIGHTINGS + 1)),
+            "invalid_field",
+            "more than 1000 sightings",
+        ),
+        ("theengs", report(b"[]"), "invalid_field", "object"),
+        (
+            "theengs",
+            changed(samples.THEENGS, b'"major":0,', b""),
+            "invalid_field",
+            "major: it is required",
+        ),
+        ("theengs", report(samples.THEENGS, key=None), "invalid_field", "names the receiver"),
+        ("theengs", changed(samples.THEENGS, b"-78", b"null"), "invalid_field", "rssi"),
+        ("owntracks", report(b"{}"), "invalid_field", "_type: it is"),
+        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "invalid_field", "3"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"1e308"), "invalid_field", "9999"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"-1"), "invalid_field", "9999"),
+        ("owntracks", report(samples.OWNTRACKS, key=None), "invalid_field", "names the receiver"),
+        ("espresense", report(b"{}"), "invalid_field", "id: it is"),
+        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "invalid_field", "iBeacon"),
+        ("espresense", changed(samples.ESPRESENSE, b'-1"', b'-70000"'), "invalid_field", "65535"),
+        ("espresense", report(samples.ESPRESENSE, key=None), "invalid_field", "names the receiver"),
+        ("mist", report(b"[]"), "invalid_field", "object"),
+        ("mist", report(b'{"topic":"asset-raw-rssi"}'), "invalid_field", "events: it is"),
+        (
+            "mist",
+            changed(samples.MIST, b'"rssi": -79,', b""),
+            "invalid_field",
+            "rssi: it is required",
+        ),
+        ("mist", changed(samples.MIST, b"1661300746", b"1e400"), "invalid_field", "range"),
+        ("mist", changed(samples.MIST, b"ac950d7b", b""), "invalid_field", "hexadecimal"),
+        ("kontakt", kontakt_upload(2, kontakt_event()), "invalid_field", "must be 3 or 4"),
+        ("kontakt", kontakt_upload(3, kontakt_event(data="%")), "invalid_field", "base64"),
+        ("kontakt", kontakt_upload(3, kontakt_event(rssi=None)), "invalid_field", "rssi"),
+        ("kontakt", kontakt_upload(3, kontakt_event(timestamp=10**15)), "invalid_field", "9999"),
+        (
+            "kontakt",
+            report(b'{"version":3,"events":[]}'),
+            "invalid_field",
+            "sourceId: it is required",
+        ),
+        ("kontakt-cloud", report(b"5"), "invalid_field", "expected"),
+        ("kontakt-cloud", report(b"[5]"), "invalid_field", "object"),
+        ("kontakt-cloud", kio(b"57095", b"70000"), "invalid_field", "65535"),
+        (
+            "kontakt-cloud",
+            kio(b'"sourceId"', b'"source"'),
+            "invalid_field",
+            "sourceId: it is required",
+        ),
+        ("kontakt-cloud", kio(b'"rssi": 4,', b""), "invalid_field", "rssi: it is"),
+        ("kontakt-cloud", kio(b"23e16784", b"x"), "invalid_field", "hexadecimal"),
+        ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "invalid_field", "9999"),
+    ],
+)
+def test_a_malformed_report_is_a_dead_letter(format_: str, record: Any, reason: str, expected: str):
+    found, detail = refused(format_, record)
+    assert found == reason
+    assert expected in detail
+
+
+def test_a_report_is_decoded_completely_or_not_at_all():
+    """Else one that is put back would count its good part twice."""
+    gateway, beacon = orjson.loads(samples.MINEW)
+    half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)
+    batch = decode("minew", report(samples.MINEW, offset=4), half, report(b"[", offset=6))
+    assert [each.record.offset for each in batch.messages] == [4]
+    assert [each.record.offset for each in batch.dead_letters] == [5, 6]
+    assert batch.dead_positions == [1, 2]

@@ -1,0 +1,135 @@
+"""Whatever a topic of detections holds, each record is detections or one dead letter."""
+
+import asyncio
+import json
+import os
+from base64 import b64encode
+from functools import cache
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats.decoders import DetectionDecoder
+from engine.formats.registry import RegisteredSchema
+from engine.kafka.errors import UnreadableSchemaError
+from engine.process.settings_types import FORMATS
+from rules.model import Zone
+from tests.formats import registered, samples
+from tests.formats.records import decoder, report
+from tests.kafka.records import detection
+
+EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
+BATCH = [("content-type", b"application/cloudevents-batch+json")]
+HEADERS = [
+    ("ce_specversion", b"1.0"),
+    ("ce_id", b"1"),
+    ("ce_source", b"/"),
+    ("ce_type", b"t"),
+]
+SCHEMAS = {
+    "avro": RegisteredSchema("AVRO", registered.AVRO.text, {}),
+    "protobuf": RegisteredSchema(
+        "PROTOBUF", registered.PROTOBUF.answer("serialized")["schema"], {}
+    ),
+    "json-schema": RegisteredSchema("JSON", "{}", {}),
+}
+AT = 1_795_165_200_000_000
+SAMPLES: dict[str, list[bytes]] = {
+    "own": [orjson.dumps(detection())],
+    "minew": [samples.MINEW, samples.MINEW_2017],
+    "theengs": [samples.THEENGS, samples.THEENGS_BY_UUID],
+    "owntracks": [samples.OWNTRACKS, samples.OWNTRACKS_STEPS],
+    "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
+    "mist": [samples.MIST, samples.MIST_LOCATION],
+    "kontakt": [samples.KONTAKT],
+    "kontakt-cloud": [samples.KIO_TELEMETRY, samples.KIO_PAGE, samples.KIO_PRESENCE],
+    "avro": [registered.avro(registered.detection(rssi=-50, detected_at=AT))],
+    "protobuf": [registered.protobuf(uuid="x", major=1, device={"udid": "d", "model": "m"})],
+    "json-schema": [orjson.dumps(detection())],
+}
+
+numbers = st.integers() | st.floats() | st.sampled_from([2**63, 2**64, 1e308, -1e308, 1e-320])
+values = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@cache
+def decoder_of(format_: str) -> DetectionDecoder:
+    """Of a topic, with a registry that has one schema, which is known already."""
+    made = decoder(format_, schema_registry_url="http://127.0.0.1:1")
+    bare = format_.removeprefix("cloudevents+")
+    if bare in SCHEMAS:
+        registry = made._read_report._registry  # type: ignore[attr-defined]
+        registry._schemas[7], registry._get = SCHEMAS[bare], no_such_schema
+    return made
+
+
+async def no_such_schema(_target: str) -> Any:
+    """The answer to a torn record that names another schema."""
+    raise UnreadableSchemaError("it has no schema of this id")
+
+
+@st.composite
+def torn(draw: st.DrawFn, sample: bytes) -> bytes:
+    """The sample with a piece of it replaced by other bytes."""
+    begin = draw(st.integers(0, len(sample)))
+    end = draw(st.integers(begin, min(len(sample), begin + 30)))
+    return sample[:begin] + draw(st.binary(max_size=20)) + sample[end:]
+
+
+@st.composite
+def other_values(draw: st.DrawFn, sample: bytes) -> bytes:
+    """The sample with the values of some of its fields replaced."""
+
+    def changed(value: Any) -> Any:
+        if draw(st.integers(0, 7)) == 0:
+            return draw(values)
+        if isinstance(value, dict):
+            return {name: changed(each) for name, each in value.items()}
+        return [changed(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(changed(json.loads(sample))).encode()
+
+
+def batch_of(reports: list[bytes]) -> bytes:
+    """A batch of CloudEvents."""
+    event = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    return orjson.dumps([event | {"data_base64": b64encode(each).decode()} for each in reports])
+
+
+@pytest.mark.parametrize("envelope", ["", "cloudevents+", "batch"])
+@pytest.mark.parametrize("format_", FORMATS)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_a_record_is_detections_or_a_dead_letter(
+    format_: str, envelope: str, data: st.DataObject
+) -> None:
+    sample = data.draw(st.sampled_from(SAMPLES[format_]))
+    kinds = [torn(sample)] + [other_values(sample)] * (format_ not in ("avro", "protobuf"))
+    value = data.draw(st.one_of(kinds) | st.binary(max_size=60))
+    if format_ in SCHEMAS:
+        value, sample = registered.framed(7, value), registered.framed(7, sample)
+    key = data.draw(st.sampled_from([None, b"", b"a/b/c/d", b"\xff"]) | st.binary(max_size=20))
+    headers = HEADERS
+    if envelope == "batch":
+        reports = [sample] * data.draw(st.integers(0, 2)) + [value] * data.draw(st.integers(0, 2))
+        value, headers, envelope = batch_of(reports), BATCH, "cloudevents+"
+        value = data.draw(st.just(value) | torn(value))
+    record = report(value, key=key, headers=headers)
+    batch = asyncio.run(decoder_of(f"{envelope}{format_}").decode([record]))
+    assert len(batch.dead_letters) <= 1
+    assert not (batch.messages and batch.dead_letters)
+    for each in batch.messages:
+        assert isinstance(each.zone, Zone)
+        assert 1 <= len(each.message.device.udid) <= 255
+        each.message.device.udid.encode()
+        assert 0 <= each.key.major <= 65535
+        assert 0 <= each.detected_at <= 253_402_300_800
+    indexes = [each.index for each in batch.messages]
+    assert indexes == sorted(set(indexes))

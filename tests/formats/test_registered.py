@@ -1,0 +1,316 @@
+"""Detections with a registered schema: what is read, and what becomes a dead letter."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+
+from engine.formats.registry import SCHEMA_HEADER
+from engine.kafka.detections import Record
+from rules.model import Zone
+from tests.formats import registered
+from tests.formats.records import ARRIVED_AT, report
+from tests.formats.registered import (
+    PROTO,
+    TEN_IN_PARIS,
+    avro,
+    dead_letter_text,
+    decoded_detection,
+    detection,
+    framed,
+    header,
+    protobuf,
+    registered_decoder,
+)
+from tests.kafka.records import UUID as BEACON
+from tests.servers.schema_registry import Registered, SchemaRegistryService
+
+AT = 1_795_165_200.25  # TEN_IN_PARIS
+
+
+@pytest.mark.parametrize(
+    ("fields", "zone"),
+    [
+        ({"proximity": "NEAR"}, Zone.NEAR),
+        ({"rssi": -90.5}, Zone.FAR),
+        ({"rssi": -40, "proximity": "FAR", "floor": "2"}, Zone.FAR),
+    ],
+)
+async def test_avro(registry: SchemaRegistryService, fields: dict[str, Any], zone: Zone) -> None:
+    registry.schemas[7] = registered.AVRO
+    message = avro(detection(detected_at=TEN_IN_PARIS, **fields))
+    found = await decoded_detection(registry, "avro", framed(7, message))
+    assert (found.key, found.zone, found.detected_at) == ((BEACON, 1, 42), zone, AT)
+    assert (found.message.device.udid, found.index) == ("device-1", 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "zone", "at"),
+    [
+        ({"proximity": "PROXIMITY_IMMEDIATE", "major": 0}, Zone.IMMEDIATE, ARRIVED_AT),
+        ({"rssi": -90.5, "minor": 0}, Zone.FAR, ARRIVED_AT),
+        ({"detected_at": TEN_IN_PARIS, "tags": ["a"]}, Zone.UNKNOWN, AT),
+    ],
+)
+async def test_protobuf(
+    registry: SchemaRegistryService, fields: dict[str, Any], zone: Zone, at: float
+) -> None:
+    registry.schemas[7] = registered.PROTOBUF
+    whole = PROTO | fields
+    found = await decoded_detection(registry, "protobuf", framed(7, protobuf(**whole)))
+    assert found.key == (BEACON, whole["major"], whole["minor"])
+    assert (found.zone, found.detected_at) == (zone, at)
+    device = found.message.device
+    assert (device.udid, device.model, device.id_connector) == ("device-1", None, None)
+
+
+async def test_json_schema(registry: SchemaRegistryService) -> None:
+    registry.schemas[7] = Registered("JSON", "{}")
+    body = orjson.dumps(detection(proximity="near", detected_at=1_795_165_200_250))
+    found = await decoded_detection(registry, "json-schema", framed(7, body))
+    assert (found.key, found.zone, found.detected_at) == ((BEACON, 1, 42), Zone.NEAR, AT)
+
+
+async def test_the_first_message_of_a_file_is_a_single_zero(
+    registry: SchemaRegistryService,
+) -> None:
+    file = registered.proto_file()
+    file.message_type.reverse()
+    text = file.SerializeToString()
+    registry.schemas[7] = Registered("PROTOBUF", "", serialized=text)
+    message = protobuf(**PROTO, rssi=-50).removeprefix(registered.SECOND)
+    for indexes in (b"\x00", b"\x02\x00"):
+        found = await decoded_detection(registry, "protobuf", framed(7, indexes + message))
+        assert found.key == (BEACON, 1, 42)
+
+
+async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
+    """Whatever the registry has, and for both callers: `read` and a batch."""
+    registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
+    one = registered_decoder(registry, "avro")
+    good = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
+    for _ in range(2):
+        batch = await one.decode([good, report(framed(8, b"\x00")), good, report(framed(9, b""))])
+        assert (len(batch.messages), len(batch.dead_letters)) == (2, 2)
+    assert sorted(registry.requested) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
+    await one.prepare([good])
+    assert [found.key for found in one.read(good)] == [(BEACON, 1, 42)]
+    assert len(registry.requested) == 3
+
+
+async def test_an_unknown_schema_is_requested_again_after_a_minute(
+    registry: SchemaRegistryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    one = registered_decoder(registry, "avro")
+    monkeypatch.setattr(one._read_report._registry, "_clock", lambda: now)  # type: ignore[attr-defined]
+    record = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
+    (letter,) = (await one.decode([record])).dead_letters
+    assert "schema 7 of the registry: it has no schema of this id" in letter.detail
+    registry.schemas[7] = registered.AVRO
+    now += 59
+    assert (await one.decode([record])).messages == []
+    now += 2
+    assert len((await one.decode([record])).messages) == 1
+
+
+async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
+    fields = [
+        field | {"type": "org.example.Device"} if field["name"] == "device" else field
+        for field in registered.AVRO_DETECTION["fields"]
+    ]
+    text = json.dumps(registered.AVRO_DETECTION | {"fields": fields})
+    device = Registered("AVRO", json.dumps(registered.AVRO_DEVICE))
+    registry.subjects[("a device", 3)] = device
+    referring = (("org.example.Device", "a device", 3),)
+    registry.schemas[7] = Registered("AVRO", text, references=referring)
+    message = avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))
+    assert (await decoded_detection(registry, "avro", framed(7, message))).key == (BEACON, 1, 42)
+    assert registry.requested == ["/schemas/ids/7", "/subjects/a%20device/versions/3"]
+
+    # Protobuf: a file that imports the other one.
+    importing = registered.proto_file("importing.proto")
+    del importing.message_type[:]
+    importing.dependency.append("org/example/detection.proto")
+    message_type = importing.message_type.add(name="Wrapper")
+    message_type.field.append(registered._message("device", 6, ".org.example.Detection.Device"))
+    registry.subjects[("detection", 1)] = registered.PROTOBUF
+    registry.schemas[8] = Registered(
+        "PROTOBUF",
+        "",
+        serialized=importing.SerializeToString(),
+        references=(("org/example/detection.proto", "detection", 1),),
+    )
+    reason = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
+    assert "uuid: it is required" in reason
+
+
+TRIPLE = (BEACON, 1, 42)
+GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
+MESSAGE = avro(detection(detected_at=datetime(2026, 11, 20, 9, 0, 0, 0, UTC), rssi=-50))
+
+
+@pytest.mark.parametrize("name", [7, GUID])
+async def test_a_schema_that_a_header_names(registry: SchemaRegistryService, name: Any) -> None:
+    """As Confluent's HeaderSchemaIdSerializer writes it: a byte of version, and id or GUID."""
+    registry.schemas[name] = registered.AVRO
+    record = report(MESSAGE, headers=[header(name)])
+    batch = await registered_decoder(registry, "avro").decode([record, record])
+    assert [found.key for found in batch.messages] == [TRIPLE] * 2
+    assert registry.requested == [f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"]
+
+
+async def test_a_guid_in_front_of_the_message(registry: SchemaRegistryService) -> None:
+    registry.schemas[GUID] = registered.AVRO
+    assert (await decoded_detection(registry, "avro", b"\1" + GUID.bytes + MESSAGE)).key == TRIPLE
+
+
+async def test_the_indexes_of_protobuf_stand_in_the_header_too(
+    registry: SchemaRegistryService,
+) -> None:
+    registry.schemas[GUID] = registered.PROTOBUF
+    message = protobuf(**PROTO, rssi=-50).removeprefix(registered.SECOND)
+    record = report(message, headers=[header(GUID, registered.SECOND)])
+    (found,) = (await registered_decoder(registry, "protobuf").decode([record])).messages
+    assert found.key == TRIPLE
+    assert "?format=serialized" in registry.service.received[0].target
+
+
+@pytest.mark.parametrize(
+    ("format_", "framing", "expected"),
+    [
+        ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
+        ("avro", header(GUID), f"schema {GUID} of the registry: it has no schema of this id"),
+        ("avro", header(7, b"\0"), "nothing must follow the schema's id"),
+        ("protobuf", header(7), "the indexes of a type must follow the schema's id"),
+        ("avro", (SCHEMA_HEADER, b""), f"header {SCHEMA_HEADER} begins with neither"),
+        ("avro", (SCHEMA_HEADER, b"\1" + b"\0" * 15), "is too short for a schema's id"),
+    ],
+)
+async def test_a_header_that_names_no_schema(
+    registry: SchemaRegistryService, format_: str, framing: tuple[str, bytes], expected: str
+) -> None:
+    registry.schemas[7] = registered.AVRO
+    value = framed(7, MESSAGE)
+    batch = await registered_decoder(registry, format_).decode([report(value, headers=[framing])])
+    (letter,) = batch.dead_letters
+    assert expected in letter.detail
+
+
+def events(*ids: int) -> Record:
+    """A batch of CloudEvents, each with a message by one of these schemas."""
+    whole = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    data = [base64.b64encode(framed(id_, MESSAGE)).decode() for id_ in ids]
+    batch = [whole | {"data_base64": each} for each in data]
+    return report(batch, headers=[("content-type", b"application/cloudevents-batch+json")])
+
+
+async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistryService) -> None:
+    """A record of a thousand ids would cause a thousand requests to the registry."""
+    registry.schemas |= dict.fromkeys(range(1, 9), registered.AVRO)
+    one = registered_decoder(registry, "cloudevents+avro")
+    batch = await one.decode([events(*range(100, 1000)), events(*range(1, 10))])
+    assert registry.requested == []
+    assert {letter.detail for letter in batch.dead_letters} == {
+        "the events of a record may name at most 8 schemas"
+    }
+    found = (await one.decode([events(*range(1, 9), 1, 1)])).messages
+    assert [each.index for each in found] == [number * 2**32 for number in range(10)]
+    assert len(registry.requested) == 8
+
+
+CIRCLE = Registered("AVRO", '"A"', references=(("A", "a", 1),))
+DEEP = {"type": "array", "items": "null"}
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}
+
+
+def long(size: int) -> bytes:
+    """So many bytes in Avro."""
+    return avro(b"\x01" * size, "bytes")
+
+
+def record_of(*types: Any) -> str:
+    fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
+    return json.dumps({"type": "record", "name": "R", "fields": fields})
+
+
+def listed(item: str, kind: str = "array") -> str:
+    items = "items" if kind == "array" else "values"
+    return json.dumps({"type": kind, items: json.loads(item)})
+
+
+@pytest.mark.parametrize(
+    ("format_", "schema", "message", "expected"),
+    [
+        ("avro", registered.AVRO, b"", "do not match it"),
+        ("avro", registered.AVRO, avro(detection(detected_at=TEN_IN_PARIS)) + b"x", "left over"),
+        ("avro", registered.AVRO, avro(detection(detected_at=TEN_IN_PARIS)), "one of proximity"),
+        ("avro", registered.PROTOBUF, b"", "it is PROTOBUF, and the topic's format is AVRO"),
+        ("avro", Registered("AVRO", "{"), b"", "no valid Avro schema"),
+        ("avro", Registered("AVRO", '"string"'), b"\x00", "expected object"),
+        ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "take almost no bytes"),
+        # Of a byte each: ten thousand values a byte.
+        (
+            "avro",
+            Registered("AVRO", listed(record_of("boolean", *["null"] * 500))),
+            b"",
+            "no bytes",
+        ),
+        ("avro", Registered("AVRO", listed(record_of(*["null"] * 500), "map")), b"", "no bytes"),
+        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "do not match it"),
+        ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R contains itself"),
+        ("avro", Registered("AVRO", record_of(*["null"] * 10_001)), b"", "too many"),
+        ("avro", CIRCLE, b"", "it needs more than 32 others"),
+        (
+            "avro",
+            Registered("AVRO", record_of({"type": "long", "logicalType": "timestamp-millis"})),
+            b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "do not match it",
+        ),
+        (
+            "avro",
+            Registered(
+                "AVRO", record_of({"type": "long", "logicalType": "local-timestamp-millis"})
+            ),
+            b"\x02",
+            "no time zone",
+        ),
+        ("protobuf", registered.PROTOBUF, b"", "cut off"),
+        ("protobuf", registered.PROTOBUF, b"\x01", "-1 indexes"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x06", "no message of the indexes [3]"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "do not match it"),
+        # A string of four gigabytes; groups within groups without end.
+        ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "do not match it"),
+        ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
+        ("protobuf", registered.PROTOBUF, b"\x00", "uuid: it is required"),
+        ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),
+        ("protobuf", registered.AVRO, b"", "it is AVRO, and the topic's format is PROTOBUF"),
+        ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
+        ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),
+        ("json-schema", Registered("JSON", "{}"), b"{}", "it is required"),
+    ],
+)
+async def test_an_unreadable_schema_makes_a_dead_letter(
+    registry: SchemaRegistryService,
+    format_: str,
+    schema: Registered,
+    message: bytes,
+    expected: str,
+) -> None:
+    registry.schemas[7] = schema
+    registry.subjects[("a", 1)] = CIRCLE
+    assert expected in await dead_letter_text(registry, format_, framed(7, message))
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}", b"\0\0\0\0", b"\x01\0\0\0\x07{}"])
+async def test_a_record_without_the_wire_format_sends_no_request(
+    registry: SchemaRegistryService, value: bytes | None
+) -> None:
+    assert "no Confluent wire format" in await dead_letter_text(registry, "avro", value)
+    assert registry.requested == []

@@ -1,0 +1,174 @@
+"""The registry's client: bounded in time and bytes, patient in a role, plain in a command."""
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from engine.cli.check import check_registry
+from engine.formats.decoders import detection_decoders
+from engine.kafka.dead_letters import DeadLetterReason
+from engine.process.errors import SchemaRegistryError, SettingsError
+from engine.process.metrics import Metrics
+from engine.process.settings_sources import load_settings, shown
+from tests.formats import registered
+from tests.formats.records import TOPIC, report
+from tests.formats.registered import avro, detection, framed
+from tests.servers.http_service import (
+    Answer,
+    ReceivedRequest,
+    endless,
+    hanging,
+    hanging_up,
+    replying,
+    resetting,
+    writing,
+)
+from tests.servers.schema_registry import SchemaRegistryService, schema_registry
+from tests.servers.waiting import eventually
+
+RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi=-50))))
+LONG = replying(200, b"x" * (1024 * 1024 + 1))
+
+
+def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
+    return load_settings(
+        detection_topics=f"{TOPIC}=avro", schema_registry_url=registry.url(user), **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (replying(500, b"{}"), "the schema registry answers 500 to /schemas/ids/7"),
+        (replying(302, location="http://127.0.0.1:1/"), "answers 302"),
+        (resetting, "does not answer: ConnectionResetError"),
+        (hanging_up, "speaks no HTTP"),
+        (hanging, "does not answer: TimeoutError"),
+        (writing(b"SSH-2.0-OpenSSH\r\n"), "speaks no HTTP"),
+        (writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), "speaks no HTTP"),
+        (writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000), "speaks no HTTP"),
+    ],
+)
+async def test_a_command_ends_with_what_is_wrong(
+    answer: Answer, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.formats.registry.REGISTRY_SECONDS", 0.3)
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = answer
+        decoder = detection_decoders(settings(registry))[TOPIC]
+        with pytest.raises(SchemaRegistryError, match=expected.replace("[", r"\[")):
+            await decoder.decode([RECORD])
+
+
+@pytest.mark.parametrize("answer", [LONG, endless])
+async def test_an_answer_without_an_end_is_no_schema(answer: Answer) -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = answer
+        (letter,) = (
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+        ).dead_letters
+        assert "it has more than 1048576 bytes" in letter.detail
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"schema":5}', b"[" * 100_000])
+async def test_an_answer_that_is_none_is_no_schema(body: bytes) -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = replying(200, body)
+        (letter,) = (
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+        ).dead_letters
+        assert "is not a registry's" in letter.detail
+
+
+async def test_a_role_waits_until_the_registry_answers() -> None:
+    metrics = Metrics()
+    async with schema_registry({7: registered.AVRO}) as registry:
+        registry.instead = replying(503, b"{}")
+        decoders = detection_decoders(settings(registry), registry_errors=metrics.registry_errors)
+        waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
+        await eventually(lambda: len(registry.requested) > 2, what="it was requested again")
+        assert not waiting.done()
+        registry.instead = None
+        assert len((await waiting).messages) == 1
+    failed = metrics.registry.get_sample_value("proximity_registry_errors_total")
+    assert failed == len(registry.requested) - 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        replying(403, b"{}"),
+        replying(422, b"{}"),
+        replying(400, b"{}"),
+        replying(302, location="http://127.0.0.1:1/"),
+        writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200_000),
+    ],
+)
+async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer) -> None:
+    """It is not requested for ever: the registry answers for the others."""
+    async with schema_registry({7: registered.AVRO}) as registry:
+
+        async def refuse_one(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            one = refusal if request.target.endswith("/8") else registry._reply(request)
+            await one(request, writer)
+
+        registry.instead = refuse_one
+        decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
+        records = [report(framed(8, b"x")), RECORD]
+        async with asyncio.timeout(20):
+            decoded = await decoders[TOPIC].decode(records)
+    assert len(decoded.messages) == 1
+    assert [letter.reason for letter in decoded.dead_letters] == [DeadLetterReason.INVALID_FIELD]
+
+
+async def test_the_login_of_the_url() -> None:
+    async with schema_registry({7: registered.AVRO}) as registry:
+        token = base64.b64encode(b"me:p@ss").decode()
+        registry.authorization = f"Basic {token}"
+        given = settings(registry, "me:p%40ss@")
+        assert len((await detection_decoders(given)[TOPIC].decode([RECORD])).messages) == 1
+        with pytest.raises(SchemaRegistryError, match="401"):
+            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
+    assert "p%40ss" not in shown(given.schema_registry_url)
+    assert registry.service.received[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
+        ("localhost:8081", "accepted: http:// or https://"),
+        ("http://", "accepted"),
+        ("http://h:port", "accepted"),
+        ("http://h/?x=1", "accepted"),
+        ("http://h/a b", "must be escaped"),
+        ("ftp://h", "accepted"),
+    ],
+)
+def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(detection_topics=f"{TOPIC}=avro", schema_registry_url=url)
+    assert "PROXIMITY_SCHEMA_REGISTRY_URL" in str(caught.value)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "expected"),
+    [
+        (replying(200, ["JSON", "PROTOBUF", "AVRO"]), "ok", ", AVRO, JSON, PROTOBUF"),
+        (replying(200, {}), "bad", "answers, and is no schema registry"),
+        (replying(401, {}), "bad", "answers with status 401"),
+        (resetting, "bad", "ConnectionResetError"),
+        (endless, "bad", "more than 1048576 bytes"),
+    ],
+)
+async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:
+    async with schema_registry() as registry:
+        registry.instead = answer
+        (found,) = await check_registry(settings(registry, "me:secret@"))
+        assert registry.requested == ["/schemas/types"]
+    assert (found.state.value, found.subject) == (state, "reachable")
+    assert expected in found.result
+    assert "secret" not in found.result

@@ -1,5 +1,0 @@
-"""The acceptance tests' rig: real commands on real servers."""
-
-from tests.acceptance.conftest import rig, topics
-
-__all__ = ["rig", "topics"]

@@ -1,0 +1,139 @@
+"""Members of a consumer group that record the handled values."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from engine.kafka.consumer import PartitionedConsumer
+from engine.kafka.offsets import PositionStore
+from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.workers import BatchHandler, BatchWorker, Records
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+
+ROLE = "contract"
+Handle = Callable[[TopicPartition, Records], Awaitable[None]]
+
+
+class RecordedValues:
+    """The handled records by partition, in the order in which they finished."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[TopicPartition, Records]] = []
+
+    async def handle(self, partition: TopicPartition, records: Records) -> None:
+        """Record the values; a test may wrap this handler."""
+        self.batches.append((partition, records))
+
+    @property
+    def values(self) -> list[bytes]:
+        """All values; within a partition in order."""
+        return [record.value or b"" for _, records in self.batches for record in records]
+
+    def offsets(self, partition: int) -> list[int]:
+        """The offsets that were handled of one partition."""
+        batches = [records for tp, records in self.batches if tp.partition == partition]
+        return [record.offset for records in batches for record in records]
+
+
+class _Handler:
+    def __init__(self, partition: TopicPartition, handle: Handle) -> None:
+        self._partition = partition
+        self._handle = handle
+
+    async def handle(self, records: Records) -> None:
+        await self._handle(self._partition, records)
+
+
+class Member:
+    """A running consumer."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        handle: Handle,
+        metrics: Metrics | None = None,
+        starts: PositionStore | None = None,
+        in_flight: int | None = None,
+    ) -> None:
+        def handler_for(partition: TopicPartition) -> BatchHandler:
+            return _Handler(partition, handle)
+
+        self.consumer = PartitionedConsumer(
+            settings,
+            topics=[topic],
+            role=ROLE,
+            worker_for=partial(
+                BatchWorker, handler_for=handler_for, batch_records=settings.batch_records
+            ),
+            metrics=metrics or Metrics(),
+            batch_records=settings.batch_records,
+            in_flight_records=in_flight or settings.in_flight_records,
+            positions=starts,
+        )
+        self._stop = asyncio.Event()
+        self.task = asyncio.create_task(self.consumer.run(self._stop))
+
+    @property
+    def pending(self) -> int:
+        """The records that are fetched and not done."""
+        return sum(each.worker.pending for each in self.consumer.partitions.values())
+
+    @property
+    def partitions(self) -> int:
+        """The number of owned partitions."""
+        return len(self.consumer.partitions)
+
+    async def stop(self) -> None:
+        """Stop in order. Raises the errors of its run."""
+        self._stop.set()
+        async with asyncio.timeout(30):
+            await self.task
+
+    async def failed(self) -> BaseException:
+        """Wait until its run ends by itself. Returns its error."""
+        await asyncio.wait([self.task], timeout=30)
+        error = self.task.exception()
+        assert error is not None
+        return error
+
+
+@asynccontextmanager
+async def member(
+    settings: Settings, topic: str, handle: Handle, **more: Any
+) -> AsyncIterator[Member]:
+    """A member that is stopped in order unless it has ended."""
+    one = Member(settings, topic, handle, **more)
+    try:
+        yield one
+        if not one.task.done():
+            await one.stop()
+    finally:
+        await cancel([one.task])
+
+
+async def publish(settings: Settings, messages: list[Outgoing]) -> None:
+    """A transactional member."""
+    publisher = Publisher.from_settings(settings)
+    await publisher.start()
+    try:
+        await publisher.publish(messages)
+    finally:
+        await publisher.close()
+
+
+async def committed(settings: Settings, topic: str, partitions: int = 4) -> list[int]:
+    """The committed offsets of the group, by partition; 0 without a commit."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        group_id=f"{settings.group_prefix}{ROLE}",
+        enable_auto_commit=False,
+    ) as consumer:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        return [await consumer.committed(place) or 0 for place in places]

@@ -1,0 +1,225 @@
+"""Topics that grow, are recreated, or lose records to retention, while the role runs or not."""
+
+import asyncio
+import time
+from functools import partial
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+from engine.kafka.producer import Outgoing
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.kafka.members import ROLE, RecordedValues, committed, member, publish
+from tests.servers.waiting import eventually
+
+SEEN_WITHIN = 10.0
+# What a machine under load takes besides; the promise is checked where the time is printed.
+SLACK = 20.0
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}consumed"
+
+
+@pytest.fixture
+def settings(kafka_bootstrap: str, topic_prefix: str) -> Settings:
+    return load_settings(
+        None,
+        kafka_bootstrap_servers=kafka_bootstrap,
+        group_prefix=topic_prefix,
+        kafka_session_timeout=4,
+        drain_timeout=5,
+        batch_records=50,
+    )
+
+
+@pytest.fixture
+async def made(admin: AIOKafkaAdminClient, topic: str) -> str:
+    await admin.create_topics([NewTopic(topic, 1, 1)])
+    return topic
+
+
+async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
+    """Publish under many keys, so that all partitions get records."""
+    await publish(
+        settings,
+        [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in range(begin, begin + count)],
+    )
+
+
+def values(begin: int, end: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(begin, end)]
+
+
+def all_of(seen: RecordedValues, begin: int, end: int) -> bool:
+    return set(values(begin, end)) <= set(seen.values)
+
+
+async def recreate(admin: AIOKafkaAdminClient, topic: str) -> None:
+    """Delete a topic, and create it again (unless a client's request has)."""
+    await admin.delete_topics([topic])
+
+    async def made() -> bool:
+        answer = await admin.create_topics([NewTopic(topic, 1, 1)])
+        return answer.topic_errors[0][1] in (0, 36)  # it is there
+
+    async def is_deleted() -> bool:
+        return topic not in await admin.list_topics()
+
+    await eventually(is_deleted)
+    await eventually(made)
+
+
+def skipped(metrics: Metrics) -> float:
+    labels = {"role": ROLE, "cause": "retention"}
+    return metrics.registry.get_sample_value("proximity_records_skipped_total", labels) or 0
+
+
+def logged(capsys: pytest.CaptureFixture[str], event: str) -> list[str]:
+    return [line for line in capsys.readouterr().out.splitlines() if event in line]
+
+
+async def test_new_partitions_are_read_from_their_beginning(
+    settings: Settings, admin: AIOKafkaAdminClient, made: str
+) -> None:
+    await publish_numbers(settings, made, 0, 50)
+    seen = RecordedValues()
+    async with member(settings, made, seen.handle) as one:
+        await eventually(partial(all_of, seen, 0, 50))
+        started = time.monotonic()
+        await admin.create_partitions({made: NewPartitions(3)})
+        await publish_numbers(settings, made, 50, 100)
+        await eventually(partial(all_of, seen, 50, 150), deadline=SEEN_WITHIN + SLACK)
+        print(f"new partitions were read after {time.monotonic() - started:.1f} s")
+        assert one.partitions == 3
+    assert sorted(seen.values) == values(0, 150)
+
+
+@pytest.mark.parametrize("count", [20, 300], ids=["shorter", "outgrown"])
+async def test_a_topic_recreated_while_stopped_is_read_completely(
+    settings: Settings,
+    admin: AIOKafkaAdminClient,
+    made: str,
+    count: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await publish_numbers(settings, made, 0, 100)
+    first, second = RecordedValues(), RecordedValues()
+    async with member(settings, made, first.handle):
+        await eventually(partial(all_of, first, 0, 100))
+    await recreate(admin, made)
+    await publish_numbers(settings, made, 1000, count)
+    # The brokers forget what a deleted topic's groups have committed, unless a member commits
+    # once more before it sees that: as here.
+    await commit_as_before(settings, made, first)
+    async with member(settings, made, second.handle):
+        await eventually(partial(all_of, second, 1000, 1000 + count))
+    assert second.values == values(1000, 1000 + count)
+    assert logged(capsys, "the topic is another one")
+
+
+async def commit_as_before(settings: Settings, topic: str, seen: RecordedValues) -> None:
+    from aiokafka import AIOKafkaConsumer
+
+    from engine.kafka.offsets import Position
+
+    assert len(seen.values) == 100
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.kafka_bootstrap_servers,
+        group_id=f"{settings.group_prefix}{ROLE}",
+        enable_auto_commit=False,
+    ) as consumer:
+        here = TopicPartition(topic, 0)
+        consumer.assign([here])
+        await consumer.commit({here: Position(100, "0" * 32).to_commit()})
+
+
+async def test_a_topic_recreated_while_running_is_read_completely(
+    settings: Settings,
+    admin: AIOKafkaAdminClient,
+    made: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await publish_numbers(settings, made, 0, 100)
+    seen = RecordedValues()
+    async with member(settings, made, seen.handle):
+        await eventually(partial(all_of, seen, 0, 100))
+        await recreate(admin, made)
+        started = time.monotonic()
+        await publish_numbers(settings, made, 1000, 300)
+        await eventually(partial(all_of, seen, 1000, 1300), deadline=SEEN_WITHIN + SLACK)
+        print(f"the recreated topic was read after {time.monotonic() - started:.1f} s")
+        capsys.readouterr()
+        await publish_numbers(settings, made, 1300, 10)
+        await eventually(partial(all_of, seen, 1300, 1310))
+
+
+async def delete_before(admin: AIOKafkaAdminClient, topic: str, offset: int) -> None:
+    """Delete records, as retention does."""
+    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=offset)})
+
+
+async def test_records_deleted_by_retention_before_the_start_are_reported(
+    settings: Settings,
+    admin: AIOKafkaAdminClient,
+    made: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await publish_numbers(settings, made, 0, 100)
+    first, second = RecordedValues(), RecordedValues()
+    async with member(settings, made, first.handle):
+        await eventually(partial(all_of, first, 0, 100))
+    await publish_numbers(settings, made, 100, 100)
+    await delete_before(admin, made, 130)
+    metrics = Metrics()
+    async with member(settings, made, second.handle, metrics=metrics):
+        await eventually(partial(all_of, second, 130, 200))
+    assert second.values == values(130, 200)
+    assert skipped(metrics) == 30
+    assert logged(capsys, "records are gone that were never read")
+
+
+@pytest.mark.parametrize("by", ["group", "others"])
+async def test_records_deleted_by_retention_while_running_are_reported(
+    settings: Settings,
+    admin: AIOKafkaAdminClient,
+    made: str,
+    by: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The partition is full and paused; records that are not fetched yet are deleted."""
+    seen, proceed, metrics = RecordedValues(), asyncio.Event(), Metrics()
+
+    async def wait(partition: TopicPartition, records: list) -> None:
+        await proceed.wait()
+        await seen.handle(partition, records)
+
+    more = {} if by == "group" else {"starts": _Beginning()}
+    async with member(settings, made, wait, metrics=metrics, **more) as one:
+        await eventually(lambda: one.partitions == 1)
+        await publish_numbers(settings, made, 0, 1000)
+        await eventually(lambda: one.pending >= 100)
+        fetched = one.pending
+        await delete_before(admin, made, 700)
+        proceed.set()
+        await eventually(partial(all_of, seen, 700, 1000))
+        assert seen.values[:fetched] == values(0, fetched)
+        assert len(seen.values) == len(set(seen.values))
+        assert skipped(metrics) == 1000 - len(seen.values)
+        assert skipped(metrics) > 0
+    assert logged(capsys, "records are gone that were never read")
+    if by == "group":
+        assert await committed(settings, made, 1) == [1000]
+
+
+class _Beginning:
+    async def load(self, _partitions: object) -> dict:
+        return {}
+
+    async def replace(self, _old: object, _new: object) -> bool:
+        return True

@@ -1,0 +1,316 @@
+"""Consuming on both brokers: order, commits, backpressure, and every end of an assignment."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from engine.kafka.producer import Outgoing
+from engine.kafka.workers import Records
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.kafka.members import ROLE, RecordedValues, committed, member, publish
+from tests.servers.waiting import eventually
+
+KEYS = 40  # enough for every one of the four partitions
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}consumed"
+
+
+def settings_for(broker: str, topic_prefix: str, **more: float) -> Settings:
+    quick = {"kafka_session_timeout": 4, "drain_timeout": 5}
+    addresses = {"kafka_bootstrap_servers": broker, "group_prefix": topic_prefix}
+    return load_settings(None, **addresses, **(quick | more))
+
+
+@pytest.fixture
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return settings_for(broker, topic_prefix)
+
+
+def messages(topic: str, begin: int, count: int, key: str | None = None) -> list[Outgoing]:
+    return [
+        Outgoing(topic, (key or f"{n % KEYS}").encode(), b"%06d" % n, [])
+        for n in range(begin, begin + count)
+    ]
+
+
+def values(begin: int, count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(begin, begin + count)]
+
+
+async def test_each_partition_is_handled_in_order(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 2000))
+    seen = RecordedValues()
+    async with member(settings, topic, seen.handle) as one:
+        await eventually(lambda: len(seen.values) >= 2000)
+        assert one.partitions == 4
+    assert sorted(seen.values) == values(0, 2000)
+    for partition in range(4):
+        offsets = seen.offsets(partition)
+        assert offsets == list(range(len(offsets)))
+        assert offsets
+
+
+async def test_the_next_one_begins_where_the_last_one_ended(settings: Settings, topic: str) -> None:
+    await publish(settings, messages(topic, 0, 500))
+    first, second = RecordedValues(), RecordedValues()
+    async with member(settings, topic, first.handle):
+        await eventually(lambda: len(first.values) >= 500)
+    assert sum(await committed(settings, topic)) == 500
+    await publish(settings, messages(topic, 500, 300))
+    async with member(settings, topic, second.handle):
+        await eventually(lambda: len(second.values) >= 300)
+    assert sorted(second.values) == values(500, 300)
+
+
+async def test_batches_in_flight_are_not_committed(settings: Settings, topic: str) -> None:
+    """Two batches of one partition: the first is done, the second is being handled."""
+    seen, started, resume = RecordedValues(), asyncio.Event(), asyncio.Event()
+
+    async def second_waits(partition: TopicPartition, records: Records) -> None:
+        if seen.batches:
+            started.set()
+            await resume.wait()
+        await seen.handle(partition, records)
+
+    async def first_committed() -> bool:
+        return sum(await committed(settings, topic)) == 100
+
+    await publish(settings, messages(topic, 0, 100, key="one"))
+    async with member(settings, topic, second_waits):
+        await eventually(first_committed)
+        await publish(settings, messages(topic, 100, 100, key="one"))
+        await asyncio.wait_for(started.wait(), 10)
+        assert await first_committed()
+        resume.set()
+    assert sum(await committed(settings, topic)) == len(seen.values) == 200
+
+
+async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
+    settings: Settings, topic: str
+) -> None:
+    class BrokenError(Exception):
+        pass
+
+    async def fail(_partition: TopicPartition, records: Records) -> None:
+        if any(record.value == b"000123" for record in records):
+            raise BrokenError
+
+    await publish(settings, messages(topic, 0, 200, key="one"))
+    async with member(settings, topic, fail) as one:
+        assert isinstance(await one.failed(), BrokenError)
+    seen = RecordedValues()
+    async with member(settings, topic, seen.handle):
+        await eventually(lambda: len(seen.values) >= 1)
+    assert b"000123" in seen.values
+
+
+async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_prefix: str) -> None:
+    settings = settings_for(broker, topic_prefix, batch_records=50)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 3000))
+    seen, resume, peak = RecordedValues(), asyncio.Event(), 0
+
+    async def slow(partition: TopicPartition, records: Records) -> None:
+        nonlocal peak
+        await resume.wait()
+        peak = max(peak, one.pending)
+        assert len(records) <= 50
+        await seen.handle(partition, records)
+
+    async with member(settings, topic, slow, in_flight=120) as one:
+        await eventually(lambda: one.pending >= 120, what="the bound is reached")
+        resume.set()
+        await eventually(lambda: len(seen.values) >= 3000)
+    assert sorted(seen.values) == values(0, 3000)
+    assert peak < 120 + 50
+
+
+async def test_a_partition_that_is_stuck_stops_no_other(broker: str, topic_prefix: str) -> None:
+    settings = settings_for(broker, topic_prefix, batch_records=50)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 1600))
+    seen, resume = RecordedValues(), asyncio.Event()
+
+    async def stuck(partition: TopicPartition, records: Records) -> None:
+        if partition.partition == 0:
+            await resume.wait()
+        await seen.handle(partition, records)
+
+    async with member(settings, topic, stuck, in_flight=1000) as one:
+        others = await _size_of_others(settings, topic)
+        await eventually(lambda: len(seen.values) == others, what="all others are done")
+        await eventually(lambda: one.pending >= 100, what="the stuck one has two batches")
+        assert one.pending <= 200
+        resume.set()
+        await eventually(lambda: len(seen.values) == 1600)
+    assert sorted(seen.values) == values(0, 1600)
+
+
+async def _size_of_others(settings: Settings, topic: str) -> int:
+    servers = settings.kafka_bootstrap_servers
+    async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+        ends = await consumer.end_offsets([TopicPartition(topic, n) for n in (1, 2, 3)])
+        return sum(ends.values())
+
+
+async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
+    broker: str, topic_prefix: str
+) -> None:
+    settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 10, key="one"))
+    started = asyncio.Event()
+
+    async def never(_partition: TopicPartition, _records: Records) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with member(settings, topic, never):
+        await asyncio.wait_for(started.wait(), 15)
+    assert sum(await committed(settings, topic)) == 0
+
+
+async def test_a_revoked_partition_finishes_its_batch_and_commits(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """A second member joins under load, and leaves: every record is handled, and only once."""
+    settings = settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
+    topic = f"{topic_prefix}consumed"
+    seen = RecordedValues()
+
+    async def slowly(partition: TopicPartition, records: Records) -> None:
+        await asyncio.sleep(0.02)  # the work, not a wait
+        await seen.handle(partition, records)
+
+    await publish(settings, messages(topic, 0, 2000))
+    async with member(settings, topic, slowly) as one:
+        await eventually(lambda: len(seen.values) > 200)
+        async with member(settings, topic, slowly) as two:
+            await eventually(lambda: one.partitions == two.partitions == 2)
+            await publish(settings, messages(topic, 2000, 1000))
+        await eventually(lambda: len(seen.values) >= 3000)
+    assert sorted(seen.values) == values(0, 3000)
+    assert sum(await committed(settings, topic)) == 3000
+
+
+async def test_a_revoked_partition_that_has_finished_nothing_ends(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """aiokafka refuses a commit of nothing, and workers went on beside those of the next owner."""
+    settings = settings_for(kafka_bootstrap, topic_prefix)
+    topic = f"{topic_prefix}consumed"
+    begun, ended, released = set[TopicPartition](), set[TopicPartition](), asyncio.Event()
+
+    async def hold(partition: TopicPartition, _records: Records) -> None:
+        begun.add(partition)
+        try:
+            await released.wait()
+        finally:
+            ended.add(partition)
+
+    await publish(settings, messages(topic, 0, 200))
+    async with member(settings, topic, hold) as one:
+        await eventually(lambda: len(begun) == 4)
+        async with member(settings, topic, RecordedValues().handle) as two:
+            await eventually(lambda: len(ended) == 4, deadline=20)
+            released.set()
+            await eventually(lambda: one.partitions == two.partitions == 2, deadline=20)
+        await eventually(lambda: one.partitions == 4, deadline=20)
+
+
+@pytest.mark.timeout(90)
+async def test_a_lost_partition_is_dropped_uncommitted(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """A member hangs for longer than the session timeout; another one owns the partition then."""
+    settings = settings_for(
+        kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=20, batch_records=50
+    )
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 50, key="one"))
+    seen, hanging, cancelled = RecordedValues(), threading.Event(), threading.Event()
+
+    async def hang_on_the_second(_partition: TopicPartition, records: Records) -> None:
+        if records[0].offset < 50:
+            return
+        hanging.set()
+        time.sleep(6)  # noqa: ASYNC251  # the loop must stand still, heartbeats included
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def lose() -> float:
+        async with member(settings, topic, hang_on_the_second):
+            await eventually(hanging.is_set, deadline=40)
+            woken = time.monotonic()
+            await eventually(cancelled.is_set, deadline=40)
+            return time.monotonic() - woken
+
+    losing = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(lose())))
+
+    async def first_committed() -> bool:
+        return sum(await committed(settings, topic)) == 50
+
+    await eventually(first_committed, deadline=40)
+    await publish(settings, messages(topic, 50, 100, key="one"))
+    await eventually(hanging.is_set, deadline=40)
+    async with member(settings, topic, seen.handle):
+        await eventually(lambda: len(seen.values) >= 100, deadline=40)
+        assert await losing < 15  # the drain timeout is not waited for
+    assert seen.values == values(50, 100)
+    assert sum(await committed(settings, topic)) == 150
+
+
+async def test_the_lag_is_measured(broker: str, topic_prefix: str) -> None:
+    settings = settings_for(broker, topic_prefix, batch_records=20)
+    topic = f"{topic_prefix}consumed"
+    await publish(settings, messages(topic, 0, 400))
+    metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
+
+    async def wait(partition: TopicPartition, records: Records) -> None:
+        await resume.wait()
+        await seen.handle(partition, records)
+
+    def lag() -> float:
+        labels = [{"role": ROLE, "topic": topic, "partition": str(n)} for n in range(4)]
+        read = metrics.registry.get_sample_value
+        return sum(read("proximity_consumer_lag_records", each) or 0 for each in labels)
+
+    async with member(settings, topic, wait, metrics=metrics):
+        await eventually(lambda: lag() == 400)
+        # It grows while nothing is fetched, too: all partitions are full.
+        await publish(settings, messages(topic, 400, 400))
+        await eventually(lambda: lag() == 800)
+        resume.set()
+        await eventually(lambda: lag() == 0)
+        assert len(seen.values) == 800
+
+
+async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
+    started = time.time()
+    await publish(settings, messages(topic, 0, 40))
+    proceed = asyncio.Event()
+
+    async def handle(_partition: TopicPartition, _records: Records) -> None:
+        await proceed.wait()
+
+    async with member(settings, topic, handle) as one:
+        behind = one.consumer.seconds_behind
+        assert behind(time.time()) is None  # without its share it does not know
+        await eventually(lambda: behind(time.time()) is not None, deadline=30)
+        # By the records' own time of publishing.
+        in_a_minute = behind(started + 60)
+        assert in_a_minute is not None
+        assert 60 - (time.time() - started) <= in_a_minute <= 60.1
+        proceed.set()
+        await eventually(lambda: behind(started + 60) == 0, deadline=30)

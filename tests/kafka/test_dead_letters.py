@@ -1,0 +1,273 @@
+"""Dead letters: their headers, what is too large, and the limit on their number."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import ConsumerRecord
+from aiokafka.errors import InvalidTimestampError
+
+from engine.kafka.dead_letters import (
+    PATIENCE,
+    DeadLetter,
+    DeadLetterLimit,
+    DeadLetterPublisher,
+    DeadLetterReason,
+)
+from engine.kafka.detections import decode_detections
+from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
+from engine.kafka.producer import Outgoing, message_size
+from engine.process.metrics import Metrics
+from tests.kafka.records import detection, record
+
+
+def test_a_dead_letter_is_the_original_with_its_story():
+    letter = DeadLetter(record(b"\xff", key=None), DeadLetterReason.MALFORMED_JSON, "byte 0")
+    outgoing = letter.outgoing("proximity.dead-letters", 1_795_165_200.0)
+    assert (outgoing.topic, outgoing.key, outgoing.value) == (
+        "proximity.dead-letters",
+        None,
+        b"\xff",
+    )
+    assert dict(outgoing.headers) == {
+        "reason": b"malformed_json",
+        "detail": b"byte 0",
+        "topic": b"proximity.detections",
+        "partition": b"3",
+        "offset": b"7",
+        "failed_at": b"2026-11-20T09:00:00+0000",
+    }
+
+
+class Stream:
+    """Batches of one partition, one record a key that is named; `-` before it marks a bad one."""
+
+    def __init__(self, **limits: float) -> None:
+        self.now = 1000.0
+        self.offset = 0
+        self.limit = DeadLetterLimit(
+            share=limits.get("share", 0.999), run=int(limits.get("run", 10**9)), clock=self.clock
+        )
+
+    def clock(self) -> float:
+        return self.now
+
+    def batch(self, names: Iterable[str]) -> list[Any]:
+        records = []
+        for name in names:
+            records.append(record(b"", offset=self.offset, key=name.strip("-").encode()))
+            self.offset += 1
+        return records
+
+    def note(self, *names: str) -> None:
+        self.limit.note(self.batch(names), [n for n, name in enumerate(names) if name[0] == "-"])
+
+
+def test_a_run_is_of_different_keys_and_lasts_a_while():
+    stream = Stream(run=5)
+    stream.note(*(f"-{n}" for n in range(50)))
+    stream.now += PATIENCE - 0.1
+    stream.note("-1")
+    stream.now += 0.1
+    with pytest.raises(TooManyDeadLettersError, match="50 different keys failed"):
+        stream.note("-1")
+
+
+def test_records_without_a_key_are_distinguished_by_their_value():
+    stream = Stream(run=3)
+    bodies = [record(b"%d" % (n % 2), offset=n, key=None) for n in range(100)]
+    stream.limit.note(bodies[:50], list(range(50)))
+    stream.now += 60
+    stream.limit.note(bodies[50:], list(range(50)))
+    other = [record(b"other", offset=100, key=None)]
+    with pytest.raises(TooManyDeadLettersError, match="3 different keys"):
+        stream.limit.note(other, [0])
+
+
+def test_one_good_record_ends_a_run():
+    stream = Stream(run=3)
+    for number in range(50):
+        stream.note(*(f"-{number}.{n}" for n in range(1000)))
+        stream.now += 9
+        stream.note("good")
+        stream.now += 9
+
+
+def test_invented_keys_stop_no_sender_whose_records_decode():
+    """Whatever the share of the records, and of the keys, that it sends."""
+    stream = Stream(run=1000, share=0.5)
+    stream.note(*(f"phone {n}" for n in range(1000)))
+    for number in range(20):
+        stream.note(*(f"-{number}.{n}" for n in range(2000)), f"phone {number}")
+        stream.now += 5
+
+
+def test_a_broken_producer_is_recognized_by_its_earlier_keys():
+    stream = Stream(run=10**9, share=0.5)
+    for start in range(0, 16_000, 100):  # a few of each batch are remembered
+        stream.note(*(f"phone {n}" for n in range(start, start + 100)))
+
+    def go_wrong() -> None:
+        for number in range(16_000):
+            stream.note(f"-phone {number}", "a phone that is good")
+
+    with pytest.raises(TooManyDeadLettersError, match="of 1000 keys whose records were good, 501"):
+        go_wrong()
+
+
+def test_a_batch_that_is_read_again_counts_once():
+    """While SQL is down the recorder reads a batch repeatedly: 50 bad records stopped it."""
+    stream = Stream(run=51, share=0.1)
+    batch = stream.batch(f"{n}" for n in range(50))
+    for _ in range(100):
+        stream.limit.note(batch, list(range(50)))
+        stream.now += 1
+
+
+class SmallTopics:
+    """A publisher of topics that take messages of at most `most` bytes. `clock_is_wrong`: they
+    refuse what carries no timestamp, as brokers do when this host's clock is far off."""
+
+    def __init__(self, most: int, *, clock_is_wrong: bool = False) -> None:
+        self.most = most
+        self.clock_is_wrong = clock_is_wrong
+        self.left: list[Outgoing] = []
+
+    async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
+        if self.clock_is_wrong and any(each.timestamp is None for each in messages):
+            raise InvalidTimestampError
+        too_large = [each for each in messages if message_size(each) > self.most]
+        self.left += [each for each in messages if each not in too_large]
+        if too_large:
+            raise MessageTooLargeError(too_large)
+
+
+class OfRecord(NamedTuple):
+    message: Outgoing
+    record: "ConsumerRecord[bytes, bytes]"
+
+
+def publishing(publisher: Any) -> tuple[DeadLetterPublisher, Metrics]:
+    metrics = Metrics()
+    letters = DeadLetterPublisher(
+        topic="dead", publisher=publisher, metrics=metrics, clock=lambda: 0.0
+    )
+    return letters, metrics
+
+
+def counted(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.labels["reason"]: sample.value
+        for family in metrics.dead_letters.collect()
+        for sample in family.samples
+        if sample.name == "proximity_dead_letters_total"
+    }
+
+
+def of_size(size: int, key: bytes = b"") -> OfRecord:
+    return OfRecord(Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
+
+
+async def test_without_messages_no_publisher_is_requested():
+    """A transactional one would begin a transaction for nothing."""
+    letters, _ = publishing(None)
+    assert await letters.publish_or_dead_letter([]) == []
+    await letters.publish([])
+
+
+async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
+    topics = SmallTopics(10)
+    letters, metrics = publishing(topics)
+    small, large, larger = of_size(10), of_size(11), of_size(12)
+    refused = await letters.publish_or_dead_letter([large, small, larger])
+    assert refused == [large, larger]
+    first, *dead = topics.left
+    assert first == small.message
+    assert [(each.topic, each.key, each.value) for each in dead] == [("dead", b"k", b"r")] * 2
+    stories = [dict(each.headers) for each in dead]
+    assert [story["reason"] for story in stories] == [b"too_large"] * 2
+    assert stories[0]["detail"] == b"the message for out would have 11 bytes"
+    assert counted(metrics) == {"too_large": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "left", "left_out"),
+    [
+        (b"k" * 5, b"v" * 5, (b"k" * 5, b"v" * 5), []),
+        (b"k" * 10, b"v", (b"k" * 10, None), [1]),
+        (b"k" * 11, b"v", (None, None), [1, 11]),
+        (b"k" * 11, None, (None, None), [11]),
+        (None, b"v" * 12, (None, None), [12]),
+    ],
+)
+async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_key(
+    key: bytes | None,
+    value: bytes | None,
+    left: tuple[bytes | None, bytes | None],
+    left_out: list[int],
+):
+    topics = SmallTopics(10)
+    letters, metrics = publishing(topics)
+    good = DeadLetter(record(b"g"), DeadLetterReason.INVALID_FIELD, "-")
+    await letters.publish(
+        [DeadLetter(record(value, key=key), DeadLetterReason.MALFORMED_JSON, "why"), good]
+    )
+    (sent,) = [each for each in topics.left if each.value != b"g"]
+    assert (sent.key, sent.value) == left
+    reason = "too_large" if left_out else "malformed_json"
+    assert counted(metrics) == {reason: 1, "invalid_field": 1}
+    story = dict(sent.headers)
+    assert story["reason"].decode() == reason
+    assert story["offset"] == b"7"
+    without = "".join(f"; left without its {size} bytes" for size in left_out)
+    assert story["detail"].decode().endswith("why" + without)
+    assert "malformed_json: " in story["detail"].decode() or not left_out
+    assert len(topics.left) == 2
+
+
+async def test_a_topic_that_refuses_even_the_headers_stops_the_process():
+    letters, metrics = publishing(SmallTopics(-1))
+    with pytest.raises(MessageTooLargeError):
+        await letters.publish([DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "-")])
+    assert counted(metrics) == {}
+
+
+async def test_where_this_clock_is_wrong_letters_carry_the_time_of_their_record():
+    topics = SmallTopics(10, clock_is_wrong=True)
+    letters, _ = publishing(topics)
+    both = [record(b"v" * 20), record(b"w")]
+    await letters.publish([DeadLetter(each, DeadLetterReason.INVALID_FIELD, "-") for each in both])
+    assert {each.timestamp for each in topics.left} == {both[0].timestamp}
+    assert sorted(each.value or b"" for each in topics.left) == [b"", b"w"]
+
+
+def test_a_long_detail_is_cut():
+    letter = DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "d" * 501)
+    assert dict(letter.outgoing("dead", 0.0).headers)["detail"] == b"d" * 500
+
+
+WHOLE = (record(detection()).value or b"")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (WHOLE + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed_json"),
+        (WHOLE + b',"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}", "malformed_json"),
+        (WHOLE + b',"x":' + b"[" * 100_000, "malformed_json"),
+        (WHOLE.replace(b"device-1", b"\\ud800") + b"}", "malformed_json"),
+        (WHOLE.replace(b"device-1", b"\xff") + b"}", "malformed_json"),
+        (WHOLE.replace(b"device-1", b"\xed\xa0\x80") + b"}", "malformed_json"),
+        (WHOLE + b',"rssi":NaN}', "malformed_json"),
+        (WHOLE + b',"rssi":1e999}', "invalid_field"),
+        (WHOLE + b',"detected_at":' + b"9" * 5000 + b"}", "invalid_field"),
+        (WHOLE.replace(b":42", b":" + b"9" * 5000) + b"}", "invalid_field"),
+        (WHOLE.replace(b'"device-1"', b'"a\\u0000b"') + b"}", "invalid_field"),
+    ],
+)
+def test_one_dead_letter(value: bytes, reason: str) -> None:
+    batch = decode_detections([record(detection()), record(value), record(detection())], 2.0)
+    assert [letter.reason.value for letter in batch.dead_letters] == [reason]
+    assert batch.dead_positions == [1]
+    assert len(batch.messages) == 2
+    assert batch.dead_letters[0].outgoing("dead", 0.0).value == value

@@ -1,0 +1,156 @@
+"""Offsets that finish in any order, against a model."""
+
+from typing import Any
+
+from aiokafka.structs import OffsetAndMetadata
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker, Position
+
+
+@given(st.data())
+def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
+    gaps = data.draw(st.lists(st.integers(1, 4), max_size=40))
+    upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
+    started: list[int] = []
+    finished: set[int] = set()
+    offsets = OffsetTracker()
+    while upcoming or len(finished) < len(started):
+        open_ = [offset for offset in started if offset not in finished]
+        if upcoming and (not open_ or data.draw(st.booleans())):
+            started.append(upcoming.pop(0))
+            offsets.begin(started[-1])
+        else:
+            done = data.draw(st.sampled_from(open_))
+            finished.add(done)
+            offsets.finish(done)
+        assert offsets.done == _plainly(started, finished)
+        assert offsets.unfinished == len(started) - len(finished)
+
+
+@given(st.lists(st.sets(st.integers(0, 20), min_size=1), max_size=5))
+def test_several_started_at_once_are_started_one_after_the_other(batches: list[set[int]]) -> None:
+    one, other = OffsetTracker(), OffsetTracker()
+    for number, batch in enumerate(batches):
+        offsets = [100 * number + offset for offset in sorted(batch)]
+        one.begin_all(offsets)
+        for offset in offsets:
+            other.begin(offset)
+        for each in (one, other):
+            each.finish(offsets[-1])
+        assert (one.first, one.end, one.done) == (other.first, other.end, other.done)
+        assert one.unfinished == other.unfinished
+    while one.done != one.end:
+        oldest = min(one._open)
+        for each in (one, other):
+            each.finish(oldest)
+        assert (one.done, one.unfinished) == (other.done, other.unfinished)
+
+
+def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
+    offsets = OffsetTracker()
+    offsets.begin(0)
+    for number in range(1, 100_000):
+        offsets.begin(number)
+        offsets.finish(number)
+    assert (offsets.done, offsets.unfinished) == (None, 1)
+    assert len(offsets._begun) < 2000
+    offsets.finish(0)
+    assert offsets.done == 100_000
+
+
+def _plainly(started: list[int], finished: set[int]) -> int | None:
+    """The first that is not finished, else behind the last; None before anything is done."""
+    for position, offset in enumerate(started):
+        if offset not in finished:
+            return offset if position else None
+    return started[-1] + 1 if started else None
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["open", "finishing", "finished"]))))
+def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
+    """`after` says beforehand what is to be committed once more records finish."""
+    offsets, started, finishing = OffsetTracker(), [], []
+    offset = 100
+    for gap, state in records:
+        offset += gap
+        started.append(offset)
+        offsets.begin(offset)
+        if state == "finished":
+            offsets.finish(offset)
+        elif state == "finishing":
+            finishing.append(offset)
+    done, behind = offsets.after(finishing)
+    for each in finishing:
+        offsets.finish(each)
+    open_ = [o for (_, state), o in zip(records, started, strict=True) if state == "open"]
+    assert (done, offsets.unfinished) == (offsets.done, len(open_))
+    assert done == _plainly(started, set(started) - set(open_))
+    # Offsets that were never added, between others, count as finished.
+    first_open = open_[0] if open_ else offset
+    plain = set(range(first_open + 1, offset + 1)) - set(open_) if open_ else set()
+    assert {number for each in behind for number in each} == plain
+
+
+offsets = st.integers(0, 2**62)
+
+
+@given(st.sets(st.integers(0, 3000)), st.integers(0, 2**60))
+def test_text_and_back(finished: set[int], base: int) -> None:
+    numbers = sorted(base + each for each in finished)
+    ranges: list[range] = []
+    for number in numbers:
+        if ranges and ranges[-1].stop == number:
+            ranges[-1] = range(ranges[-1].start, number + 1)
+        else:
+            ranges.append(range(number, number + 1))
+    read = FinishedRanges.read(FinishedRanges(ranges).text())
+    assert [number for number in range(base - 1, base + 3002) if number in read] == numbers
+    assert [number for each in read.beyond(base + 1500) for number in each] == [
+        number for number in numbers if number >= base + 1500
+    ]
+
+
+def test_a_text_has_no_padding_and_ends_as_its_last_length_does() -> None:
+    for length in range(1, 129):
+        for begin in (3, 200, 20_000):
+            finished = FinishedRanges([range(begin, begin + length)])
+            assert not finished.text().endswith("=")
+            assert FinishedRanges.read(finished.text()).beyond(0) == [range(begin, begin + length)]
+
+
+def test_a_text_that_is_too_long_leaves_out_the_last_ranges() -> None:
+    ranges = [range(3 * number, 3 * number + 1) for number in range(1, 2000)]
+    text = FinishedRanges(ranges).text(MOST_CHARACTERS)
+    kept = FinishedRanges.read(text).beyond(0)
+    assert MOST_CHARACTERS - 50 < len(text) <= MOST_CHARACTERS
+    assert kept == ranges[: len(kept)]
+
+
+def test_ranges_from_an_offset_on_are_never_empty() -> None:
+    finished = FinishedRanges([range(3, 5), range(7, 9)])
+    assert finished.beyond(4) == [range(4, 5), range(7, 9)]
+    assert finished.beyond(5) == [range(7, 9)]
+    assert finished.beyond(9) == []
+    assert "7" not in finished
+
+
+def test_of_another_text_nothing_is_read() -> None:
+    text = FinishedRanges([range(200, 300)]).text()
+    assert FinishedRanges.read(text).beyond(0) == [range(200, 300)]
+    assert FinishedRanges.read(f"{text}!!!!").beyond(0) == []
+    odd = FinishedRanges([range(200, 300), range(301, 310)]).text()[: len(text) + 2]
+    assert FinishedRanges.read(odd).beyond(0) == []
+
+
+@given(offsets, st.uuids(), st.sampled_from(["", "AQ", "_-8"]))
+def test_a_place_is_read_as_it_was_committed(offset: int, topic: Any, finished: str) -> None:
+    place = Position(offset, topic.hex, finished)
+    assert Position.from_commit(place.to_commit()) == place
+    assert Position.from_commit(Position(offset).to_commit()) == Position(offset)
+
+
+@given(offsets, st.text())
+def test_anybodys_metadata_is_read(offset: int, metadata: str) -> None:
+    assert Position.from_commit(OffsetAndMetadata(offset, metadata)).offset == offset

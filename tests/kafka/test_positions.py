@@ -1,0 +1,163 @@
+"""Positions from a store other than the group's commits, on both brokers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+
+import pytest
+from aiokafka import TopicPartition
+
+from engine.kafka.offsets import Position
+from engine.kafka.producer import Outgoing
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.kafka.members import RecordedValues, member, publish
+from tests.servers.waiting import eventually
+
+Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
+Places = Mapping[TopicPartition, Position]
+
+
+class Starts:
+    """Returns the positions that the test sets, and records replaced ones."""
+
+    def __init__(self, load: Known) -> None:
+        self.load = load
+        self.stored: dict[TopicPartition, Position] = {}
+
+    async def replace(self, _old: Places, new: Places) -> bool:
+        self.stored.update(new)
+        return True
+
+
+def at(place: Position | None) -> Starts:
+    """Set `place` as the position of all partitions with records."""
+
+    async def load(partitions: Collection[TopicPartition]) -> Places:
+        return {} if place is None else dict.fromkeys(partitions, place)
+
+    return Starts(load)
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}consumed"
+
+
+@pytest.fixture
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return load_settings(
+        None,
+        kafka_bootstrap_servers=broker,
+        group_prefix=topic_prefix,
+        kafka_session_timeout=4,
+        drain_timeout=5,
+    )
+
+
+async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
+    """Publish under one key, so that all records are in one partition."""
+    await publish(
+        settings, [Outgoing(topic, b"one", b"%06d" % n, []) for n in range(begin, begin + count)]
+    )
+
+
+def values(begin: int, end: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(begin, end)]
+
+
+def has(seen: RecordedValues, count: int) -> bool:
+    return len(seen.values) >= count
+
+
+async def test_each_start_is_where_it_is_set(settings: Settings, topic: str) -> None:
+    await publish_numbers(settings, topic, 0, 100)
+    topic_id = None
+    for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
+        starts = at(begin if begin is None else Position(begin, topic_id))
+        seen = RecordedValues()
+        async with member(settings, topic, seen.handle, starts=starts):
+            await eventually(partial(has, seen, 100 - (begin or 0)))
+        assert seen.values == values(begin or 0, 100)
+        if begin is None:  # all are new: stored with the topic's id, which the others then have
+            assert {
+                (place.offset, len(place.topic_id or "")) for place in starts.stored.values()
+            } == {(0, 32)}
+            topic_id = next(iter(starts.stored.values())).topic_id
+
+
+async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: str) -> None:
+    await publish_numbers(settings, topic, 0, 50)
+    seen, requested, answer = RecordedValues(), asyncio.Event(), asyncio.Event()
+
+    async def load(_: Collection[TopicPartition]) -> Places:
+        requested.set()
+        await answer.wait()
+        return {}
+
+    async with member(settings, topic, seen.handle, starts=Starts(load)) as one:
+        await asyncio.wait_for(requested.wait(), 15)
+        assert one.consumer.assigned
+        assert one.partitions == 0
+        assert seen.values == []
+        answer.set()
+        await eventually(lambda: len(seen.values) >= 50)
+
+
+@pytest.mark.parametrize("place", [Position(6), Position(3, "0" * 32)])
+async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
+    settings: Settings, topic: str, place: Position
+) -> None:
+    """An offset beyond the end with an unknown topic id, or of another topic."""
+    await publish_numbers(settings, topic, 0, 5)
+    seen, starts = RecordedValues(), at(place)
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(partial(has, seen, 5))
+    assert seen.values == values(0, 5)
+    assert {each.offset for each in starts.stored.values()} == {0}
+
+
+async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
+    settings: Settings, topic: str
+) -> None:
+    """As after an election that lost records: the topic is the same, its offsets went back."""
+    await publish_numbers(settings, topic, 0, 5)
+    new = at(None)
+    async with member(settings, topic, RecordedValues().handle, starts=new):
+        await eventually(lambda: new.stored)
+    topic_id = next(iter(new.stored.values())).topic_id
+    seen, starts = RecordedValues(), at(Position(9, topic_id))
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(lambda: starts.stored)
+        await publish_numbers(settings, topic, 5, 3)
+        await eventually(partial(has, seen, 3))
+    assert seen.values == values(5, 8)
+
+
+async def test_a_place_that_is_not_true_any_more_is_requested_again(
+    settings: Settings, topic: str
+) -> None:
+    await publish_numbers(settings, topic, 0, 5)
+    requested = 0
+
+    class Overtaken(Starts):
+        async def replace(self, _old: Places, _new: Places) -> bool:
+            nonlocal requested
+            requested += 1
+            return requested > 1
+
+    seen = RecordedValues()
+    starts = Overtaken(at(None).load)
+    async with member(settings, topic, seen.handle, starts=starts):
+        await eventually(partial(has, seen, 5))
+    assert requested == 2
+
+
+async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
+    await publish_numbers(settings, topic, 0, 5)
+
+    async def load(_: Collection[TopicPartition]) -> Places:
+        raise LookupError
+
+    async with member(settings, topic, RecordedValues().handle, starts=Starts(load)) as one:
+        assert isinstance(await one.failed(), LookupError)

@@ -1,0 +1,322 @@
+"""Publishing on both brokers: partitions, order, acknowledgements, sizes that are refused."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import InvalidTimestampError, KafkaTimeoutError
+
+from engine.kafka.errors import MessageTooLargeError
+from engine.kafka.producer import (
+    Outgoing,
+    Publisher,
+    RecordTime,
+    TopicLimits,
+    _hash,
+    message_size,
+)
+from engine.process.settings_sources import load_settings
+from tests.servers.freezing import frozen
+from tests.servers.kafka.server import KafkaServer
+from tests.servers.waiting import eventually
+
+# From the tests of Kafka's own Java client (UtilsTest.testMurmur2).
+JAVA_HASHES = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+async def test_a_key_goes_to_the_partition_of_the_java_client(
+    publisher: Publisher, broker: str, topic: str
+) -> None:
+    await publisher.publish([Outgoing(topic, key, b"", []) for key in JAVA_HASHES])
+    landed = {record.key: record.partition for record in await read(broker, topic)}
+    assert landed == {
+        key: (number & 0x7FFFFFFF) % PARTITIONS for key, number in JAVA_HASHES.items()
+    }
+
+
+async def test_order_is_kept_within_a_partition(
+    publisher: Publisher, broker: str, topic: str
+) -> None:
+    messages = [
+        Outgoing(topic, f"key {n % 50}".encode(), f"{n:05} {'x' * 1000}".encode(), [])
+        for n in range(5000)
+    ]
+    for begin in range(0, 5000, 2500):
+        await publisher.publish(messages[begin : begin + 2500])
+    records = await read(broker, topic)
+    assert len(records) == 5000
+    for partition in range(PARTITIONS):
+        values = [record.value for record in records if record.partition == partition]
+        assert values
+        assert values == sorted(values)
+
+
+async def test_keys_values_and_headers_arrive_as_they_are(
+    publisher: Publisher, broker: str, topic: str
+) -> None:
+    headers = [("a", b"1"), ("b", b"\xff\x00"), ("a", b""), ("é", b"2")]
+    await publisher.publish(
+        [
+            Outgoing(topic, None, b"no key", []),
+            Outgoing(topic, b"no value", None, []),
+            Outgoing(topic, b"", b"", headers),
+            Outgoing(topic, b"\xff\x00", b"\x00\xff", []),
+            Outgoing(topic, None, None, []),
+        ]
+    )
+    found = {(r.key, r.value): (r.partition, list(r.headers)) for r in await read(broker, topic)}
+    assert set(found) == {
+        (None, b"no key"),
+        (b"no value", None),
+        (b"", b""),
+        (b"\xff\x00", b"\x00\xff"),
+        (None, None),
+    }
+    assert found[b"", b""][1] == headers
+    assert found[None, b"no key"][0] == found[None, None][0] == 0
+
+
+# On a real broker only, from here on: the embedded one takes any size, and cannot be stopped.
+
+
+@pytest.fixture
+async def real(kafka_bootstrap: str) -> AsyncIterator[Publisher]:
+    one = Publisher.from_settings(load_settings(kafka_bootstrap_servers=kafka_bootstrap))
+    await one.start()
+    yield one
+    await one.close()
+
+
+async def test_too_large_messages_are_named_and_the_rest_published_once(
+    real: Publisher, kafka_bootstrap: str, topic: str
+) -> None:
+    large = [Outgoing(topic, f"{n}".encode(), b"x" * 1_100_000, []) for n in range(6)]
+    around = [Outgoing(topic, f"{n}".encode(), f"{n}".encode(), []) for n in range(60)]
+    told: list[Outgoing] = []
+    with pytest.raises(MessageTooLargeError) as raised:
+        await real.publish([*around[:30], *large, *around[30:]], told.extend)
+    assert {id(message) for message in raised.value.messages} == {id(each) for each in large}
+    assert {id(message) for message in told} == {id(message) for message in around}
+    await real.publish([Outgoing(topic, b"1", b"y" * 1_000_000, [])])
+    values = [record.value or b"" for record in await read(kafka_bootstrap, topic)]
+    assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
+
+
+async def test_too_large_for_one_task_is_no_harm_to_the_others(
+    real: Publisher, kafka_bootstrap: str, topic: str
+) -> None:
+    large = Outgoing(topic, b"k", b"x" * 1_100_000, [])
+
+    async def some(task: int) -> None:
+        for n in range(20):
+            if task == 0 and n % 5 == 0:
+                with pytest.raises(MessageTooLargeError):
+                    await real.publish([large])
+            await real.publish([Outgoing(topic, b"k", f"{task} {n}".encode(), [])])
+
+    await asyncio.gather(*(some(task) for task in range(4)))
+    values = {record.value for record in await read(kafka_bootstrap, topic)}
+    assert values == {f"{task} {n}".encode() for task in range(4) for n in range(20)}
+
+
+async def test_a_topic_with_a_limit_of_its_own(
+    real: Publisher, kafka_bootstrap: str, topic: str
+) -> None:
+    """Batches as large as usual are refused; the messages in them are not too large."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    limit = {"max.message.bytes": "50000"}
+    await admin.create_topics([NewTopic(topic, PARTITIONS, 1, topic_configs=limit)])
+    await admin.close()
+    messages = [Outgoing(topic, b"k", b"%04d" % n + b"x" * 5000, []) for n in range(300)]
+    large = Outgoing(topic, b"k", b"x" * 60_000, [])
+    with pytest.raises(MessageTooLargeError) as raised:
+        await real.publish([*messages, large])
+    assert raised.value.messages == [large]
+    values = [record.value for record in await read(kafka_bootstrap, topic)]
+    assert set(values) == {message.value for message in messages}
+
+
+@pytest.mark.timeout(90)
+async def test_a_broker_that_is_down_is_waited_for(
+    own_kafka: KafkaServer, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}published"
+    bootstrap = own_kafka.bootstrap_servers
+    settings = load_settings(kafka_bootstrap_servers=bootstrap)
+    publisher = Publisher.from_settings(settings)
+    await publisher.start()
+    try:
+        await publisher.publish([Outgoing(topic, b"k", b"before", [])])
+        await asyncio.to_thread(own_kafka.stop)
+        waiting = asyncio.create_task(publisher.publish([Outgoing(topic, b"k", b"while", [])]))
+        await asyncio.to_thread(own_kafka.start)
+        await asyncio.wait_for(waiting, 30)
+    finally:
+        await publisher.close()
+    values = [record.value for record in await read(bootstrap, topic)]
+    assert values[0] == b"before"
+    assert set(values[1:]) == {b"while"}
+
+
+@pytest.mark.timeout(90)
+async def test_what_a_silent_broker_takes_later_is_published_once(
+    own_kafka: KafkaServer, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its silence is longer than the deadline of a request, several times."""
+    for module in ("client", "producer"):
+        monkeypatch.setattr(f"engine.kafka.{module}.REQUEST_SECONDS", 1.0)
+    topic, bootstrap = f"{topic_prefix}published", own_kafka.bootstrap_servers
+    publisher = Publisher.from_settings(load_settings(kafka_bootstrap_servers=bootstrap))
+    await publisher.start()
+    try:
+        await publisher.publish([Outgoing(topic, b"k", b"before", [])])
+        messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(20)]
+        with frozen(own_kafka):
+            waiting = asyncio.create_task(publisher.publish(messages))
+            await asyncio.sleep(5)  # the silence
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 40)
+    finally:
+        await publisher.close()
+    values = sorted(record.value or b"" for record in await read(bootstrap, topic))
+    assert values == sorted([b"before", *(message.value or b"" for message in messages)])
+
+
+async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
+    kafka_bootstrap: str, topic: str
+) -> None:
+    """A message without another timestamp (`proximity publish`); the publisher still works."""
+    settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
+    record_time = RecordTime(clock=lambda: time.time() + 7200)
+    publisher = Publisher.from_settings(settings, record_time=record_time)
+    await publisher.start()
+    try:
+        now = int(time.time() * 1000)
+        for value in (b"first", b"second"):
+            with pytest.raises(InvalidTimestampError):
+                await publisher.publish([Outgoing(topic, b"k", b"none", [])])
+            await publisher.publish([Outgoing(topic, b"k", value, [], now)])
+    finally:
+        await publisher.close()
+    found = [(each.value, each.timestamp) for each in await read(kafka_bootstrap, topic)]
+    assert found == [(b"first", now), (b"second", now)]
+
+
+async def test_a_partition_whose_leader_is_away_holds_up_no_other(
+    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, leader = publisher._producer, asyncio.Event()
+    send_batch = producer.send_batch
+
+    async def without_leader(*given: Any, partition: int) -> Any:
+        if partition == 1:
+            await leader.wait()
+        return await send_batch(*given, partition=partition)
+
+    monkeypatch.setattr(producer, "send_batch", without_leader)
+    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
+    told: list[Outgoing] = []
+    publishing = asyncio.create_task(publisher.publish(messages, told.extend))
+    elsewhere = [m for m in messages if _hash(m.key or b"") % 2**31 % PARTITIONS != 1]
+    await eventually(lambda: len(told) == len(elsewhere))
+    assert {id(message) for message in told} == {id(message) for message in elsewhere}
+    leader.set()
+    await publishing
+    assert len(told) == len(messages)
+    values = [record.value for record in await read(broker, topic)]
+    assert sorted(values, key=str) == sorted((m.value for m in messages), key=str)
+
+
+async def test_a_partition_that_takes_no_batch_in_time_is_tried_again(
+    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, refusals = publisher._producer, iter([KafkaTimeoutError()])
+    send_batch = producer.send_batch
+
+    async def refused_once(*given: Any, partition: int) -> Any:
+        if partition == 1 and (error := next(refusals, None)) is not None:
+            raise error
+        return await send_batch(*given, partition=partition)
+
+    monkeypatch.setattr(producer, "send_batch", refused_once)
+    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
+    told: list[Outgoing] = []
+    await publisher.publish(messages, told.extend)
+    assert {id(message) for message in told} == {id(message) for message in messages}
+    assert {record.value for record in await read(broker, topic)} == {m.value for m in messages}
+
+
+PARTITIONS = 4
+
+
+async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
+    """All records of the topic, partition by partition."""
+    records: list[ConsumerRecord[bytes, bytes]] = []
+    async with AIOKafkaConsumer(bootstrap_servers=broker) as consumer:
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        ends = await consumer.end_offsets(places)
+        async with asyncio.timeout(20):
+            while len(records) < sum(ends.values()):
+                for batch in (await consumer.getmany(timeout_ms=100)).values():
+                    records += batch
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of_size(size: int, topic: str = "t") -> Outgoing:
+    return Outgoing(topic, b"key", b"x" * (size - 3), [])
+
+
+def refuses(limits: TopicLimits, message: Outgoing) -> bool:
+    return message_size(message) >= limits.refused_from(message.topic)
+
+
+def test_a_refused_size_and_larger_ones_are_refused_for_a_minute() -> None:
+    clock = Clock()
+    limits = TopicLimits(clock)
+    assert not refuses(limits, of_size(100))
+    limits.note_refusal("t", [100])
+    assert refuses(limits, of_size(100))
+    assert refuses(limits, of_size(101))
+    assert not refuses(limits, of_size(99))
+    assert not refuses(limits, of_size(100, "another topic"))
+    clock.now = 59.9
+    assert refuses(limits, of_size(100))
+    clock.now = 60.0
+    assert not refuses(limits, of_size(100))
+
+
+@pytest.mark.parametrize(("others", "joins"), [(0, True), (899_000, True), (899_001, False)])
+def test_a_batch_stays_under_the_brokers_default(others: int, joins: bool) -> None:
+    assert TopicLimits(Clock()).joins("t", 1000, others) is joins
+
+
+def test_a_batch_that_was_refused_makes_the_next_half_as_large() -> None:
+    limits = TopicLimits(Clock())
+    limits.note_refusal("t", [100, 100])
+    assert limits.joins("t", 1000, 449_000)
+    assert not limits.joins("t", 1000, 449_001)
+    limits.note_refusal("t", [100, 100])
+    assert not limits.joins("t", 1000, 224_001)
+    assert limits.joins("another topic", 1000, 449_001)
+    assert not refuses(limits, of_size(100)), "it was refused with others, not alone"

@@ -1,0 +1,59 @@
+"""The published schemas are those of the types, and say what is accepted."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from engine.kafka.schemas import documents
+from tests.kafka.records import detection
+from tests.trigger.samples import campaign
+from tests.trigger.test_message import composed
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
+
+
+def test_the_published_files_are_the_generated_ones():
+    assert {path.name: path.read_text() for path in PUBLISHED.iterdir()} == documents()
+
+
+def validator(name: str) -> Any:
+    schema = orjson.loads((PUBLISHED / f"{name}.schema.json").read_bytes())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"proximity": None}, {"major": 65536}, {"device": {}}, {"uuid": None}]
+)
+def test_detections_that_are_not(fields: dict[str, Any]):
+    assert not validator("detections").is_valid(detection(**fields))
+
+
+def test_messages_match_the_published_schemas():
+    _, notification = composed(campaign())
+    validator("notifications").validate(notification)
+    _, call = composed(campaign(format="connector", content=None))
+    validator("connector-calls").validate(call)
+
+
+def test_every_reference_of_the_asyncapi_document_leads_somewhere():
+    document = orjson.loads((PUBLISHED / "asyncapi.json").read_bytes())
+
+    def references(node: Any) -> Any:
+        if isinstance(node, dict):
+            yield from (value for key, value in node.items() if key == "$ref")
+            for value in node.values():
+                yield from references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from references(value)
+
+    found = set(references(document))
+    assert found
+    for reference in found:
+        target = document
+        for step in reference.removeprefix("#/").split("/"):
+            target = target[step]

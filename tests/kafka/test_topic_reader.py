@@ -1,0 +1,122 @@
+"""Reading a topic beside the roles, on both brokers: every record up to an offset, and no more."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.structs import OffsetAndMetadata
+
+from engine.kafka.client import KafkaCluster
+from engine.kafka.producer import Outgoing
+from engine.kafka.topic_reader import (
+    OffsetRange,
+    Offsets,
+    TopicReader,
+    open_topic_reader,
+    partitions_of,
+)
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.kafka.members import publish
+
+
+@pytest.fixture
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return load_settings(None, kafka_bootstrap_servers=broker, group_prefix=topic_prefix)
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}read"
+
+
+async def fill(settings: Settings, topic: str, begin: int, count: int) -> list[TopicPartition]:
+    """Publish to all of the four partitions; the partitions."""
+    numbers = range(begin, begin + count)
+    await publish(settings, [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in numbers])
+    return await partitions_of(settings, [topic])
+
+
+async def read(
+    reader: TopicReader, begins: Offsets, ends: Offsets
+) -> dict[TopicPartition, list[int]]:
+    """The offsets that were read, by partition."""
+    found: dict[TopicPartition, list[int]] = {}
+    async for records in reader.records_until(begins, ends):
+        for record in records:
+            place = TopicPartition(record.topic, record.partition)
+            found.setdefault(place, []).append(record.offset)
+    return found
+
+
+async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_requested(
+    settings: Settings, topic: str
+) -> None:
+    partitions = await fill(settings, topic, 0, 3000)
+    async with open_topic_reader(settings, missing="error") as reader:
+        ranges = await reader.ranges(partitions)
+        assert sum(end for _, end in ranges.values()) == 3000
+        await fill(settings, topic, 3000, 1000)  # behind the end: not read
+        begins = {tp: begin for tp, (begin, _) in ranges.items()}
+        ends = {tp: end for tp, (_, end) in ranges.items()}
+        for _ in range(2):
+            found = await read(reader, begins, ends)
+            assert found == {tp: list(range(end)) for tp, end in ends.items()}
+        later = {tp: end - 3 for tp, end in ends.items()}
+        assert await read(reader, later, ends) == {
+            tp: [e - 3, e - 2, e - 1] for tp, e in ends.items()
+        }
+        first = min(partitions)
+        assert await read(reader, ends | {first: 0}, ends) == {first: list(range(ends[first]))}
+
+
+async def test_following_returns_later_records_too(settings: Settings, topic: str) -> None:
+    partitions = await fill(settings, topic, 0, 100)
+    seen: list[bytes] = []
+    async with open_topic_reader(settings, missing="skip") as reader:
+        starts = {tp: end for tp, (_, end) in (await reader.ranges(partitions)).items()}
+        await fill(settings, topic, 100, 700)
+        async with asyncio.timeout(60), aclosing(reader.follow(starts)) as lists:
+            async for records in lists:
+                seen += [record.value or b"" for record in records]
+                if len(seen) == 700:
+                    await fill(settings, topic, 800, 50)
+                if len(seen) == 750:
+                    break
+    assert sorted(seen) == [b"%06d" % n for n in range(100, 850)]
+
+
+async def test_a_commit_is_kept_with_its_metadata(settings: Settings, topic: str) -> None:
+    partitions = await fill(settings, topic, 0, 100)
+    group = f"{settings.group_prefix}reader"
+    async with open_topic_reader(settings, missing="skip", group=group) as reader:
+        ends = {tp: end for tp, (_, end) in (await reader.ranges(partitions)).items()}
+        begins = dict.fromkeys(ends, 0) | {max(ends): ends[max(ends)]}  # one has nothing to read
+        await read(reader, begins, ends)
+        offsets = {tp: OffsetAndMetadata(end, f"note {end}") for tp, end in ends.items()}
+        await reader.commit(offsets)
+    async with KafkaCluster(settings) as cluster:
+        assert await cluster.committed(group, partitions) == offsets
+
+
+async def test_records_that_are_deleted_are_skipped_or_an_error(
+    kafka_bootstrap: str, topic_prefix: str, admin: AIOKafkaAdminClient
+) -> None:
+    """On the real broker: the embedded one deletes nothing."""
+    settings = load_settings(None, kafka_bootstrap_servers=kafka_bootstrap)
+    topic = f"{topic_prefix}deleted"
+    partitions = await fill(settings, topic, 0, 400)
+    first = min(partitions)
+    await admin.delete_records({first: RecordsToDelete(before_offset=10)})
+    async with open_topic_reader(settings, missing="skip") as reader:
+        range_ = (await reader.ranges([first]))[first]
+        assert range_ == OffsetRange(10, range_.end)
+        found = await read(reader, {first: 0}, {first: range_.end})
+        assert found == {first: list(range(10, range_.end))}
+    async with open_topic_reader(settings, missing="error") as reader:
+        with pytest.raises(OffsetOutOfRangeError):
+            await read(reader, {first: 0}, {first: range_.end})

@@ -1,0 +1,89 @@
+"""The names of the topics, their creation, and how long they keep a message."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import InvalidReplicationFactorError
+
+from catalog.erasure import TopicRetention
+from engine.cli.check import State, check_kafka
+from engine.kafka.topics import RetentionReader, ensure_topics, longest_retention
+from engine.process.settings_sources import load_settings
+from tests.servers.waiting import eventually
+
+
+async def test_more_replicas_than_brokers_are_named(
+    kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """Topics with fewer replicas than configured are not created."""
+    settings = load_settings(
+        kafka_bootstrap_servers=kafka_bootstrap, topic_replication=3, topic_prefix=topic_prefix
+    )
+    expected = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
+    with pytest.raises(InvalidReplicationFactorError, match=expected):
+        await ensure_topics(settings, (f"{topic_prefix}three",))
+    found = {each.subject: each for each in await check_kafka(settings)}
+    missing = found[f"topic {topic_prefix}detections"]
+    assert missing.state is State.BAD
+    assert "too few brokers" in missing.result
+    replicas = found["PROXIMITY_TOPIC_REPLICATION"]
+    assert replicas.state is State.WARNING
+    assert replicas.result == "3 replicas need as many brokers: 1 broker found"
+
+
+UNKNOWN = TopicRetention(is_known=False)
+HOUR = 3_600_000
+
+
+async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str):
+    settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
+    reader = RetentionReader(settings)
+    # (Topics that are not there keep nothing.)
+    assert await reader.read() == TopicRetention(is_known=True, longest=timedelta())
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
+    await admin.start()
+    for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
+        configs = {"retention.ms": str(retention), "segment.ms": str(HOUR)}
+        topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
+        await admin.create_topics([topic])
+    await admin.close()
+    longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
+
+    async def is_read() -> bool:  # a broker may learn of a topic a moment later
+        return await RetentionReader(settings).read() == longest
+
+    await eventually(is_read, deadline=30)
+    # Kafka gets no request per person.
+    assert (await reader.read()).longest == timedelta()
+
+
+async def test_brokers_that_do_not_say(embedded_kafka: str):
+    for address in (embedded_kafka, "127.0.0.1:9"):
+        reader = RetentionReader(load_settings(kafka_bootstrap_servers=address))
+        assert await reader.read() == UNKNOWN
+
+
+def topic(error: int = 0, **changed: str) -> dict[str, Any]:
+    configs = {"retention_ms": "1000", "segment_ms": "500", "cleanup_policy": "delete"} | changed
+    entries = [
+        {"config_names": name.replace("_", "."), "config_value": value}
+        for name, value in configs.items()
+    ]
+    return {"error_code": error, "config_entries": entries}
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ([topic()], TopicRetention(True, timedelta(seconds=1.5))),
+        ([topic(), topic(retention_ms="-1")], TopicRetention(True, None)),
+        ([topic(cleanup_policy="compact")], TopicRetention(True, None)),
+        ([topic(cleanup_policy="compact,delete")], TopicRetention(True, timedelta(seconds=1.5))),
+        ([topic(), topic(error=29)], UNKNOWN),
+        ([{"error_code": 0, "config_entries": []}], UNKNOWN),
+    ],
+)
+def test_the_description_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):
+    assert longest_retention(topics) == expected

@@ -1,0 +1,174 @@
+"""A trace goes on: from a record's headers to the message, the call and its notification."""
+
+import sys
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+
+from connectors.request import build_request
+from engine.connector.calls import build_call
+from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.producer import Headers
+from engine.kafka.tracing import (
+    NoopTracer,
+    OtelTracer,
+    open_tracer,
+    trace_headers,
+    trace_id_of,
+    traceparent_of,
+)
+from engine.process.errors import SettingsError
+from engine.process.settings import Settings
+from engine.trigger.message import MessageWriter
+from tests.connectors.calls import ENDPOINT
+from tests.connectors.test_calls import CONTENT, received
+from tests.trigger.samples import campaign, decoded, granted
+from tests.trigger.test_message import NOW, TOPICS
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
+UNSAMPLED = f"00-{TRACE}-{SPAN}-00".encode()
+STATE = ("tracestate", b"vendor=1")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("id", SAMPLED)],
+        [("traceparent", b"")],
+        [("traceparent", SAMPLED.upper())],
+        [("traceparent", SAMPLED + b"-more")],
+        [("traceparent", SAMPLED + b"\n")],
+        [("traceparent", b"ff" + SAMPLED[2:])],
+        [("traceparent", f"00-{'0' * 32}-{SPAN}-01".encode())],
+        [("traceparent", f"00-{TRACE}-{'0' * 16}-01".encode())],
+        [("traceparent", b"\xff" * 55)],
+        [("traceparent", None)],
+        [STATE],
+        [*[("x", b"")] * 64, ("traceparent", SAMPLED)],
+    ],
+)
+def test_an_invalid_trace_context_is_not_passed_on(headers: Any) -> None:
+    assert trace_headers(headers) == []
+    assert trace_id_of(trace_headers(headers)) is None
+
+
+def composed(arrived: Headers, tracer: Any = None) -> Headers:
+    """The headers of the message that a detection with these headers leads to."""
+    detection, sent = decoded(), campaign()
+    object.__setattr__(detection.record, "headers", arrived)
+    decided = granted(sent, detection=detection)
+    writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
+    writer.write(decided, None, NOW)
+    return decided.grants[0].message.headers
+
+
+def test_a_message_carries_the_context_of_its_record() -> None:
+    assert composed([("x", b"y"), ("traceparent", SAMPLED), STATE])[2:] == [
+        ("traceparent", SAMPLED),
+        STATE,
+    ]
+    assert [name for name, _ in composed([("x", b"y")])] == ["id", "campaign"]
+
+
+def test_a_call_and_its_notification_carry_it() -> None:
+    one = received()
+    one.span = NoopTracer().begin("", [("traceparent", SAMPLED), STATE], {})
+    one.result = CONTENT
+    parent = traceparent_of(one.span.headers)
+    call = build_call(one, ENDPOINT, 300.0)
+    sent = dict(build_request(call, agent="a", now=NOW, traceparent=parent).headers)
+    assert sent[b"traceparent"] == SAMPLED
+    assert b"tracestate" not in sent  # it may say more than a random number
+    message = one.notification("t")
+    assert message is not None
+    assert message.headers[2:] == [("traceparent", SAMPLED), STATE]
+
+
+def test_a_dead_letter_keeps_it() -> None:
+    record = decoded().record
+    object.__setattr__(record, "headers", [("traceparent", SAMPLED), ("other", b"1")])
+    letter = DeadLetter(record, DeadLetterReason.INVALID_FIELD, "").outgoing("dead", NOW)
+    assert letter.headers[-1] == ("original-traceparent", SAMPLED)
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracer(exporter: InMemorySpanExporter) -> OtelTracer:
+    provider = TracerProvider(sampler=ParentBased(ALWAYS_OFF), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return OtelTracer(provider.get_tracer("test"))
+
+
+def test_a_sampled_context_gets_a_span_whose_context_is_sent_on(
+    exporter: InMemorySpanExporter, tracer: OtelTracer
+) -> None:
+    span = tracer.begin("work", [("traceparent", SAMPLED), STATE], {"proximity.company": 9})
+    passed = dict(span.headers)
+    span.end("published")
+    (made,) = exporter.get_finished_spans()
+    assert made.parent is not None
+    assert made.context is not None
+    assert (f"{made.context.trace_id:032x}", f"{made.parent.span_id:016x}") == (TRACE, SPAN)
+    assert passed == {
+        "traceparent": f"00-{TRACE}-{made.context.span_id:016x}-01".encode(),
+        "tracestate": STATE[1],
+    }
+    assert dict(made.attributes or {}) == {
+        "proximity.company": 9,
+        "proximity.outcome": "published",
+    }
+
+
+@pytest.mark.parametrize("arrived", [[], [("traceparent", UNSAMPLED)], [("traceparent", b"junk")]])
+def test_nobody_else_gets_one(
+    exporter: InMemorySpanExporter, tracer: OtelTracer, arrived: Headers
+) -> None:
+    span = tracer.begin("work", arrived, {})
+    span.end("published")
+    assert span.headers == trace_headers(arrived)
+    assert exporter.get_finished_spans() == ()
+
+
+async def test_the_span_of_a_message_names_its_record_company_and_campaign(
+    exporter: InMemorySpanExporter, tracer: OtelTracer
+) -> None:
+    detection, sent = decoded(), campaign(format="connector", content=None)
+    object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
+    writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
+    decided = granted(sent, detection=detection)
+    writer.write(decided, None, NOW)
+    (message,) = decided.grants
+    assert message.span is not None
+    assert message.message.headers[2:] == message.span.headers
+    message.span.end("published")
+    (made,) = exporter.get_finished_spans()
+    assert made.name == "proximity.trigger"
+    assert dict(made.attributes or {}) == {
+        "messaging.system": "kafka",
+        "messaging.source.name": "proximity.detections",
+        "messaging.kafka.source.partition": 3,
+        "messaging.kafka.message.offset": 7,
+        "proximity.company": 9,
+        "proximity.campaign": 7,
+        "proximity.outcome": "published",
+    }
+
+
+async def test_without_an_endpoint_nothing_of_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    async with open_tracer(Settings()) as opened:
+        assert isinstance(opened, NoopTracer)
+    with pytest.raises(SettingsError, match=r"OTEL_ENDPOINT.*pip install"):
+        async with open_tracer(Settings(otel_endpoint="http://127.0.0.1:1")):
+            pass

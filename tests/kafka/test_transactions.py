@@ -1,0 +1,181 @@
+"""Publishing in transactions on a real broker: fencing, refused messages, timestamps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from engine.kafka.client import connection_options
+from engine.kafka.errors import MessageTooLargeError, TransactionLostError
+from engine.kafka.offsets import Position
+from engine.kafka.producer import Outgoing, TopicLimits
+from engine.kafka.transactions import TransactionalPublisher
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from tests.servers.waiting import eventually
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def settings(kafka_bootstrap: str) -> Settings:
+    return load_settings(None, kafka_bootstrap_servers=kafka_bootstrap)
+
+
+@pytest.fixture
+async def source(settings: Settings, topic_prefix: str) -> TopicPartition:
+    """A partition to process, and a topic to publish to with messages of at most 50 kB."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka_bootstrap_servers)
+    await admin.start()
+    small = {"max.message.bytes": "50000"}
+    out = NewTopic(f"{topic_prefix}out", 2, 1, topic_configs=small)
+    await admin.create_topics([NewTopic(f"{topic_prefix}in", 1, 1), out])
+    await admin.close()
+    return TopicPartition(f"{topic_prefix}in", 0)
+
+
+@pytest.fixture
+async def owner(
+    settings: Settings, source: TopicPartition, topic_prefix: str
+) -> AsyncIterator[Make]:
+    """Creates the next owner of the partition; closed at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def make(limits: TopicLimits | None = None, timeout_ms: int = 30_000) -> Any:
+            options = connection_options(settings) | {
+                "transactional_id": f"{topic_prefix}{source.topic}",
+                "transaction_timeout_ms": timeout_ms,
+                "retry_backoff_ms": 50,
+                "max_batch_size": 40 * 1024 * 1024,
+                "linger_ms": 0,
+            }
+            one = TransactionalPublisher(
+                make=partial(AIOKafkaProducer, **options),
+                deadline=20.0,
+                partition=source,
+                group=f"{topic_prefix}group",
+                limits=limits or TopicLimits(),
+            )
+            stack.push_async_callback(one.close)
+            await one.start()
+            return one
+
+        yield make
+
+
+@pytest.fixture
+def seen(settings: Settings, topic_prefix: str) -> Make:
+    """The records that a consumer reads with read_committed, and the group's offset."""
+
+    async def read() -> tuple[list[bytes | None], int | None]:
+        async with AIOKafkaConsumer(
+            bootstrap_servers=settings.kafka_bootstrap_servers,
+            group_id=f"{topic_prefix}group",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        ) as consumer:
+            places = [TopicPartition(f"{topic_prefix}out", number) for number in (0, 1)]
+            consumer.assign(places)
+            await consumer.seek_to_beginning(*places)
+            ends = await consumer.end_offsets(places)
+            values: list[bytes | None] = []
+            async with asyncio.timeout(30):
+                while any([await consumer.position(each) < ends[each] for each in places]):
+                    for batch in (await consumer.getmany(timeout_ms=100)).values():
+                        values += [record.value for record in batch]
+            return sorted(values, key=str), await consumer.committed(
+                TopicPartition(f"{topic_prefix}in", 0)
+            )
+
+    return read
+
+
+@pytest.fixture
+def message(topic_prefix: str) -> Callable[[bytes], Outgoing]:
+    return lambda value: Outgoing(f"{topic_prefix}out", value[:5], value, [])
+
+
+async def publish_and_commit(publisher: TransactionalPublisher, message: Outgoing) -> None:
+    await publisher.publish([message])
+    await publisher.commit(Position(5))
+
+
+async def test_messages_and_the_offset_are_seen_together(
+    owner: Make, seen: Make, message: Make
+) -> None:
+    one = await owner()
+    await one.publish([message(b"%05d" % n) for n in range(50)])
+    await one.publish([message(b"%05d" % n) for n in range(50, 100)])
+    assert await seen() == ([], None)
+    await one.commit(Position(7, "a" * 32))
+    assert await seen() == ([b"%05d" % n for n in range(100)], 7)
+    await one.commit(Position(9))  # without a message
+    assert (await seen())[1] == 9
+
+
+async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
+    owner: Make, seen: Make, message: Make
+) -> None:
+    """The last owner has not crashed: it continues its open transaction."""
+    last = await owner()
+    await last.publish([message(b"again")])
+    next_one = await owner()
+    assert await seen() == ([], None)
+    with pytest.raises(TransactionLostError):
+        await last.commit(Position(1))
+    for _ in range(2):  # nor later
+        with pytest.raises(TransactionLostError):
+            await publish_and_commit(last, message(b"again"))
+    await next_one.publish([message(b"again")])
+    await next_one.commit(Position(1))
+    assert await seen() == ([b"again"], 1)
+
+
+async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
+    owner: Make, seen: Make, message: Make
+) -> None:
+    limits, large = TopicLimits(), message(b"large" + b"x" * 60_000)
+    small = [message(b"%05d" % n + b"x" * 1000) for n in range(100)]  # too much for one batch
+
+    async def whole(publisher: TransactionalPublisher) -> list[Outgoing]:
+        refused: list[Outgoing] = []
+        try:
+            await publisher.publish([*small, large])
+        except MessageTooLargeError as error:
+            refused = error.messages
+        await publisher.commit(Position(1))
+        return refused
+
+    for _ in range(12):
+        publisher = await owner(limits)
+        try:
+            assert await whole(publisher) == [large]
+            break
+        except TransactionLostError:
+            assert (await seen())[0] == []
+    values, offset = await seen()
+    assert (values, offset) == ([each.value for each in small], 1)
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted(
+    owner: Make, seen: Make, message: Make
+) -> None:
+    """The broker aborts expired transactions every ten seconds."""
+    one = await owner(timeout_ms=1000)
+    await one.publish([message(b"slowl")])
+
+    async def ended() -> bool:
+        try:
+            await one.publish([message(b"slowl")])
+        except TransactionLostError:
+            return True
+        await asyncio.sleep(1)
+        return False
+
+    await eventually(ended, deadline=60, what="the broker ends the transaction")
+    assert await seen() == ([], None)

@@ -1,0 +1,279 @@
+"""Errors: which may be retried, how calls are retried, and how an outage is logged."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import asyncpg
+import pytest
+from aiokafka import errors as kafka
+from asyncpg import exceptions as pg
+from redis import exceptions as redis
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from structlog.testing import capture_logs
+
+from catalog.database import sqlstate_may_recover
+from engine.process.failures import (
+    Backoff,
+    ServerErrors,
+    database_may_recover,
+    kafka_may_recover,
+    redis_may_recover,
+    retry,
+)
+from engine.process.health import ServerProbe, run_checks
+from engine.process.metrics import Metrics
+from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceLookup
+
+FAILED, BACK = "server failed, trying again", "server answers again"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.mark.parametrize(
+    ("may_recover", "error", "passes"),
+    [
+        (redis_may_recover, redis.ConnectionError(), True),
+        (redis_may_recover, redis.BusyLoadingError(), True),
+        (redis_may_recover, redis.OutOfMemoryError(), True),
+        (redis_may_recover, redis.ReadOnlyError(), True),
+        (redis_may_recover, redis.ClusterDownError("CLUSTERDOWN"), True),
+        (redis_may_recover, ConnectionResetError(), True),
+        (redis_may_recover, redis.ResponseError("MISCONF Redis is configured to save"), True),
+        (redis_may_recover, redis.ResponseError("NOREPLICAS Not enough good replicas"), True),
+        (redis_may_recover, redis.ResponseError("ERR user_script: 63: -OOM command not"), True),
+        (redis_may_recover, redis.ResponseError("WRONGTYPE"), False),
+        (redis_may_recover, redis.NoPermissionError(), False),
+        (redis_may_recover, KeyError(), False),
+        (kafka_may_recover, kafka.NotLeaderForPartitionError(), True),
+        (kafka_may_recover, kafka.KafkaConnectionError(), True),
+        (kafka_may_recover, kafka.KafkaTimeoutError(), True),
+        (kafka_may_recover, TimeoutError(), True),
+        (kafka_may_recover, kafka.TopicAuthorizationFailedError(), False),
+        (kafka_may_recover, kafka.MessageSizeTooLargeError(), False),
+        (database_may_recover, OperationalError("", None, Exception()), True),
+        (database_may_recover, DBAPIError("", None, pg.AdminShutdownError("")), True),
+        (database_may_recover, DBAPIError("", None, pg.QueryCanceledError("")), True),
+        (database_may_recover, pg.TooManyConnectionsError(""), True),
+        (database_may_recover, pg.InternalServerError("tuple concurrently updated"), True),
+        (database_may_recover, pg.InvalidCachedStatementError("after a migration"), True),
+        (database_may_recover, asyncpg.InterfaceError("connection is closed"), True),
+        (database_may_recover, PoolTimeoutError(), True),
+        (database_may_recover, ConnectionRefusedError(), True),
+        (database_may_recover, pg.NumericValueOutOfRangeError(""), False),
+        (database_may_recover, ProgrammingError("", None, pg.UndefinedTableError("")), False),
+        (database_may_recover, pg.InvalidPasswordError(""), False),
+        (database_may_recover, ValueError(), False),
+    ],
+)
+def test_temporary_errors_are_retried(
+    may_recover: Callable[[Exception], bool], error: Exception, passes: bool
+) -> None:
+    assert may_recover(error) is passes
+
+
+# Every class of PostgreSQL 17, Appendix A: what passes as a whole, in part, and not at all.
+CLASSES = {
+    "00": False, "01": False, "02": False, "03": False, "08": True, "09": False, "0A": False,
+    "0B": False, "0F": False, "0L": False, "0P": False, "0Z": False, "10": False, "20": False,
+    "21": False, "22": False, "23": False, "24": False, "25": None, "26": None, "27": False,
+    "28": False, "2B": False, "2D": False, "2F": False, "34": False, "38": False, "39": False,
+    "3B": False, "3D": False, "3F": False, "40": True, "42": None, "44": False, "53": True,
+    "54": False, "55": None, "57": True, "58": True, "72": True, "F0": True, "HV": False,
+    "P0": False, "XX": True,
+}  # fmt: skip
+IN_PART = {"25006", "25P02", "25P03", "25P04", "26000", "42P05", "55000", "55006", "55P03"}
+
+
+def test_every_class_of_sqlstate_is_sorted() -> None:
+    known = {state for name in dir(pg) if (state := getattr(getattr(pg, name), "sqlstate", None))}
+    assert {state[:2] for state in known} <= CLASSES.keys()
+    for state in known | IN_PART:
+        sorted_as = CLASSES[state[:2]]
+        expected = state in IN_PART if sorted_as is None else sorted_as
+        assert sqlstate_may_recover(state) is expected, state
+
+
+class Server:
+    """Gives these answers in turn, the last one for ever."""
+
+    def __init__(self, *answers: BaseException | int) -> None:
+        self.answers = list(answers)
+        self.calls = 0
+
+    async def __call__(self) -> int:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.calls += 1
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+async def no_sleep(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def errors_of(metrics: Metrics, server: str = "redis") -> float | None:
+    return metrics.registry.get_sample_value(f"proximity_{server}_errors_total")
+
+
+async def test_a_call_is_tried_until_the_server_answers(metrics: Metrics) -> None:
+    server = Server(redis.ConnectionError(), TimeoutError(), 5)
+    with capture_logs() as logs:
+        call = retry(server, metrics.redis_errors, "a test", backoff=Backoff(sleep=no_sleep))
+        assert await call == 5
+    assert errors_of(metrics) == 2
+    assert [line["event"] for line in logs] == [FAILED, BACK]
+
+
+async def test_a_call_that_the_server_refuses_is_not_tried_again(metrics: Metrics) -> None:
+    server = Server(redis.ResponseError("ERR"))
+    with pytest.raises(redis.ResponseError):
+        await retry(server, metrics.redis_errors, "a test")
+    assert (server.calls, errors_of(metrics)) == (1, 0)
+
+
+async def test_pauses_double_up_to_the_last_and_half_is_chance() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    backoff, whole = Backoff(1.0, 5.0, sleep=sleep), [1.0, 2.0, 4.0, 5.0, 5.0]
+    for _ in range(200):
+        for _ in whole:
+            await backoff.pause()
+        backoff.reset()
+    for place, longest in enumerate(whole):
+        found = pauses[place :: len(whole)]
+        assert longest / 2 <= min(found) < max(found) <= longest
+        assert max(found) - min(found) > longest / 4
+
+
+async def test_a_try_that_hangs_ends_at_its_deadline(metrics: Metrics) -> None:
+    tries = 0
+
+    async def hangs_once() -> int:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await asyncio.Event().wait()
+        return tries
+
+    backoff = Backoff(sleep=no_sleep)
+    async with asyncio.timeout(10):
+        call = retry(hangs_once, metrics.redis_errors, "a test", deadline=0.05, backoff=backoff)
+        assert await call == 2
+
+
+@pytest.mark.parametrize("where", ["call", "pause"])
+async def test_a_cancellation_is_raised_at_once(metrics: Metrics, where: str) -> None:
+    started = asyncio.Event()
+
+    async def hangs(_: float = 0.0) -> Any:
+        started.set()
+        await asyncio.Event().wait()
+
+    server = hangs if where == "call" else Server(redis.ConnectionError())
+    call = retry(server, metrics.redis_errors, "a test", deadline=60, backoff=Backoff(sleep=hangs))
+    task = asyncio.create_task(call)
+    await started.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+class Outage:
+    """The errors of a server, on a clock of their own, and the lines of the log."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.now = 0.0
+        counter = metrics.redis_errors._counter
+        self.errors = ServerErrors(
+            "redis", counter, may_recover=redis_may_recover, clock=lambda: self.now
+        )
+
+    def fail(self, operation: str = "claims") -> None:
+        self.errors.failed(OSError("no route"), operation)
+
+
+@pytest.fixture
+def outage(metrics: Metrics) -> Outage:
+    return Outage(metrics)
+
+
+def test_an_outage_is_logged_once_and_so_is_its_end(outage: Outage, metrics: Metrics) -> None:
+    with capture_logs() as logs:
+        for second in range(100):
+            outage.now = second
+            outage.fail()
+        outage.errors.answered("claims")
+        outage.errors.answered("claims")
+    assert [line["event"] for line in logs] == [FAILED, BACK]
+    expected = {"server": "redis", "what": "claims", "error": "OSError: no route"}
+    assert expected.items() <= dict(logs[0]).items()
+    assert (logs[1]["seconds"], logs[1]["failures"]) == (99, 100)
+    assert errors_of(metrics) == 100
+
+
+def test_it_is_not_back_while_another_kind_of_call_fails(outage: Outage) -> None:
+    """A Redis that is full answers a ping. What is no longer called is forgotten."""
+    with capture_logs() as logs:
+        outage.fail("claims")
+        outage.errors.answered("ping")
+        assert [line["event"] for line in logs] == [FAILED]
+        outage.now = 61
+        outage.errors.answered("ping")
+    assert [line["event"] for line in logs] == [FAILED, BACK]
+
+
+async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> None:
+    async def hangs() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(5)  # a connection that takes its time to be given up
+
+    async def breaks() -> bool:
+        raise ValueError
+
+    async def well() -> bool:
+        return True
+
+    hanging = ServerProbe(hangs, operation="ping", errors=metrics.sql_errors)
+    began = time.monotonic()
+    found = await run_checks({"a": hanging.answers, "b": breaks, "c": well, "d": hanging.answers})
+    assert found == {"a": False, "b": False, "c": True, "d": False}
+    assert time.monotonic() - began < 4
+    assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1
+
+
+async def test_a_look_up_of_a_device_that_is_slow_is_no_outage_of_sql(metrics: Metrics) -> None:
+    """An alert pages for an outage, which the probes find."""
+
+    @contextlib.asynccontextmanager
+    async def hangs() -> AsyncIterator[None]:
+        await asyncio.sleep(60)
+        yield
+
+    async def no_copies(names: list[str]) -> list[None]:
+        return [None] * len(names)
+
+    lookup = DeviceLookup(
+        redis=cast("Any", SimpleNamespace(mget=no_copies)),
+        prefix="p:",
+        database=cast("Any", SimpleNamespace(dialect="postgresql", autocommit=hangs)),
+        metrics=metrics,
+        clock=lambda: 100.0,
+    )
+    key = DeviceKey(1, "a")
+    assert await lookup.find([key]) == {key: NO_ANSWER}
+    assert errors_of(metrics, "sql") == 0

@@ -1,0 +1,347 @@
+"""Settings: where they come from, what is refused, and that secrets stay secret."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.cli.application import run
+from engine.kafka.client import connection_options
+from engine.process.errors import SettingsError
+from engine.process.settings import PREFIX, Settings
+from engine.process.settings_sources import (
+    HIDDEN,
+    file_variable,
+    load_settings,
+    shown_url,
+)
+from engine.process.settings_types import bootstrap_addresses
+from engine.wiring.parts import open_stores
+
+PASSWORD = "p4ssw0rd-never-shown"
+REDIS = "PROXIMITY_REDIS_URL"
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(PREFIX + name.upper(), raising=False)
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "env"
+    file.write_text("PROXIMITY_TOPIC_PREFIX=file.\nPROXIMITY_GROUP_PREFIX=file-\n")
+    monkeypatch.setenv("PROXIMITY_TOPIC_PREFIX", "environment.")
+    settings = load_settings(file)
+    assert (settings.topic_prefix, settings.group_prefix) == ("environment.", "file-")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("METRICS_PORT", "70000", "65535"),
+        ("MAX_DETECTION_AGE", "never", "is no duration"),
+        ("REDIS_URL", f"http://:{PASSWORD}@host", "redis://"),
+        ("DATABASE_URL", f"mysql://user:{PASSWORD}@host", "postgresql://"),
+        ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
+        ("DATABASE_URL", f"postgresql://u:{PASSWORD}@x@h/x", "write %40"),
+        ("DATABASE_URL", "sqlite://", "names no file"),
+        ("REDIS_URL", f"rediss://:{PASSWORD}@h?ssl_ca_certs=/not/there", "/there: no such file"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h?ssl_ca_certs=x", "begin with rediss"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h?decode_responses=yes", "'decode_responses' is not"),
+        ("REDIS_URL", f"redis://:{PASSWORD}@h:1/first", "is a number"),
+        ("REDIS_URL", "redis:/localhost", "accepted: redis://, rediss://"),
+        ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "IPv4 or IPv6 network"),
+        ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.1/8", "IPv4 or IPv6 network"),
+        ("API_TRUSTED_PROXIES", "all", "IPv4 or IPv6 network"),
+        ("TOPIC_PREFIX", "a b", "'a b': Kafka takes letters, digits"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "localhost:abc", "'localhost:abc': a port is a number"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
+        ("KAFKA_BOOTSTRAP_SERVERS", " , ", "empty"),
+        ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
+        ("KAFKA_SASL_PASSWORD", PASSWORD, "set it to SASL_SSL or SASL_PLAINTEXT"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
+        ("KAFKA_SASL_OAUTH_TOKEN_URL", "https://idp.example:port/token", "cannot be read"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
+        ("KAFKA_SASL_OAUTH_EXTENSIONS", "pool=a\x01b", "a value of printable characters"),
+        ("KAFKA_SESSION_TIMEOUT", "0", "0: Input should be greater than 0 s"),
+        ("MAX_DETECTION_AGE", "8d", "691200: Input should be less than or equal to 604800 s"),
+        ("DRAIN_TIMEOUT", "5 weeks", "'5 weeks' is no duration; accepted: seconds, or a number"),
+        ("IN_FLIGHT_BYTES", "9", "9: Input should be greater than or equal to 1048576 bytes"),
+        ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
+        ("REDIS_TIMEOUT", "5", "no setting has this name"),
+        ("KAFKA_SSL_CAFILE", "/not/there.pem", "No such file"),
+        ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),
+        ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
+        ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
+        ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints them all"),
+    ],
+)
+def test_a_bad_value_is_named_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+):
+    monkeypatch.setenv(PREFIX + name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert PREFIX + name in message
+    assert expected in message
+    assert "\n" not in message
+    assert PASSWORD not in message
+
+
+OAUTH = {
+    "SASL_MECHANISM": "OAUTHBEARER",
+    "SASL_OAUTH_TOKEN_URL": "https://idp.example/token",
+    "SASL_OAUTH_CLIENT_ID": "me",
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "named"),
+    [
+        ("SASL_SSL", {}, "KAFKA_SASL_USERNAME is required"),
+        ("SASL_PLAINTEXT", {"SASL_USERNAME": "me"}, "KAFKA_SASL_PASSWORD is required"),
+        ("SSL", {"SASL_USERNAME": "me"}, "KAFKA_SASL_USERNAME has no effect"),
+        ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
+        ("SASL_SSL", {"SASL_MECHANISM": "OAUTHBEARER"}, "KAFKA_SASL_OAUTH_TOKEN_URL is required"),
+        ("SASL_SSL", OAUTH, "KAFKA_SASL_OAUTH_CLIENT_SECRET is required"),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_PASSWORD": PASSWORD},
+            "KAFKA_SASL_PASSWORD has no effect with KAFKA_SASL_MECHANISM OAUTHBEARER",
+        ),
+        (
+            "SASL_SSL",
+            OAUTH | {"SASL_MECHANISM": "PLAIN"},
+            "KAFKA_SASL_OAUTH_TOKEN_URL has no effect with KAFKA_SASL_MECHANISM PLAIN: set it to",
+        ),
+        ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, given: dict[str, str], named: str
+):
+    for name, value in {"SECURITY_PROTOCOL": protocol, **given}.items():
+        monkeypatch.setenv(f"{PREFIX}KAFKA_{name}", value)
+    with pytest.raises(SettingsError, match=f"^PROXIMITY_{named}[^\n]*$"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("servers", "addresses"),
+    [
+        ("a", [("a", 9092)]),
+        ("a:1, b.example:65535,", [("a", 1), ("b.example", 65535)]),
+        ("[::1]:9093,::1,[::2]", [("::1", 9093), ("::1", 9092), ("::2", 9092)]),
+    ],
+)
+def test_addresses_of_kafka(servers: str, addresses: list[tuple[str, int]]):
+    assert bootstrap_addresses(servers) == addresses
+
+
+def test_names_that_are_no_settings_and_may_be_there(monkeypatch: pytest.MonkeyPatch):
+    for name, value in {
+        "TEST_ANYTHING": "1",
+        "API_SERVICE_HOST": "10.0.0.1",
+        "API_SERVICE_PORT_HTTP": "8000",
+        "PORT": "tcp://10.0.0.1:80",
+        "API_PORT_8000_TCP_ADDR": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(PREFIX + name, value)
+    assert load_settings().api_port == 8000
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"PROXIMITY_METRICS_PRT=1\n", "did you mean PROXIMITY_METRICS_PORT?"),
+        (b"A=1\n\nthis is no setting\n", ":3: accepted: KEY=value"),
+        (b"PROXIMITY_TOPIC_PREFIX\n", ":1: accepted: KEY=value"),
+        (b"A=\xff\n", "not UTF-8"),
+        (b"PROXIMITY_METRICS_PORT=x\n", "PROXIMITY_METRICS_PORT: "),
+    ],
+)
+def test_a_bad_file_says_so_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, expected: str
+):
+    file = tmp_path / "env"
+    file.write_bytes(content)
+    assert run(["--env-file", str(file), "settings"]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1)
+    assert expected in error
+
+
+@pytest.mark.parametrize("name", ["cafile", "certfile"])
+def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SSL")
+    monkeypatch.setenv(f"PROXIMITY_KAFKA_SSL_{name.upper()}", __file__)
+    with pytest.raises(SettingsError, match=f"^PROXIMITY_KAFKA_SSL_{name.upper()} .*PEM"):
+        connection_options(load_settings())
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("5m", 300), ("20", 20), ("1.5h", 5400), ("250ms", 0.25), (" 2 D ", 172_800), ("7s", 7)],
+)
+def test_durations_are_read(monkeypatch: pytest.MonkeyPatch, written: str, seconds: float):
+    monkeypatch.setenv("PROXIMITY_NOTIFICATION_LIFETIME", written)
+    assert load_settings().notification_lifetime == seconds
+
+
+def test_no_more_settings_than_a_person_reads():
+    assert len(Settings.model_fields) <= 60
+
+
+async def test_connections_to_sql_are_as_many_as_the_setting_says():
+    settings = load_settings(database_url="postgresql://u:p@127.0.0.1:1/x", database_pool=3)
+    async with open_stores(settings) as stores:
+        assert "size: 3" in stores.database.engine.pool.status()
+        assert stores.database.engine.pool._max_overflow == 0  # type: ignore[attr-defined]
+
+
+def test_settings_prints_every_setting_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", f"postgresql://user:{PASSWORD}@host/name")
+    monkeypatch.setenv("PROXIMITY_SECRET_KEY", PASSWORD)
+    monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("PROXIMITY_KAFKA_SASL_USERNAME", "engine")
+    monkeypatch.setenv("PROXIMITY_KAFKA_SASL_PASSWORD", PASSWORD)
+    assert run(["settings"]) == 0
+    printed = capsys.readouterr().out
+    for name in Settings.model_fields:
+        assert PREFIX + name.upper() in printed
+    assert PASSWORD not in printed
+    assert "redis://localhost:6379/0" in printed
+
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("sqlite:///file.sqlite3", "sqlite:///file.sqlite3"),
+        (f"redis://:{SECRET}@host:1/2", f"redis://:{HIDDEN}@host:1/2"),
+        (f"redis://{SECRET}@host", f"redis://{HIDDEN}@host"),
+        (
+            f"postgresql://me:{SECRET}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
+            f"postgresql://me:{HIDDEN}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
+        ),
+        (
+            f"postgresql://me@h/x?sslkey=/a&sslpassword={SECRET}",
+            f"postgresql://{HIDDEN}@h/x?sslkey=/a&sslpassword={HIDDEN}",
+        ),
+        (
+            f"redis://h/0?username=me&password={SECRET}",
+            f"redis://h/0?username=me&password={HIDDEN}",
+        ),
+        (
+            f"redis+sentinel://me:{SECRET}@a:1,b:2/service?sentinel_password={SECRET}",
+            f"redis+sentinel://me:{HIDDEN}@a:1,b:2/service?sentinel_password={HIDDEN}",
+        ),
+        (f"rediss://host?ssl_password={SECRET}", f"rediss://host?ssl_password={HIDDEN}"),
+        (f"redis://:pa/{SECRET}@host", HIDDEN),
+        (f"redis://:pa@{SECRET}@host", f"redis://:{HIDDEN}@host"),
+        (f"redis://[{SECRET}", HIDDEN),
+    ],
+)
+def test_only_the_secret_part_is_hidden(url: str, expected: str) -> None:
+    assert shown_url(url) == expected
+    assert SECRET not in expected
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "redis-url"
+    path.write_text(f"redis://:{PASSWORD}@of-the-file\n")
+    return path
+
+
+def test_each_secret_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_kafka = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_USERNAME": "me", "SSL_CERTFILE": __file__}
+    for name, value in of_kafka.items():
+        monkeypatch.setenv(f"{PREFIX}KAFKA_{name}", value)
+    contents = {
+        "kafka_sasl_password": " with blanks ",
+        "kafka_ssl_password": "of\r\ntwo lines",
+        "redis_url": f"redis://:{PASSWORD}@r",
+        "database_url": f"postgresql://u:{PASSWORD}@h/x",
+        "secret_key": "one,two",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(f"{content}\r\n", newline="")
+        monkeypatch.setenv(file_variable(name), str(tmp_path / name))
+    settings = load_settings()
+    read = {name: getattr(settings, name).get_secret_value() for name in contents}
+    assert read == contents
+
+
+def test_only_secrets_have_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXIMITY_TOPIC_PREFIX_FILE", __file__)
+    with pytest.raises(SettingsError, match="PROXIMITY_TOPIC_PREFIX_FILE: no setting has this"):
+        load_settings()
+
+
+def test_the_environment_wins_over_the_env_file(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = tmp_path / "env"
+    env.write_text(f"{REDIS}_FILE={file}\n")
+    assert "of-the-file" in load_settings(env).redis_url.get_secret_value()
+    monkeypatch.setenv(REDIS, "redis://of-the-environment")
+    assert load_settings(env).redis_url.get_secret_value() == "redis://of-the-environment"
+    monkeypatch.delenv(REDIS)
+    env.write_text(f"{REDIS}=redis://of-the-env-file\n")
+    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
+    assert "of-the-file" in load_settings(env).redis_url.get_secret_value()
+
+
+def test_a_secret_that_is_given_twice_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REDIS, "redis://x")
+    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
+    with pytest.raises(SettingsError, match=f"^{REDIS}_FILE: {REDIS} is set as well"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "No such file"),
+        (b"", "the file is empty"),
+        (b"\n", "the file is empty"),
+        (b"\xff\xfe", "not UTF-8"),
+        (f"http://:{PASSWORD}@h".encode(), "redis://"),
+    ],
+)
+def test_a_bad_file_is_named_and_never_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, expected: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv(f"{REDIS}_FILE", str(path))
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith(f"{REDIS}_FILE: ")
+    assert expected in message
+    assert "\n" not in message
+    assert PASSWORD not in message
+
+
+def test_the_command_shows_the_file_and_not_the_secret(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
+    assert run(["settings", "--json"]) == 0
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if f'"{REDIS}"' in line]
+    assert str(file) in line
+    assert "of-the-file" in line
+    assert f"{REDIS}_FILE: a file that holds it" in line
+    assert PASSWORD not in printed

@@ -1,0 +1,79 @@
+"""The catalog of these tests: beacons whose detections count, and some whose do not."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from catalog.database import open_database
+from catalog.models import Application, Device
+from tests.catalog.records import Records
+from tests.servers.schema import make_schema
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TEST_DEVICES = 20
+_BEACONS = 12  # a venue
+
+
+class Spot(NamedTuple):
+    """A beacon: the ids of its records, and whether its detections count."""
+
+    minor: int
+    beacon: int
+    venue: int
+    company: int
+    campaign: int
+    time_zone: str | None
+    counts: bool
+
+
+class Estate(NamedTuple):
+    """The catalog with its ids. `keys` are api keys of applications, by company."""
+
+    spots: list[Spot]
+    keys: dict[str, int]
+
+
+async def build_estate(url: str) -> Estate:
+    """Migrate the database and write two companies with three venues, one of them closed."""
+    await make_schema(url)
+    database = open_database(url)
+    records = Records()
+    companies = alpha, beta = records.company(), records.company()
+    venues = [
+        records.venue(alpha, time_zone="America/Los_Angeles"),
+        records.venue(alpha, active=False),
+        records.venue(beta),
+    ]
+    beacons = [
+        records.beacon(venue, minor=1 + place * _BEACONS + number, active=number > 0)
+        for place, venue in enumerate(venues)
+        for number in range(_BEACONS)
+    ]
+    campaigns = [records.campaign(venue) for venue in venues]
+    keys = [
+        Application(company=each, name="app", type="ios", api_key=f"key-{each.name}")
+        for each in companies
+    ]
+    devices = [
+        Device(company=each, udid=f"phone {n}", test=True, create_on=NOW, update_on=NOW)
+        for each in companies
+        for n in range(TEST_DEVICES)
+    ]
+    try:
+        async with database.write.begin() as session:
+            session.add_all([*beacons, *campaigns, *keys, *devices])
+    finally:
+        await database.close()
+    by_venue = {campaign.venue: campaign.id for campaign in campaigns}
+    spots = [
+        Spot(
+            minor=each.minor,
+            beacon=each.id,
+            venue=each.venue.id,
+            company=each.venue.company.id,
+            campaign=by_venue[each.venue],
+            time_zone=each.venue.time_zone,
+            counts=each.active and each.venue.active,
+        )
+        for each in beacons
+    ]
+    return Estate(spots, {each.api_key: each.company.id for each in keys})

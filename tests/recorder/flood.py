@@ -1,0 +1,270 @@
+"""Generates very many records, and compares the figures in SQL with those expected of them."""
+
+import random
+import uuid
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from catalog.database import Database
+from engine.kafka.messages import format_instant
+from tests.catalog.records import UUID
+from tests.recorder.estate import TEST_DEVICES, Estate, Spot
+
+ZONES = ("immediate", "near", "far", "unknown")
+_DAY_MS = 86_400_000
+# Longer after its detection a record counts for no day but the one on which it comes: the settings
+# MAX_DETECTION_AGE, and for notifications NOTIFICATION_LIFETIME besides.
+FRESH_MS = {"detections": 300_000, "notifications": 600_000}
+_MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
+
+Device = tuple[int, str]  # company id, udid
+# The number of rows, and a checksum of their values that does not depend on their order.
+Prints = dict[Device, list[int]]
+
+
+class Message(NamedTuple):
+    """A record to publish: the topic's short name, key, value, and when it comes (the record's own
+    timestamp).
+    """
+
+    topic: str
+    key: bytes
+    value: bytes
+    arrived_ms: int
+
+
+def add_row(prints: list[int], *content: object) -> None:
+    prints[0] += 1
+    prints[1] += zlib.crc32(repr(content).encode())
+
+
+class Expected:
+    """The figures that SQL must have in the end."""
+
+    def __init__(self) -> None:
+        self.nb_beacon: Counter[Device] = Counter()
+        self.nb_campaign: Counter[Device] = Counter()
+        self.detections: Prints = defaultdict(lambda: [0, 0])
+        self.authentications: Prints = defaultdict(lambda: [0, 0])
+        self.receptions: dict[str, tuple[int, str, int]] = {}
+        self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0])
+        self.visitors: dict[tuple[date, str, int], set[str]] = defaultdict(set)
+        self.dead_letters: Counter[str] = Counter()
+
+    def note_figures(self, day: date, refs: Iterator[tuple[str, int]], what: int, who: str) -> None:
+        """Add to the figures of a day, unless a test device did it."""
+        if int(who.split()[1]) < TEST_DEVICES:
+            return
+        for kind, ref in refs:
+            self.figures[day, kind, ref][what] += 1
+            self.visitors[day, kind, ref].add(who)
+
+
+class Flood:
+    """Makes records of all three topics; `expected` keeps up. `now_ms` is the end of their time."""
+
+    def __init__(self, estate: Estate, dice: random.Random, *, devices: int, now_ms: int) -> None:
+        self.expected = Expected()
+        self._estate = estate
+        self._dice = dice
+        self._now_ms = now_ms
+        # Each phone has its places, some of them of both companies.
+        self._places = [dice.sample(estate.spots, 3) for _ in range(devices)]
+        self._sent: list[Message] = []
+
+    def detections(self, count: int) -> Iterator[Message]:
+        """Generate detections, a few of them malformed or of unknown beacons."""
+        for _ in range(count):
+            fate = self._dice.random()
+            if fate < 0.005:
+                yield Message("detections", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+            else:
+                yield self._detection(unknown=fate < 0.015)
+
+    def notifications(self, count: int) -> Iterator[Message]:
+        """Generate notifications; one in ten repeats an earlier one."""
+        for _ in range(count):
+            fate = self._dice.random()
+            if fate < 0.1 and self._sent:
+                yield self._dice.choice(self._sent)
+            elif fate < 0.105:
+                self.expected.dead_letters["notifications"] += 1
+                yield Message("notifications", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+            else:
+                yield self._notification()
+
+    def authentications(self, count: int) -> Iterator[Message]:
+        """Generate authentications, some with an invalid key."""
+        for _ in range(count):
+            udid = self._udid()
+            key = self._dice.choice([*self._estate.keys, "no key"])
+            at, ip = self._instant(), f"192.0.2.{self._dice.randrange(256)}"
+            body = {"api_key": key, "device": {"udid": udid}, "authenticated_at": at, "ip": ip}
+            company = self._estate.keys.get(key)
+            if company is None:
+                self.expected.dead_letters["authentications"] += 1
+            else:
+                add_row(self.expected.authentications[company, udid], at, ip)
+            yield Message("authentications", udid.encode(), orjson.dumps(body), self._now_ms)
+
+    def _detection(self, *, unknown: bool) -> Message:
+        dice, udid = self._dice, self._udid()
+        spot = dice.choice(self._places[int(udid.split()[1])])
+        zone, at = dice.choice(ZONES), self._instant()
+        arrived = self._arrival(at)
+        body: dict[str, Any] = {
+            "uuid": UUID,
+            "major": 2 if unknown else 1,
+            "minor": spot.minor,
+            "proximity": zone,
+            "device": {"udid": udid, "name": "iOS", "version": "17.1", "token_push": "t" * 64},
+            "detected_at": at,
+        }
+        if spot.counts and not unknown:
+            self._expect_detection(spot, udid, zone, at, arrived)
+        return Message("detections", udid.encode(), orjson.dumps(body), arrived)
+
+    def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, arrived: int) -> None:
+        device = (spot.company, udid)
+        self.expected.nb_beacon[device] += 1
+        add_row(self.expected.detections[device], spot.venue, spot.beacon, zone, at)
+        refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
+        if _has_a_day("detections", at, arrived, spot):
+            self.expected.note_figures(_day(at, spot), refs, 0, udid)
+
+    def _notification(self) -> Message:
+        dice, udid = self._dice, self._udid()
+        spot = dice.choice(self._places[int(udid.split()[1])])
+        number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
+        at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
+        arrived = self._arrival(at)
+        value = orjson.dumps(_body_of(number, spot, udid, at))
+        message = Message("notifications", udid.encode(), value, arrived)
+        self._sent.append(message)
+        self.expected.nb_campaign[spot.company, udid] += 1
+        self.expected.receptions[number] = (spot.company, udid, spot.campaign)
+        refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
+        if _has_a_day("notifications", at, arrived, spot):
+            self.expected.note_figures(_day(at, spot), refs, 1, udid)
+        return message
+
+    def _udid(self) -> str:
+        return f"phone {self._dice.randrange(len(self._places))}"
+
+    def _arrival(self, at: int) -> int:
+        """The timestamp of a detection's record: mostly at once, sometimes on another day."""
+        if self._dice.random() < 0.8:
+            return min(at + self._dice.randrange(200_000), self._now_ms)
+        return self._dice.randrange(at, self._now_ms + 1)
+
+    def _instant(self) -> int:
+        return self._now_ms - self._dice.randrange(2 * _DAY_MS)
+
+
+def _has_a_day(topic: str, at: int, arrived: int, spot: Spot) -> bool:
+    return arrived - at <= FRESH_MS[topic] or _day(at, spot) == _day(arrived, spot)
+
+
+def _day(at_ms: int, spot: Spot) -> date:
+    instant = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return instant.astimezone(ZoneInfo(spot.time_zone or "UTC")).date()
+
+
+def _body_of(number: str, spot: Spot, udid: str, at: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "campaign": {"id": spot.campaign},
+        "company": {"id": spot.company},
+        "venue": {"id": spot.venue},
+        "beacon": {"id": spot.beacon},
+        "device": {"udid": udid},
+        "detected_at": format_instant(at / 1000),
+    }
+
+
+async def assert_written(database: Database, expected: Expected) -> None:
+    """Assert that every row is as expected."""
+    devices = {
+        row.id: (row.company_id, row.udid)
+        for row in await _rows(database, "SELECT id, company_id, udid FROM device")
+    }
+    await _assert_counters(database, expected)
+    await _assert_traces(database, devices, expected)
+    receptions = {
+        str(uuid.UUID(str(row.notification))): (*devices[row.device_id], row.campaign_id)
+        for row in await _rows(database, "SELECT * FROM reception")
+    }
+    assert receptions == expected.receptions
+    await _assert_figures(database, expected)
+
+
+async def recorded(database: Database) -> int:
+    """How many records are recorded, of all topics; -1 while SQL does not answer."""
+    try:
+        (row,) = await _rows(database, "SELECT sum(next_offset) AS done FROM recorder_offset")
+    except (SQLAlchemyError, OSError):
+        return -1
+    return int(row.done or 0)
+
+
+async def _assert_counters(database: Database, expected: Expected) -> None:
+    for counter in ("nb_beacon", "nb_campaign"):
+        query = f"SELECT company_id, udid, {counter} AS figure FROM device WHERE {counter} <> 0"
+        found = {(r.company_id, r.udid): r.figure for r in await _rows(database, query)}
+        assert found == dict(getattr(expected, counter)), counter
+
+
+async def _assert_traces(
+    database: Database, devices: dict[int, Device], expected: Expected
+) -> None:
+    detections: Prints = defaultdict(lambda: [0, 0])
+    query = "SELECT device_id, venue_id, beacon_id, status, create_on FROM detection_trace"
+    async for row in _stream(database, query):
+        device = devices[row.device_id]
+        place = (row.venue_id, row.beacon_id)
+        add_row(detections[device], *place, row.status, _ms(row.create_on))
+    assert detections == expected.detections
+    authentications: Prints = defaultdict(lambda: [0, 0])
+    async for row in _stream(database, "SELECT device_id, create_on, ip FROM authentication_trace"):
+        add_row(authentications[devices[row.device_id]], _ms(row.create_on), row.ip)
+    assert authentications == expected.authentications
+
+
+async def _assert_figures(database: Database, expected: Expected) -> None:
+    found = {
+        (_date_of(row.day), row.kind, row.ref): (row.detections, row.notifications, row.devices)
+        for row in await _rows(database, "SELECT * FROM statistic")
+    }
+    assert found == {
+        key: (*figures, len(expected.visitors[key])) for key, figures in expected.figures.items()
+    }
+
+
+async def _rows(database: Database, query: str) -> list[Any]:
+    async with database.engine.connect() as connection:
+        return list(await connection.execute(text(query)))
+
+
+async def _stream(database: Database, query: str) -> Any:
+    async with database.engine.connect() as connection:
+        async for row in await connection.stream(text(query)):
+            yield row
+
+
+def _ms(instant: datetime | str) -> int:
+    if isinstance(instant, str):  # as SQLite keeps it
+        instant = datetime.fromisoformat(instant)
+    aware = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
+    return round(aware.timestamp() * 1000)
+
+
+def _date_of(day: date | str) -> date:
+    return date.fromisoformat(day) if isinstance(day, str) else day

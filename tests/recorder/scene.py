@@ -1,0 +1,227 @@
+"""A ledger on a fresh database, a small catalog to record into, and recorders over it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import orjson
+from aiokafka import ConsumerRecord, TopicPartition
+from sqlalchemy import func, select
+
+from catalog.database import Database, open_database
+from catalog.models import (
+    Application,
+    Base,
+    Beacon,
+    Campaign,
+    Company,
+    Device,
+    Statistic,
+    Venue,
+)
+from engine.formats.decoders import OwnFormatDecoder
+from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
+from engine.kafka.messages import format_instant
+from engine.kafka.producer import Outgoing
+from engine.kafka.workers import Records
+from engine.process.metrics import Metrics
+from engine.recorder.days import DayRule
+from engine.recorder.ledger import Ledger
+from engine.recorder.pipeline import Recorder
+from engine.recorder.postgresql import PostgresLedger
+from engine.recorder.readers import AuthenticationReader, DetectionReader, NotificationReader, Trace
+from engine.recorder.sqlite import SqliteLedger
+from tests.catalog.records import NOON
+from tests.catalog.records import Records as CatalogRecords
+from tests.servers.schema import make_schema
+
+# Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
+NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
+RULE = DayRule(max_age=300.0, retention=30 * 86_400.0)
+DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A company with a venue, a beacon, a campaign and an application; and another company."""
+
+    database: Database
+    ledger: Ledger
+    company: Company
+    other: Company
+    venue: Venue
+    beacon: Beacon
+    campaign: Campaign
+    application: Application
+    records: CatalogRecords
+
+
+def ledger_on(database: Database) -> Ledger:
+    kind = PostgresLedger if database.dialect == "postgresql" else SqliteLedger
+    return kind(database.engine)
+
+
+@asynccontextmanager
+async def open_scene(database_url: str) -> AsyncIterator[Scene]:
+    """The scene on a migrated database."""
+    await make_schema(database_url)
+    database = open_database(database_url)
+    try:
+        yield await _scene(database)
+    finally:
+        await database.close()
+
+
+async def _scene(database: Database) -> Scene:
+    records = CatalogRecords()
+    company, other = records.company(), records.company()
+    venue = records.venue(company, time_zone="Europe/Paris")
+    beacon, campaign = records.beacon(venue), records.campaign(venue)
+    application = Application(company=company, name="app", type="ios", api_key="key-1", active=True)
+    tested = Device(company=company, udid="of-the-team", test=True, create_on=NOON, update_on=NOON)
+    async with database.write() as session, session.begin():
+        session.add_all([company, other, venue, beacon, campaign, application, tested])
+    ledger = ledger_on(database)
+    return Scene(database, ledger, company, other, venue, beacon, campaign, application, records)
+
+
+async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
+    """The first record that is not recorded, by partition."""
+    return {number: at.offset for number, at in (await ledger.positions(topic)).items()}
+
+
+async def count(scene: Scene, model: type[Base]) -> int:
+    """The number of rows of a table."""
+    async with scene.database.read() as session:
+        return await session.scalar(select(func.count()).select_from(model)) or 0
+
+
+class Letters:
+    """Collects dead letters in place of the brokers."""
+
+    def __init__(self) -> None:
+        self.reasons: list[bytes] = []
+
+    async def publish(self, messages: list[Outgoing]) -> None:
+        self.reasons += [dict(message.headers)["reason"] for message in messages]
+
+
+def recorder_over(
+    ledger: Any,
+    metrics: Metrics,
+    letters: Any = None,
+    *,
+    rule: DayRule = RULE,
+    trace: Trace = "all",
+    oldest_delivery: float | None = None,
+    **more: Any,
+) -> Recorder:
+    """A new recorder, as in another process. `oldest_delivery` is the greatest age of
+    notifications, else the rule's."""
+    publisher: Any = letters or Letters()
+    limit = DeadLetterLimit(share=1, run=10_000)
+    skipped = metrics.recorder_skipped
+    decoder = OwnFormatDecoder(path_loss_exponent=2.0)
+    aside: dict[str, Any] = {
+        "ledger": ledger,
+        "dead_letters": DeadLetterPublisher(topic="dead", publisher=publisher, metrics=metrics),
+        "limit": limit,
+    }
+    late = rule._replace(max_age=oldest_delivery or rule.max_age)
+    readers: dict[str, Any] = {
+        DETECTIONS: DetectionReader(decoder=decoder, trace=trace, skipped=skipped, rule=rule),
+        NOTIFICATIONS: NotificationReader(**aside, skipped=skipped, rule=late),
+        AUTHENTICATIONS: AuthenticationReader(**aside, rule=rule),
+    }
+    return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
+
+
+class Rig:
+    """Recorders over one ledger, and records of the scene's beacon."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.letters = Letters()
+        self.metrics = Metrics()
+
+    def recorder(
+        self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None, **more: Any
+    ) -> Any:
+        """A new recorder, as in another process."""
+        ledger = ledger or self.scene.ledger
+        recorder = recorder_over(ledger, self.metrics, self.letters, trace=trace, **more)
+        return recorder.for_partition(TopicPartition(topic, 0))
+
+    def detections(self, offsets: range, **fields: Any) -> Records:
+        """Detections of one phone, second by second."""
+        beacon = self.scene.beacon
+        return [
+            record(
+                DETECTIONS,
+                offset,
+                {
+                    "uuid": beacon.uuid,
+                    "major": beacon.major,
+                    "minor": beacon.minor,
+                    "proximity": "near",
+                    "device": {"udid": "phone"},
+                    "detected_at": int(NOW.timestamp() + offset) * 1000,
+                    **fields,
+                },
+            )
+            for offset in offsets
+        ]
+
+    def notification(self, offset: int, number: str, **fields: Any) -> Any:
+        """A notification with this id."""
+        scene = self.scene
+        return record(
+            NOTIFICATIONS,
+            offset,
+            {
+                "id": number,
+                "campaign": {"id": scene.campaign.id, "name": "c", "hash": None},
+                "company": {"id": scene.company.id},
+                "venue": {"id": scene.venue.id, "name": "v"},
+                "beacon": {"id": scene.beacon.id, "name": "b"},
+                "device": {"udid": "phone"},
+                "detected_at": format_instant(NOW.timestamp()),
+                **fields,
+            },
+        )
+
+    async def counters(self, udid: str = "phone") -> tuple[int, int]:
+        """nb_beacon and nb_campaign."""
+        async with self.scene.database.read() as session:
+            chosen = (Device.udid == udid, Device.company_id == self.scene.company.id)
+            device = await session.scalar(select(Device).where(*chosen))
+        return (0, 0) if device is None else (device.nb_beacon, device.nb_campaign)
+
+    async def count(self, model: type[Base]) -> int:
+        """The number of rows of a table."""
+        return await count(self.scene, model)
+
+    async def statistics(self) -> dict[str, tuple[int, int, int]]:
+        """Detections, devices and notifications by kind."""
+        async with self.scene.database.read() as session:
+            rows = await session.scalars(select(Statistic))
+            return {r.kind: (r.detections, r.devices, r.notifications) for r in rows}
+
+
+def record(topic: str, offset: int, value: Any) -> "ConsumerRecord[bytes, bytes]":
+    raw = value if isinstance(value, bytes) else orjson.dumps(value)
+    return ConsumerRecord(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        timestamp=int(NOW.timestamp() * 1000),
+        timestamp_type=0,
+        key=b"phone",
+        value=raw,
+        checksum=None,
+        serialized_key_size=5,
+        serialized_value_size=len(raw),
+        headers=(),
+    )

@@ -1,0 +1,129 @@
+"""Many partitions write the same devices, days and ids at once: exact, and without deadlocks.
+
+In production a device keeps to one partition of a topic; here every partition has every device.
+"""
+
+import asyncio
+import random
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from aiokafka import TopicPartition
+from sqlalchemy import text
+
+from catalog.database import Database, open_database
+from engine.kafka.workers import Records
+from engine.process.metrics import Metrics
+from engine.recorder.days import DayRule
+from engine.recorder.pipeline import Recorder
+from tests.recorder.estate import Estate, build_estate
+from tests.recorder.flood import FRESH_MS, Flood, Message, assert_written
+from tests.recorder.scene import ledger_on, record, recorder_over
+
+PARTITIONS = 4
+BATCH = 100
+NOW_MS = time.time_ns() // 1_000_000
+RULE = DayRule(max_age=FRESH_MS["detections"] / 1000, retention=30 * 86_400.0)
+
+
+@pytest.fixture
+async def estate(database_url: str) -> Estate:
+    return await build_estate(database_url)
+
+
+@pytest.fixture
+async def database(database_url: str, estate: Estate) -> AsyncIterator[Database]:
+    opened = open_database(database_url)
+    yield opened
+    await opened.close()
+
+
+Partitions = dict[TopicPartition, Records]
+
+
+def recorder_of(database: Database, metrics: Metrics) -> Recorder:
+    """A new recorder, as in another process."""
+    return recorder_over(
+        ledger_on(database),
+        metrics,
+        rule=RULE,
+        oldest_delivery=FRESH_MS["notifications"] / 1000,
+        deadline=30.0,
+    )
+
+
+async def record_all(recorder: Recorder, partitions: Partitions) -> None:
+    """Handle all partitions concurrently, each by its own handler."""
+
+    async def work(place: TopicPartition, records: Records) -> None:
+        handler = recorder.for_partition(place)
+        for begin in range(0, len(records), BATCH):
+            await handler.handle(records[begin : begin + BATCH])
+
+    async with asyncio.TaskGroup() as group:
+        for place, records in partitions.items():
+            group.create_task(work(place, records))
+
+
+def flooded(estate: Estate, place: Callable[[Message], int]) -> tuple[Flood, Partitions]:
+    flood = Flood(estate, random.Random(7), devices=60, now_ms=NOW_MS)
+    partitions: Partitions = defaultdict(list)
+    for topic, key, value, arrived_ms in (
+        *flood.detections(4000),
+        *flood.notifications(1000),
+        *flood.authentications(200),
+    ):
+        number = place(Message(topic, key, value, arrived_ms))
+        records = partitions[TopicPartition(topic, number)]
+        made = record(topic, len(records), value)
+        records.append(replace(made, partition=number, key=key, timestamp=arrived_ms))
+    return flood, partitions
+
+
+async def test_nobody_waits_in_a_circle(database: Database, estate: Estate) -> None:
+    dice = random.Random(3)
+
+    def place(message: Message) -> int:
+        # A repeat that another partition counts meanwhile is tried again; not tested here.
+        by_key = message.topic == "notifications"
+        return (zlib.crc32(message.key) if by_key else dice.getrandbits(8)) % PARTITIONS
+
+    flood, partitions = flooded(estate, place)
+    metrics = Metrics()
+    await record_all(recorder_of(database, metrics), partitions)
+    await assert_written(database, flood.expected)
+    assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 0
+
+
+async def test_two_recorders_that_both_own_every_partition(
+    database: Database, estate: Estate
+) -> None:
+    """An id counts once, whichever partition brings it."""
+    dice = random.Random(4)
+    flood, partitions = flooded(estate, lambda _: dice.randrange(PARTITIONS))
+    metrics = Metrics()
+    await asyncio.gather(
+        *(record_all(recorder_of(database, metrics), partitions) for _ in range(2))
+    )
+    await assert_written(database, flood.expected)
+
+
+async def test_days_are_created_while_rows_pour_in(postgres_url: str) -> None:
+    """No row goes into the default partition: it would make the creation of its day fail."""
+    estate = await build_estate(postgres_url)
+    database = open_database(postgres_url)
+    flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)
+    recording = asyncio.create_task(record_all(recorder_of(database, Metrics()), partitions))
+    last = datetime.fromtimestamp(NOW_MS / 1000, UTC).date()
+    for age in range(4):  # the flood is of three days
+        await ledger_on(database).create_days([last - timedelta(days=age)])
+    await recording
+    await assert_written(database, flood.expected)
+    async with database.read() as session:
+        assert await session.scalar(text("SELECT count(*) FROM detection_trace_default")) == 0
+    await database.close()

@@ -1,0 +1,345 @@
+"""The recorder's data path on both databases: exact with concurrent writers and failures."""
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import select, text, update
+
+from catalog.models import (
+    AuthenticationTrace,
+    DetectionTrace,
+    Device,
+    Presence,
+    Reception,
+    Statistic,
+    StatisticDevice,
+)
+from engine.kafka.messages import format_instant
+from engine.recorder.ledger import Ledger, LedgerTransaction, OffsetsError
+from engine.recorder.pipeline import PartitionRecorder
+from engine.recorder.readers import DetectionReader, Trace
+from engine.recorder.retention import Retention
+from tests.recorder.scene import (
+    AUTHENTICATIONS,
+    DETECTIONS,
+    NOTIFICATIONS,
+    NOW,
+    Rig,
+    next_offsets,
+    record,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
+    unknown = rig.detections(range(2, 3), minor=65535)
+    broken = [record(DETECTIONS, 3, b"{")]
+    ours = rig.detections(range(2))
+    tested = rig.detections(range(4, 5), device={"udid": "of-the-team"}, ip="10.0.0.1\0")
+    await rig.recorder(DETECTIONS).handle([*ours, *unknown, *broken, *tested])
+    assert await rig.counters() == (2, 0)
+    assert await rig.counters("of-the-team") == (1, 0)
+    assert await rig.count(DetectionTrace) == 3
+    assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
+    assert rig.letters.reasons == []  # those are the trigger's
+    assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
+
+
+async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig):
+    """Records of gateways hold many detections each: few of them are a batch."""
+    recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
+    await recorder.handle(rig.detections(range(10)))
+    await recorder.handle(rig.detections(range(10, 12)))
+    assert await rig.counters() == (12, 0)
+    name = "proximity_recorder_transaction_seconds_count"
+    assert rig.metrics.registry.get_sample_value(name) == 4 + 1
+
+
+async def test_the_same_records_again_count_nothing(rig: Rig):
+    records = rig.detections(range(10))
+    for batch in (records[:6], records[:6], records[3:8], records):
+        await rig.recorder(DETECTIONS).handle(batch)
+    assert await rig.counters() == (10, 0)
+    assert await rig.count(DetectionTrace) == 10
+
+
+async def test_an_owner_of_old_cannot_write(rig: Rig):
+    old, new = rig.recorder(DETECTIONS), rig.recorder(DETECTIONS)
+    await old.handle(rig.detections(range(3)))
+    await new.handle(rig.detections(range(3, 6)))
+    await old.handle(rig.detections(range(3, 6)))  # it has them in flight and does not know
+    await old.handle(rig.detections(range(6, 8)))
+    await new.handle(rig.detections(range(6, 9)))
+    assert await rig.counters() == (9, 0)
+    assert await rig.count(DetectionTrace) == 9
+
+
+async def test_offsets_that_went_back_are_reported(rig: Rig):
+    recorder: PartitionRecorder = rig.recorder(DETECTIONS)
+    await recorder.handle(rig.detections(range(3)))
+    async with rig.scene.ledger.transaction() as transaction:
+        assert await transaction.advance_offset(DETECTIONS, 0, 3, 1)
+    with pytest.raises(OffsetsError, match=r"went back from 3 to 1"):
+        await recorder.handle(rig.detections(range(3, 6)))
+
+
+class FailingLedger:
+    """The ledger on a connection that fails as configured, before or after the commit."""
+
+    def __init__(self, ledger: Ledger, failures: list[str]) -> None:
+        self._ledger = ledger
+        self._failures = failures
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[LedgerTransaction]:
+        failure = self._failures.pop(0) if self._failures else ""
+        async with self._ledger.transaction() as transaction:
+            yield transaction
+            if failure == "before":
+                raise ConnectionResetError
+        if failure == "after":
+            raise ConnectionResetError
+
+
+@pytest.mark.parametrize("failures", [["before"], ["after"], ["before", "before", "after"]])
+async def test_a_lost_answer_counts_once(rig: Rig, failures: list[str]):
+    ledger: Any = FailingLedger(rig.scene.ledger, failures)
+    recorder = rig.recorder(DETECTIONS, ledger=ledger)
+    await recorder.handle(rig.detections(range(4)))
+    await recorder.handle(rig.detections(range(4, 6)))
+    assert await rig.counters() == (6, 0)
+    assert await rig.count(DetectionTrace) == 6
+
+
+async def test_notifications_count_once_by_their_id(rig: Rig):
+    first, second = str(uuid4()), str(uuid4())
+    recorder = rig.recorder(NOTIFICATIONS)
+    await recorder.handle([rig.notification(0, first), rig.notification(1, first.upper())])
+    await recorder.handle([rig.notification(2, first), rig.notification(3, second)])
+    assert await rig.counters() == (0, 2)
+    assert await rig.count(Reception) == 2
+    assert await rig.statistics() == dict.fromkeys(("venue", "beacon", "campaign"), (0, 1, 2))
+
+
+async def test_a_notification_of_a_device_with_long_facts_counts(rig: Rig):
+    """The catalog allows longer ones than a detection, and completes notifications with them."""
+    device = {"udid": "phone", "name": "n" * 300, "version": "1\0", "token_push": "t" * 5000}
+    await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, str(uuid4()), device=device)])
+    assert await rig.counters() == (0, 1)
+    assert rig.letters.reasons == []
+    async with rig.scene.database.read() as session:
+        stored = await session.scalar(select(Device).where(Device.udid == "phone"))
+    assert stored is not None
+    assert (stored.name, stored.version, stored.token_push) == ("n" * 255, "1", None)
+
+
+async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
+    stranger = rig.notification(1, str(uuid4()), company={"id": 999})
+    broken = [record(NOTIFICATIONS, 2, b"{"), rig.notification(3, "no-uuid")]
+    good = rig.notification(4, str(uuid4()))
+    await rig.recorder(NOTIFICATIONS).handle([stranger, *broken, good])
+    assert await rig.counters() == (0, 1)
+    assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
+
+
+async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(rig: Rig):
+    deleted_company, good = rig.scene.other, rig.notification(1, str(uuid4()))
+    async with rig.scene.database.write() as session, session.begin():
+        await session.delete(await session.merge(deleted_company))
+
+    class Late(FailingLedger):
+        """A ledger that still sees the company once."""
+
+        seen = False
+
+        async def existing_companies(self, ids: Collection[int]) -> set[int]:
+            first, self.seen = not self.seen, True
+            return set(ids) if first else await rig.scene.ledger.existing_companies(ids)
+
+    late: Any = Late(rig.scene.ledger, [])
+    recorder = rig.recorder(NOTIFICATIONS, ledger=late)
+    await recorder.handle(
+        [rig.notification(0, str(uuid4()), company={"id": deleted_company.id}), good]
+    )
+    assert await rig.counters() == (0, 1)
+    assert rig.letters.reasons == [b"unknown_company"]
+
+
+async def test_authentications_leave_a_trace(rig: Rig):
+    device = {"udid": "phone", "name": "ios", "version": "18"}
+    message = {"api_key": "key-1", "device": device, "ip": "10.0.0.2"}
+    unknown = message | {"api_key": "key-2"}
+    records = [record(AUTHENTICATIONS, n, value) for n, value in enumerate([message, unknown])]
+    await rig.recorder(AUTHENTICATIONS).handle(records)
+    assert await rig.count(AuthenticationTrace) == 1
+    assert await rig.counters() == (0, 0)
+    assert rig.letters.reasons == [b"unknown_application"]
+
+
+@pytest.mark.parametrize(("trace", "expected"), [("all", 130), ("changes", 4), ("none", 0)])
+async def test_the_trace_setting(rig: Rig, trace: Trace, expected: int):
+    records = rig.detections(range(65)) + rig.detections(range(65, 130), proximity="far")
+    for begin in range(0, 130, 26):  # each time by another process
+        await rig.recorder(DETECTIONS, trace=trace).handle(records[begin : begin + 26])
+    assert await rig.counters() == (130, 0)
+    assert await rig.count(DetectionTrace) == expected
+
+
+ZONES = ("near", "near", "near", "far", "immediate", "unknown")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_trace_changes_over_failures_and_new_owners(rig: Rig, seed: int):
+    """The rows are those of the rule, however batches are cut and whatever fails."""
+    dice = random.Random(seed)
+    expected, records = list[tuple[str, datetime]](), []
+    at = NOW
+    for offset in range(200):
+        zone = dice.choice(ZONES)
+        at += timedelta(seconds=dice.choice((-5, 1, 1, 10, 55, 61)))
+        if not expected or zone != expected[-1][0] or at - expected[-1][1] >= MINUTE:
+            expected.append((zone, at))
+        records += rig.detections(
+            range(offset, offset + 1), proximity=zone, detected_at=int(at.timestamp()) * 1000
+        )
+    begin = 0
+    while begin < len(records):
+        end = begin + dice.randint(1, 30)
+        failures = [dice.choice(("", "", "", "", "before", "after")) for _ in range(3)]
+        ledger: Any = FailingLedger(rig.scene.ledger, failures)
+        owner = rig.recorder(DETECTIONS, trace="changes", ledger=ledger)
+        await owner.handle(records[begin:end])
+        if dice.random() < 0.3:  # one of old has not noticed
+            await rig.recorder(DETECTIONS, trace="changes").handle(records[begin:end])
+        begin = end
+    async with rig.scene.database.read() as session:
+        rows = list(await session.scalars(select(DetectionTrace).order_by(DetectionTrace.id)))
+    assert [(row.status, row.create_on) for row in rows] == expected
+    assert await rig.counters() == (200, 0)
+
+
+async def test_a_batch_that_is_too_slow_is_halved_until_sql_is_quick(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    batches: list[int] = []
+    most = 10
+    count = DetectionReader.count
+
+    async def slow_count(reader: Any, transaction: Any, batch: Any) -> Any:
+        if len(batch) > most:
+            raise TimeoutError
+        batches.append(len(batch))
+        return await count(reader, transaction, batch)
+
+    monkeypatch.setattr(DetectionReader, "count", slow_count)
+    await rig.scene.ledger.create_days([NOW.date()])
+    recorder = rig.recorder(DETECTIONS)
+    await recorder.handle(rig.detections(range(40)))
+    assert sum(batches) == 40
+    assert max(batches) <= 10
+    most = 1000
+    for begin in range(40, 340, 100):
+        await recorder.handle(rig.detections(range(begin, begin + 100)))
+    assert batches[-1] > 50
+    assert await rig.counters() == (340, 0)
+
+
+async def test_recent_detections_are_reported_once_committed(rig: Rig):
+    """Detections of the last minutes, by their own times, without test devices."""
+    published: list[Any] = []
+    recorder = rig.recorder(DETECTIONS, on_recent=published.append)
+    now = datetime.now(UTC).timestamp()
+    instants = [now, now, now - 120, now - 3600, now + 3600]
+    batch = rig.detections(range(5, 6), detected_at=int(now * 1000), device={"udid": "of-the-team"})
+    for offset, at in reversed(list(enumerate(instants))):
+        batch = rig.detections(range(offset, offset + 1), detected_at=int(at * 1000)) + batch
+    await recorder.handle(batch)
+    # A second recorder that reads the same records writes none, and counts none.
+    await rig.recorder(DETECTIONS, on_recent=published.append).handle(batch)
+    (counts,) = published
+    here = (rig.scene.venue.id, rig.scene.beacon.id)
+    assert counts == Counter((*here, int(at // 60)) for at in instants[:3])
+
+
+async def test_a_record_with_a_trace_context_has_a_span_until_its_commit(rig: Rig):
+    ended: list[tuple[str, Any, str]] = []
+
+    class Traced:
+        """A tracer whose spans note that they end."""
+
+        def begin(self, name: str, headers: Any, attributes: Any) -> Any:
+            offset = attributes["messaging.kafka.offset"]
+            return SimpleNamespace(
+                headers=headers, end=lambda outcome: ended.append((name, offset, outcome))
+            )
+
+    records = rig.detections(range(3))
+    object.__setattr__(records[1], "headers", [("traceparent", b"00-...")])
+    await rig.recorder(DETECTIONS, tracer=Traced()).handle(records)
+    assert ended == [("proximity.recorder", 1, "recorded")]
+
+
+YEARS = [f"{year:04}-06-01T10:00:00+0000" for year in range(1, 10_000, 40)]
+
+
+async def test_absurd_dates_count_for_the_device_and_nowhere_else(rig: Rig):
+    """One phone caused a row of statistics and a permanent trace for each such day."""
+    records = [
+        rig.detections(range(n, n + 1), detected_at=at)[0]
+        for n, at in enumerate([*YEARS, format_instant(NOW.timestamp())])
+    ]
+    await rig.recorder(DETECTIONS, trace="changes").handle(records)
+    sent = [rig.notification(n, str(uuid4()), detected_at=at) for n, at in enumerate(YEARS)]
+    await rig.recorder(NOTIFICATIONS).handle(sent)
+    device = {"api_key": "key-1", "device": {"udid": "phone"}}
+    signed_in = [
+        record(AUTHENTICATIONS, n, device | {"authenticated_at": at}) for n, at in enumerate(YEARS)
+    ]
+    await rig.recorder(AUTHENTICATIONS).handle(signed_in)
+    assert await rig.counters() == (len(YEARS) + 1, len(YEARS))
+    assert await rig.statistics() == {"venue": (1, 1, 0), "beacon": (1, 1, 0)}
+    assert await rig.count(StatisticDevice) == 2
+    assert await rig.count(DetectionTrace) == await rig.count(Presence) == 1
+    assert await rig.count(AuthenticationTrace) == 0
+    assert await rig.count(Reception) == len(YEARS)
+    assert rig.letters.reasons == []
+
+
+@pytest.mark.parametrize("days", [-400, -40, 40, 400])
+async def test_a_repeat_counts_once_whatever_its_date(rig: Rig, days: int):
+    """Retention runs between the two."""
+    number, dated = str(uuid4()), format_instant((NOW + timedelta(days=days)).timestamp())
+    retention = Retention(
+        rig.scene.ledger, days=30, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}
+    )
+    await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, number, detected_at=dated)])
+    await retention.run_once()
+    await rig.recorder(NOTIFICATIONS).handle([rig.notification(1, number, detected_at=dated)])
+    assert await rig.counters() == (0, 1)
+    async with rig.scene.database.write.begin() as session:
+        long_ago = datetime.now(UTC) - timedelta(days=32)
+        await session.execute(update(Reception).values(recorded_on=long_ago))
+    await retention.run_once()
+    assert await rig.count(Reception) == 0
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "Europe", ""])
+async def test_a_time_zone_that_this_host_lacks(rig: Rig, zone: str):
+    async with rig.scene.database.engine.begin() as connection:
+        await connection.execute(text("UPDATE venue SET time_zone = :zone"), {"zone": zone})
+    await rig.recorder(DETECTIONS).handle(rig.detections(range(3)))
+    await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, str(uuid4()))])
+    assert await rig.counters() == (3, 1)
+    async with rig.scene.database.read() as session:
+        assert set(await session.scalars(select(Statistic.day))) == {NOW.date()}

@@ -1,0 +1,217 @@
+"""Retention on both databases: what is deleted, and what is never deleted."""
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from asyncpg.exceptions import LockNotAvailableError
+from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import DBAPIError, ProgrammingError
+
+from catalog.models import (
+    AuthenticationTrace,
+    DetectionTrace,
+    Presence,
+    Reception,
+    Statistic,
+)
+from catalog.models import StatisticDevice as StatisticDeviceModel
+from engine.process.failures import database_may_recover
+from engine.recorder import retention as retention_module
+from engine.recorder.ledger import (
+    VENUE,
+    AuthenticationRow,
+    DetectionRow,
+    Figures,
+    Ledger,
+    PresenceKey,
+    PresenceState,
+    ReceptionRow,
+    RetentionWindow,
+    StatisticKey,
+)
+from engine.recorder.retention import DAYS_AHEAD, MOST_SKEW, Retention
+from tests.recorder.scene import Scene, count, open_scene
+
+NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
+TODAY = NOW.date()
+
+
+def reception(notification: UUID, at: datetime = NOW) -> ReceptionRow:
+    return ReceptionRow(notification, 1, 2, at)
+
+
+async def test_retention_keeps_the_last_days(scene: Scene):
+    days = [TODAY - timedelta(days=age) for age in (40, 3, 2, 0)]
+    await fill(scene, days)
+    await retention(scene).run_once()
+    kept = {TODAY - timedelta(days=2), TODAY}
+    async with scene.database.read() as session:
+        for model in (DetectionTrace, AuthenticationTrace, Reception, Presence):
+            instants = (await session.scalars(select(model.create_on))).all()
+            assert {instant.date() for instant in instants} == kept, model
+        # A record that waited for a recorder may still be counted for a day before.
+        guarded = kept | {TODAY - timedelta(days=3)}
+        assert set(await session.scalars(select(StatisticDeviceModel.day))) == guarded
+        assert await session.scalar(select(func.count()).select_from(Statistic)) == len(days)
+
+
+@pytest.mark.parametrize("server", ["sql", "redis"])
+@pytest.mark.parametrize("ahead", [timedelta(days=32), timedelta(days=-32)])
+async def test_nothing_is_deleted_while_a_clock_is_wrong(
+    scene: Scene, server: str, ahead: timedelta
+):
+    """One of the clocks of this process, SQL and Redis is far from the other two."""
+    await fill(scene, [TODAY - timedelta(days=40), TODAY])
+    wrong = {"redis": NOW + ahead} if server == "redis" else {"ours": NOW + ahead}
+    await retention(scene, **wrong).run_once()
+    for model in (DetectionTrace, AuthenticationTrace, Reception, Presence, StatisticDeviceModel):
+        assert await count(scene, model) == 2, model
+    wrong_ledger: Any = LedgerAt(scene.ledger, NOW)
+    slow = Retention(
+        wrong_ledger,
+        days=2,
+        max_age=600.0,
+        clock=iter([NOW - MOST_SKEW, NOW + MOST_SKEW] * 2).__next__,  # the answer took long
+        clocks={},
+    )
+    await slow.run_once()
+    assert await count(scene, Reception) == 1
+
+
+async def test_no_trace_is_kept_for_ever(scene: Scene):
+    """Also rows of a day that never comes."""
+    await fill(scene, [TODAY])
+    async with scene.database.write.begin() as session:
+        for far in (NOW + timedelta(days=DAYS_AHEAD + 1), datetime(9999, 12, 31, tzinfo=UTC)):
+            trace = {"device_id": 1, "create_on": far}
+            session.add(DetectionTrace(**trace, venue_id=2, beacon_id=3, status="near"))
+            session.add(AuthenticationTrace(**trace, application_id=4))
+    await retention(scene).run_once()
+    for model in (DetectionTrace, AuthenticationTrace):
+        assert await count(scene, model) == 1, model
+
+
+class LedgerAt:
+    """A ledger with a fixed clock."""
+
+    def __init__(self, ledger: Ledger, now: datetime) -> None:
+        self._ledger = ledger
+        self._now = now
+
+    async def now(self) -> datetime:
+        return self._now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+
+def retention(
+    scene: Scene, *, sql: datetime = NOW, ours: datetime = NOW, redis: datetime = NOW
+) -> Retention:
+    """Two days are kept. The clocks are fixed; the clock of Redis agrees with ours by default."""
+    if redis is NOW:
+        redis = ours
+
+    async def redis_clock() -> datetime:
+        return redis
+
+    ledger: Any = LedgerAt(scene.ledger, sql)
+    return Retention(
+        ledger, days=2, max_age=600.0, clock=lambda: ours, clocks={"redis": redis_clock}
+    )
+
+
+async def fill(scene: Scene, days: list[date]) -> None:
+    """A row of each kind for each day, made and recorded on it."""
+    await scene.ledger.create_days(days)
+    for number, day in enumerate(days):
+        at = datetime.combine(day, NOW.timetz())
+        async with scene.ledger.transaction() as transaction:
+            await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, None)])
+            await transaction.add_authentications([AuthenticationRow(1, 4, at, None)])
+            await transaction.add_receptions([reception(uuid4(), at)])
+            await transaction.set_presences({PresenceKey(1, number): PresenceState("far", at)})
+            figure = StatisticKey(day, VENUE, 1)
+            await transaction.add_statistics({figure: Figures(1, devices={1})})
+    async with scene.database.write() as session, session.begin():
+        for model in (Reception, Presence):
+            await session.execute(update(model).values(recorded_on=model.create_on))
+
+
+async def test_days_are_made_once_whoever_makes_them(scene: Scene):
+    first, last = TODAY - timedelta(days=1), TODAY + timedelta(days=DAYS_AHEAD)
+    await fill(scene, [TODAY])
+    made = await asyncio.gather(*(scene.ledger.create_days([first, last]) for _ in range(3)))
+    expected = 2 * 2 if scene.database.dialect == "postgresql" else 0
+    assert sum(made) == expected
+    assert await count(scene, DetectionTrace) == 1
+    limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
+    await scene.ledger.delete_outside(RetentionWindow(limit, limit + timedelta(days=9), TODAY))
+    assert await count(scene, DetectionTrace) == 0
+
+
+async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> None:
+    window = RetentionWindow(NOW, NOW + timedelta(days=4), TODAY)
+    async with open_scene(postgres_url) as scene:
+        await scene.ledger.create_days(
+            [TODAY - timedelta(days=2), TODAY - timedelta(days=1), TODAY]
+        )
+        async with scene.database.read() as reader:
+            await reader.execute(text("SELECT count(*) FROM detection_trace"))
+            dropping = asyncio.create_task(scene.ledger.delete_outside(window))
+            async with asyncio.timeout(10):
+                for number in range(20):
+                    async with scene.ledger.transaction() as transaction:
+                        await transaction.add_detections(
+                            [DetectionRow(number, 1, 1, "near", NOW, None)]
+                        )
+            (outcome,) = await asyncio.gather(dropping, return_exceptions=True)
+        assert isinstance(outcome, DBAPIError), outcome
+        assert getattr(outcome.orig, "sqlstate", None) == LockNotAvailableError.sqlstate
+        assert database_may_recover(outcome)
+        assert await scene.ledger.delete_outside(window) == 4
+
+
+ERRORS = [
+    DBAPIError("", None, asyncpg.exceptions.QueryCanceledError("")),
+    asyncpg.exceptions.PostgresIOError(""),
+    ProgrammingError("", None, asyncpg.exceptions.InsufficientPrivilegeError("")),
+    KeyError("a mistake of ours"),
+    TimeoutError(),
+]
+
+
+async def test_no_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step fails with each error, then retention does its work."""
+    monkeypatch.setattr(retention_module, "_RETRY_PAUSE", 0.0)
+    failures = [(step, error) for error in ERRORS for step in ("now", "days", "delete")]
+    done = asyncio.Event()
+
+    def step(name: str, answer: Any) -> Any:
+        async def call(*_: Any) -> Any:
+            if failures and failures[0][0] == name:
+                raise failures.pop(0)[1]
+            if name == "delete":
+                done.set()
+            return answer
+
+        return call
+
+    ledger: Any = SimpleNamespace(
+        now=step("now", NOW), create_days=step("days", 0), delete_outside=step("delete", 0)
+    )
+    work = Retention(ledger, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
+    task = asyncio.create_task(work.run())
+    try:
+        # Each failure logs a traceback, which a busy machine draws slowly.
+        async with asyncio.timeout(60):
+            await done.wait()
+        assert not task.done()
+        assert failures == []
+    finally:
+        task.cancel()

@@ -1,0 +1,72 @@
+"""Fixtures of the suites: clients for each kind of Redis, metrics, fast brokers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.kafka.producer import Publisher
+from engine.process.metrics import Metrics
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
+from engine.trigger.beacon_cache import BeaconCache
+from engine.trigger.beacon_index import BeaconIndex
+from tests.recorder.scene import Scene, open_scene
+from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+
+
+@pytest.fixture
+async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
+    client = connect_redis(any_redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+@pytest.fixture
+def writer(redis: RedisClient) -> Writer:
+    return Writer(redis)
+
+
+@pytest.fixture
+def index(redis: RedisClient, metrics: Metrics) -> BeaconIndex:
+    return BeaconIndex(
+        redis=redis, prefix=PREFIX, cache=BeaconCache(1000), deadline=5.0, metrics=metrics
+    )
+
+
+@pytest.fixture
+async def built(writer: Writer, index: BeaconIndex) -> Writer:
+    """An index with one beacon and one campaign, with its marker already read."""
+    writer.fields |= beacon_entry([7]) | campaign_entry(7)
+    await writer.rebuild()
+    index.built.set()
+    return writer
+
+
+@pytest.fixture
+def settings(broker: str) -> Settings:
+    return load_settings(kafka_bootstrap_servers=broker)
+
+
+@pytest.fixture
+def topic(topic_prefix: str) -> str:
+    return f"{topic_prefix}published"
+
+
+@pytest.fixture
+async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
+    one = Publisher.from_settings(settings)
+    await one.start()
+    yield one
+    await one.close()

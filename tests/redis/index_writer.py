@@ -1,0 +1,69 @@
+"""A catalog in memory, and its entries, for tests of readers of the index."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from catalog.index.entries import (
+    BeaconEntry,
+    ConnectorEntry,
+    Marker,
+    beacon_field,
+    bucket,
+    campaign_field,
+    connector_field,
+    encode,
+)
+from catalog.index.store import IndexStore
+from catalog.redis_connection import RedisClient
+from tests.rules.records import UUID, beacon, campaign
+
+PREFIX = "contract:"
+
+
+class Writer:
+    """A catalog in memory, written by the real writer in turns of its own."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        self.store = IndexStore(redis, prefix=PREFIX)
+        self.fields: dict[str, bytes] = {}
+        self.generation = 0
+        self.rebuilds = 0
+
+    def marker(self) -> Marker:
+        self.generation += 1
+        return Marker(catalog="ours", generation=self.generation)
+
+    async def put(self, puts: dict[str, bytes], removals: Iterable[str] = ()) -> None:
+        removed = list(removals)
+        self.fields |= puts
+        for field in removed:
+            self.fields.pop(field, None)
+        await self.store.write(self.marker(), puts, removed)
+
+    async def rebuild(self) -> None:
+        self.rebuilds += 1
+        marker = self.marker()
+        await self.store.begin(marker)
+        await self.store.fill(marker, self.fields)
+        await self.store.finish(marker, Counter(map(bucket, self.fields)))
+
+    async def rebuild_if_missing(self) -> None:
+        if None in await self.store.markers():
+            await self.rebuild()
+
+
+def beacon_entry(campaigns: list[int], minor: int = 2, **fields: Any) -> dict[str, bytes]:
+    entry = BeaconEntry(beacon=beacon(minor=minor, **fields), campaigns=campaigns)
+    return {beacon_field(UUID, 1, minor): encode(entry)}
+
+
+def campaign_entry(number: int, **fields: Any) -> dict[str, bytes]:
+    return {campaign_field(number): encode(campaign(id=number, **fields))}
+
+
+def connector_entry(url: str) -> dict[str, bytes]:
+    entry = ConnectorEntry(
+        id=5, company_id=1, name="c", url=url, method="POST", auth="header", parameters="token"
+    )
+    return {connector_field(1): encode(entry)}

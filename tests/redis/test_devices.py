@@ -1,0 +1,172 @@
+"""The device's record for a call: from Redis, else from SQL, on every kind of both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from sqlalchemy import update
+
+from catalog.database import Database, open_database
+from catalog.models import Device
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.kafka.messages import KnownDevice, ReceivedDevice
+from engine.process.metrics import Metrics
+from engine.redis.devices import (
+    NO_ANSWER,
+    DeviceKey,
+    DeviceLookup,
+    DeviceRecord,
+    completed_device,
+)
+from tests.api.harness import counted
+from tests.recorder.scene import Scene, open_scene
+
+NOW = 1_700_000_000.0
+OUTAGE = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+@pytest.fixture
+async def scene(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as made:
+        yield made
+
+
+def lookup(
+    redis: RedisClient,
+    database: Database,
+    metrics: Metrics,
+    clock: Callable[[], float] = lambda: NOW,
+) -> DeviceLookup:
+    return DeviceLookup(
+        redis=redis, prefix="contract:", database=database, metrics=metrics, clock=clock
+    )
+
+
+async def test_a_device_is_its_companys(redis: RedisClient, scene: Scene, metrics: Metrics) -> None:
+    own = DeviceKey(scene.company.id, "of-the-team")
+    others = DeviceKey(scene.other.id, "of-the-team")
+    found = await lookup(redis, scene.database, metrics).find([own, others, own])
+    record = found[own]
+    assert record is not None
+    assert (record.id_connector, record.test) == (None, True)
+    assert isinstance(record.id, int)
+    assert found[others] is None
+
+
+async def test_a_copy_is_used_until_it_expires(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    key, unknown = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    before = dict(await lookup(redis, scene.database, metrics).find([key, unknown]))
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(id_connector=7))
+    again = dict(await lookup(redis, scene.database, metrics).find([key, unknown]))
+    assert again == before
+    later = lookup(redis, scene.database, metrics, lambda: NOW + 4)
+    after = (await later.find([key]))[key]
+    assert after is not None
+    assert after.id_connector == 7
+
+
+async def test_a_copy_in_memory_has_the_age_of_the_one_in_redis(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    """No copy that is older than four seconds is returned, wherever it is cached."""
+    key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    now = NOW
+    writer = lookup(redis, scene.database, metrics)
+    await writer.find([key, new])
+    for name in await redis.keys("contract:*"):  # else a slow machine's time would count as well
+        await redis.persist(name)
+    reader = lookup(redis, scene.database, metrics, lambda: now)
+    now = NOW + 3
+    await reader.find([key, new])  # the copy in Redis, three seconds old
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(id_connector=7))
+    with counted(scene.database) as statements:
+        now = NOW + 3.9
+        before = (await reader.find([key, new]))[key]
+        assert before is not None
+        assert before.id_connector is None
+        assert not statements, "memory has answered, for the device that is not there, too"
+        now = NOW + 4
+        after = (await reader.find([key, new]))[key]
+        assert after is not None
+        assert after.id_connector == 7
+
+
+async def test_the_device_in_sql_completes_a_message(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    key = DeviceKey(scene.company.id, "of-the-team")
+    fields = {"token_push": "t", "name": "ios", "version": "17", "model": "m", "id_connector": 9}
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(fields))
+    found = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    assert found is not None
+    out = completed_device(ReceivedDevice(udid=key.udid, version="18"), found)
+    assert out == KnownDevice(udid=key.udid, id=found.id, **(fields | {"version": "18"}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clock", [NOW + 5, NOW - 5])
+async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
+    redis: RedisClient, scene: Scene, metrics: Metrics, clock: float
+) -> None:
+    key, new = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    before = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    down = open_database(OUTAGE)
+    found = await lookup(redis, down, metrics, lambda: clock).find([key, new])
+    assert found[key] == before
+    assert found[new] is NO_ANSWER
+    await down.close()
+    async with scene.database.write() as session, session.begin():
+        await session.execute(update(Device).values(token_push="new"))
+    after = (await lookup(redis, scene.database, metrics, lambda: clock).find([key]))[key]
+    assert after is not None
+    assert after.token_push == "new"
+
+
+async def test_those_who_wait_meanwhile_share_a_request(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    devices = lookup(redis, scene.database, metrics)
+    known = DeviceKey(scene.company.id, "of-the-team")
+    keys = [known, *(DeviceKey(scene.company.id, f"new-{n}") for n in range(50))]
+    with counted(scene.database) as statements:
+        answers = await asyncio.gather(*(devices.find([key]) for key in keys))
+    found = [answer[key] for answer, key in zip(answers, keys, strict=True)]
+    assert isinstance(found[0], DeviceRecord)
+    assert found[1:] == [None] * 50
+    assert len([requested for requested in statements if "FROM device" in requested]) <= 2
+
+
+async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
+    redis: RedisClient, scene: Scene, metrics: Metrics
+) -> None:
+    devices = lookup(redis, scene.database, metrics)
+    key, other = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
+    first = asyncio.create_task(devices.find([key]))
+    second = asyncio.create_task(devices.find([other]))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (await second)[other] is None
+    assert (await devices.find([key]))[key] is not None
+
+
+async def test_without_sql_a_device_is_not_requested(redis: RedisClient, metrics: Metrics) -> None:
+    database = open_database(OUTAGE)
+    key = DeviceKey(1, "somebody")
+    assert (await lookup(redis, database, metrics).find([key]))[key] is NO_ANSWER
+    await database.close()
+
+
+async def test_without_redis_sql_answers(scene: Scene, metrics: Metrics) -> None:
+    redis = connect_redis("redis://127.0.0.1:1", timeout=0.2)
+    key = DeviceKey(scene.company.id, "of-the-team")
+    found = (await lookup(redis, scene.database, metrics).find([key]))[key]
+    assert found is not None
+    assert found.test
+    await redis.aclose()
+    assert metrics.registry.get_sample_value("proximity_redis_errors_total") == 2

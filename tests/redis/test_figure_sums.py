@@ -1,0 +1,154 @@
+"""Sums in memory: bounded, written in parts, gathered again while Redis is down."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from engine.process.metrics import Metrics
+from engine.redis import figures as figure_sums
+from engine.redis.figures import CompanyDay, FigureSums
+from rules.model import CampaignReason, DayFigures, Reason
+
+AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
+DAY = AT.date()
+
+
+class WrittenFigures:
+    """Keeps what was written; raises `error` instead, and refuses the companies of `refusing`."""
+
+    def __init__(self) -> None:
+        self.found: dict[CompanyDay, DayFigures] = {}
+        self.calls: list[int] = []
+        self.error: Exception | None = None
+        self.refusing: set[int] = set()
+
+    async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
+        if self.error is not None:
+            raise self.error
+        self.calls.append(len(figures))
+        refused = [place for place in figures if place.company_id in self.refusing]
+        self.found |= {place: day for place, day in figures.items() if place not in refused}
+        return refused
+
+
+class SumsWorld:
+    """Sums, where they are written to, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = AT.timestamp()
+        self.metrics = Metrics()
+        self.written = WrittenFigures()
+        self.sums = FigureSums(store=self.written, metrics=self.metrics, clock=lambda: self.now)
+
+    def count(self, name: str) -> float:
+        return self.metrics.registry.get_sample_value(f"proximity_{name}_total") or 0.0
+
+    def refuse(self, company: int, *campaigns: int) -> None:
+        figures = self.sums.today(company, self.sums.now())
+        if figures is not None:
+            figures.reasons[Reason.ENDED] += len(campaigns)
+            counts = {CampaignReason(number, Reason.ENDED): 1 for number in campaigns}
+            self.sums.add_campaigns(figures, counts)
+
+    def reasons(self, company: int, day: date = DAY) -> int:
+        return self.written.found[CompanyDay(company, day)].reasons[Reason.ENDED]
+
+
+@pytest.fixture
+def world() -> SumsWorld:
+    return SumsWorld()
+
+
+async def test_a_day_and_an_hour_are_those_of_utc(world: SumsWorld):
+    world.sums.note_notifications(1, 2)
+    world.sums.note_notifications(2, 0)
+    world.now += 60
+    world.sums.note_notifications(1, 3)
+    await world.sums.write()
+    assert {place: dict(day.notifications) for place, day in world.written.found.items()} == {
+        CompanyDay(1, DAY): {23: 2},
+        CompanyDay(1, date(2026, 11, 21)): {0: 3},
+    }
+    await world.sums.write()
+    assert world.written.calls == [2]  # nothing is no call
+
+
+@pytest.mark.parametrize("error", [RedisConnectionError(), OSError()])
+async def test_while_redis_is_down_sums_grow_on(world: SumsWorld, error: Exception):
+    world.refuse(1, 7)
+    world.written.error = error
+    await world.sums.write()
+    world.refuse(1, 7)
+    await world.sums.write()
+    world.written.error = None
+    await world.sums.write()
+    assert world.reasons(1) == 2
+    day = world.written.found[CompanyDay(1, DAY)]
+    assert day.campaigns == {CampaignReason(7, Reason.ENDED): 2}
+    assert (world.count("redis_errors"), world.count("figures_dropped")) == (2, 0)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), RedisTimeoutError()])
+async def test_figures_that_may_have_been_written_are_not_written_again(
+    world: SumsWorld, error: Exception
+):
+    world.refuse(1, 7)
+    world.written.error = error
+    await world.sums.write()
+    world.written.error = None
+    world.refuse(1, 7)
+    await world.sums.write()
+    assert world.reasons(1) == 1
+    assert world.count("figures_dropped") == 2  # a reason, and a campaign
+
+
+async def test_parts_are_bounded_and_one_that_fails_leaves_the_others(world: SumsWorld):
+    for company in range(1, 251):
+        world.refuse(company, 7)
+    world.written.refusing = {3}
+    await world.sums.write()
+    assert world.written.calls == [100, 100, 50]
+    assert len(world.written.found) == 249
+    world.written.refusing = set()
+    await world.sums.write()
+    assert world.written.calls[3:] == [1]
+    assert world.reasons(3) == 1
+    world.written.error = TimeoutError()
+    for company in range(1, 251):
+        world.refuse(company, 8)
+    await world.sums.write()
+    world.written.error = None
+    await world.sums.write()
+    # (Those of the first part may have been written.)
+    assert world.written.calls[4:] == [100, 50]
+
+
+async def test_companies_and_campaigns_are_bounded(
+    world: SumsWorld, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(figure_sums, "_MOST_DAYS", 3)
+    monkeypatch.setattr(figure_sums, "_MOST_OF_A_DAY", 10)
+    monkeypatch.setattr(figure_sums, "_MOST_BY_CAMPAIGN", 25)
+    world.refuse(1, *range(10_000))
+    assert world.count("figures_dropped") == 0  # its reasons have them
+    world.refuse(2, *range(10))
+    world.refuse(3, *range(10))
+    assert world.count("figures_dropped") == 5
+    world.refuse(3, 0)
+    world.refuse(4, 0)
+    assert world.count("figures_dropped") == 6
+    for _ in range(3):
+        # Away for long, it gathers no more than that.
+        world.written.error = OSError()
+        await world.sums.write()
+    world.written.error = None
+    await world.sums.write()
+    sizes = {place.company_id: len(day.campaigns) for place, day in world.written.found.items()}
+    assert sizes == {1: 10, 2: 10, 3: 5}
+    assert [world.reasons(company) for company in (1, 2, 3)] == [10_000, 10, 11]
+    world.refuse(4, *range(10))
+    await world.sums.write()
+    assert world.reasons(4) == 10

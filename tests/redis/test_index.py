@@ -1,0 +1,151 @@
+"""The index on every kind of Redis: the engine reads what the writer writes."""
+
+import asyncio
+
+import pytest
+
+from catalog.index.entries import (
+    beacon_field,
+    campaign_field,
+)
+from catalog.redis_connection import RedisClient
+from engine.kafka.detections import BeaconKey
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import BeaconIndex
+from rules.decision import decide
+from rules.model import Reason, Zone
+from tests.redis.index_reader import KNOWN, NOON, UNKNOWN, granted, one, resolve
+from tests.redis.index_writer import (
+    Writer,
+    beacon_entry,
+    campaign_entry,
+    connector_entry,
+)
+from tests.rules.records import UUID, venue
+from tests.servers.waiting import eventually
+
+
+async def test_a_known_beacon_is_read_with_its_campaigns(index: BeaconIndex, built: Writer) -> None:
+    found = await one(index)
+    assert granted(found) == [7]
+    assert (found.reference.uuid, found.reference.minor) == (UUID, 2)
+    assert found.venue_reference.name == "Library"
+    assert found.connector is None
+
+
+async def test_an_unknown_beacon_is_none(index: BeaconIndex, built: Writer) -> None:
+    assert [found is None for found in await resolve(index, KNOWN, UNKNOWN)] == [False, True]
+
+
+async def test_partitions_that_need_a_beacon_at_once_read_it_once(
+    index: BeaconIndex, built: Writer, metrics: Metrics
+) -> None:
+    found = await asyncio.gather(*(one(index) for _ in range(4)))
+    assert all(each is found[0] for each in found)
+    read = {"layer": "redis", "outcome": "hit"}
+    assert metrics.registry.get_sample_value("proximity_index_lookups_total", read) == 1
+
+
+async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
+    index: BeaconIndex, built: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One company's content may be too large for the deadline: its load is retried for ever."""
+    load, begun = index._load, asyncio.Event()
+
+    async def slow(keys: list[BeaconKey]) -> dict[BeaconKey, IndexedBeacon | None]:
+        if UNKNOWN in keys:
+            begun.set()
+            await asyncio.Event().wait()
+        return await load(keys)
+
+    monkeypatch.setattr(index, "_load", slow)
+    stuck = asyncio.create_task(resolve(index, UNKNOWN))
+    await begun.wait()
+    async with asyncio.timeout(20):
+        assert granted(await one(index)) == [7]
+    await cancel([stuck])
+
+
+async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:
+    await built.put(beacon_entry([7], active=False))
+    await built.put(beacon_entry([7], minor=4, venue=venue(active=False)))
+    off, shut = await resolve(index, KNOWN, BeaconKey(UUID, 1, 4))
+    assert off is not None
+    assert shut is not None
+    reasons = [decide(t.target, Zone.NEAR, NOON, NOON, 300, {}).reason for t in (off, shut)]
+    assert reasons == [Reason.INACTIVE_BEACON, Reason.INACTIVE_VENUE]
+
+
+async def test_a_connector_is_read_where_a_campaign_uses_it(
+    index: BeaconIndex, built: Writer
+) -> None:
+    await built.put(connector_entry("https://one.example/"))
+    assert (await one(index)).connector is None
+    await built.put(campaign_entry(7, format="connector", content=None))
+    index.cache.drop_all()
+    found = (await one(index)).connector
+    assert found is not None
+    assert found.url == "https://one.example/"
+
+
+async def test_a_campaign_that_is_deleted_is_left_out(index: BeaconIndex, built: Writer) -> None:
+    await built.put(beacon_entry([6, 7]))
+    assert granted(await one(index)) == [7]
+
+
+async def test_a_campaign_with_a_zone_that_is_not_known_silences_only_itself(
+    index: BeaconIndex, built: Writer
+) -> None:
+    await built.put(campaign_entry(8, time_zone="Mars/Olympus") | beacon_entry([7, 8]))
+    assert granted(await one(index)) == [7]
+
+
+async def test_many_beacons_in_one_call(index: BeaconIndex, built: Writer) -> None:
+    puts: dict[str, bytes] = {}
+    for minor in range(100, 600):
+        puts |= beacon_entry([minor], minor) | campaign_entry(minor)
+    await built.put(puts)
+    keys = [BeaconKey(UUID, 1, minor) for minor in range(100, 700)]
+    found = await resolve(index, *keys)
+    assert [b is not None and granted(b) for b in found[:500]] == [[n] for n in range(100, 600)]
+    assert found[500:] == [None] * 100
+
+
+async def test_cached_beacons_need_no_round_trip(
+    index: BeaconIndex, built: Writer, redis: RedisClient
+) -> None:
+    before = await resolve(index, KNOWN, UNKNOWN)
+    await redis.flushall()
+    assert await resolve(index, KNOWN, UNKNOWN) == before
+
+
+async def test_lookups_are_counted(index: BeaconIndex, built: Writer, metrics: Metrics) -> None:
+    for _ in range(3):
+        await index.resolve({KNOWN, UNKNOWN}, 10)
+
+    def count(layer: str, outcome: str) -> float | None:
+        labels = {"layer": layer, "outcome": outcome}
+        return metrics.registry.get_sample_value("proximity_index_lookups_total", labels)
+
+    assert [count("redis", "hit"), count("redis", "unknown")] == [1, 1]
+    assert [count("process", "miss"), count("process", "hit")] == [2, 28]
+
+
+@pytest.mark.parametrize("of", ["beacon", "campaign"])
+async def test_without_a_marker_nothing_is_unknown_but_waits(
+    index: BeaconIndex, built: Writer, redis: RedisClient, of: str
+) -> None:
+    """One bucket without its marker, be it that of the beacon or that of its campaign."""
+    field = beacon_field(*KNOWN) if of == "beacon" else campaign_field(7)
+    bucket = built.store.keys.of(field)
+    await redis.delete(bucket)
+    resolving = asyncio.create_task(index.resolve({KNOWN}, 1))
+    await eventually(lambda: not index.built.is_set(), what="the missing marker is noticed")
+    assert not resolving.done()
+    await built.rebuild()
+    index.built.set()
+    found = (await asyncio.wait_for(resolving, 5))[KNOWN]
+    assert found is not None
+    assert granted(found) == [7]

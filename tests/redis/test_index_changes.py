@@ -1,0 +1,260 @@
+"""Changes of the index on every kind of Redis: the engine receives them and drops stale entries."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from catalog.index.entries import (
+    BUCKETS,
+    MARKER_FIELD,
+    beacon_field,
+)
+from catalog.redis_connection import RedisClient
+from engine.kafka.detections import BeaconKey
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics
+from engine.trigger.beacon_index import BeaconIndex, IndexWatch
+from rules.decision import decide
+from rules.model import Zone
+from tests.redis.index_reader import KNOWN, NOON, SENTINEL, UNKNOWN, granted, one, resolve
+from tests.redis.index_writer import (
+    PREFIX,
+    Writer,
+    beacon_entry,
+    campaign_entry,
+    connector_entry,
+)
+from tests.rules.records import UUID, venue
+from tests.servers.waiting import eventually
+
+
+async def write_and_wait(
+    index: BeaconIndex, writer: Writer, puts: dict[str, bytes], removals: Iterable[str] = ()
+) -> None:
+    """Write, and wait until the engine has received the change."""
+    index.cache.known[SENTINEL] = None
+    await writer.put(puts | beacon_entry([], SENTINEL.minor), removals)
+    await eventually(lambda: SENTINEL not in index.cache.known, what="the change is received")
+
+
+def watch_of(
+    redis: RedisClient,
+    index: BeaconIndex,
+    metrics: Metrics,
+    rebuild: Callable[[], Awaitable[None]],
+    max_age: float = 300.0,
+) -> IndexWatch:
+    return IndexWatch(
+        redis=redis,
+        prefix=PREFIX,
+        index=index,
+        rebuild=rebuild,
+        max_age=max_age,
+        deadline=5.0,
+        metrics=metrics,
+    )
+
+
+@asynccontextmanager
+async def running(watch: IndexWatch) -> AsyncIterator[None]:
+    task = asyncio.create_task(watch.run())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        await cancel([task])
+
+
+@pytest.fixture
+async def watched(
+    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+) -> AsyncIterator[Writer]:
+    """The same with a running watch, which has polled once."""
+    index.built.clear()
+    async with running(watch_of(redis, index, metrics, built.rebuild_if_missing)):
+        await asyncio.wait_for(index.built.wait(), 5)
+        yield built
+
+
+async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched: Writer) -> None:
+    await write_and_wait(index, watched, beacon_entry([7], minor=4))
+    kept = BeaconKey(UUID, 1, 4)
+    first = await resolve(index, KNOWN, kept, UNKNOWN)
+    await write_and_wait(index, watched, beacon_entry([]))
+    changed, same, unknown = await resolve(index, KNOWN, kept, UNKNOWN)
+    assert changed is not None
+    assert granted(changed) == []
+    assert same is first[1]
+    assert unknown is None
+
+
+async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
+    index: BeaconIndex, watched: Writer
+) -> None:
+    await resolve(index, KNOWN, UNKNOWN)
+    await write_and_wait(index, watched, beacon_entry([7], minor=3), [beacon_field(*KNOWN)])
+    removed, added = await resolve(index, KNOWN, UNKNOWN)
+    assert removed is None
+    assert added is not None
+
+
+@pytest.mark.parametrize("kind", ["campaign", "connector"])
+async def test_a_change_drops_the_beacons_that_depend_on_it(
+    index: BeaconIndex, watched: Writer, kind: str
+) -> None:
+    await watched.put(campaign_entry(7, format="connector", content=None))
+    await watched.put(connector_entry("https://one.example/"))
+    await write_and_wait(index, watched, beacon_entry([], minor=4, venue=venue(company_id=9)))
+    other = BeaconKey(UUID, 1, 4)
+    await resolve(index, KNOWN, other)
+    puts = campaign_entry(7, active=False) if kind == "campaign" else connector_entry("https://2/")
+    await write_and_wait(index, watched, puts)
+    assert KNOWN not in index.cache.known
+    assert other in index.cache.known
+
+
+async def test_a_campaign_that_was_missing_drops_its_beacon_when_it_comes(
+    index: BeaconIndex, watched: Writer
+) -> None:
+    await write_and_wait(index, watched, beacon_entry([7, 8]))
+    assert granted(await one(index)) == [7]
+    await write_and_wait(index, watched, campaign_entry(8))
+    assert granted(await one(index)) == [7, 8]
+
+
+async def test_many_changes_at_once(index: BeaconIndex, watched: Writer) -> None:
+    for number in range(300):
+        await watched.put(campaign_entry(7, title=str(number)))
+
+    async def newest() -> bool:
+        (campaign_,) = decide((await one(index)).target, Zone.NEAR, NOON, NOON, 300, {}).granted
+        return campaign_.title == "299"
+
+    await eventually(newest, what="the last of them is seen")
+
+
+async def test_a_change_while_it_is_loaded_is_not_remembered(
+    index: BeaconIndex, built: Writer
+) -> None:
+    """The entry was read, then changed, and the change was received before the load was done."""
+    read = index._read
+
+    async def slow(fields: list[str]) -> dict[str, bytes | None]:
+        values = await read(fields)
+        if any(field.startswith("b:") for field in fields):
+            await built.put(beacon_entry([]))
+            index.cache.drop([beacon_field(*KNOWN)])
+        return values
+
+    index._read = slow  # type: ignore[method-assign]
+    await resolve(index, KNOWN)
+    assert KNOWN not in index.cache.known
+    index._read = read  # type: ignore[method-assign]
+    assert granted(await one(index)) == []
+
+
+async def test_a_rebuild_drops_everything(index: BeaconIndex, watched: Writer) -> None:
+    await resolve(index, KNOWN, UNKNOWN)
+    watched.fields |= beacon_entry([])
+    await watched.rebuild()
+    await eventually(lambda: not index.cache.known, what="everything is dropped")
+    assert granted(await one(index)) == []
+
+
+async def test_cached_beacons_expire(
+    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+) -> None:
+    async with running(watch_of(redis, index, metrics, built.rebuild_if_missing, max_age=0.3)):
+        await one(index)
+        await eventually(lambda: not index.cache.known, what="it is read again")
+
+
+async def test_an_index_that_was_never_built_is(
+    redis: RedisClient, index: BeaconIndex, metrics: Metrics, writer: Writer
+) -> None:
+    writer.fields |= beacon_entry([7]) | campaign_entry(7)
+    async with running(watch_of(redis, index, metrics, writer.rebuild_if_missing)):
+        assert granted(await one(index)) == [7]
+    assert writer.rebuilds == 1
+
+
+async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
+    index: BeaconIndex, watched: Writer, redis: RedisClient
+) -> None:
+    puts: dict[str, bytes] = {}
+    for minor in range(100, 400):
+        puts |= beacon_entry([7], minor)
+    await watched.put(puts)
+    started = watched.rebuilds
+    for minor in range(100, 400):
+        if minor % 100 == 50:
+            await redis.flushall()
+        (found,) = await resolve(index, BeaconKey(UUID, 1, minor))
+        assert found is not None
+        assert granted(found) == [7]
+    assert started + 1 <= watched.rebuilds <= started + 3
+    await eventually(index.built.is_set)
+
+
+async def test_changes_are_followed_after_a_flush(
+    index: BeaconIndex, watched: Writer, redis: RedisClient
+) -> None:
+    await one(index)
+    started = watched.rebuilds
+    await redis.flushall()
+    await eventually(lambda: watched.rebuilds > started and index.built.is_set())
+    await one(index)
+    await write_and_wait(index, watched, campaign_entry(7, active=False))
+    assert granted(await one(index)) == []
+
+
+async def test_a_flush_while_sql_is_down_is_waited_out(
+    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+) -> None:
+    """A rebuild that returns without an index is called again and again."""
+    requested = 0
+
+    async def cannot() -> None:
+        nonlocal requested
+        requested += 1
+        await asyncio.sleep(0.02)
+        if requested > 5:
+            await built.rebuild_if_missing()
+
+    await resolve(index, UNKNOWN)
+    async with running(watch_of(redis, index, metrics, cannot)):
+        await eventually(lambda: requested == 1)
+        await redis.flushall()
+        assert granted(await one(index)) == [7]
+    assert requested > 5
+
+
+async def test_a_marker_is_in_every_bucket(built: Writer, redis: RedisClient) -> None:
+    for number in range(BUCKETS):
+        assert await redis.hexists(built.store.keys.bucket(number), MARKER_FIELD)
+
+
+async def test_cached_beacons_are_read_again_one_after_the_other(
+    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+) -> None:
+    """All of them within `max_age`, and never all at once: no detection waits for that."""
+    await resolve(index, KNOWN, UNKNOWN)
+    kept = index.cache.known[KNOWN]
+    watch = watch_of(redis, index, metrics, built.rebuild_if_missing)
+    watch._max_age = 2.0
+    await watch._refresh(1.0)
+    await watch._refresh(1.0)
+    assert index.cache.known[KNOWN] is kept, "it is what it was"
+    # A change that nobody was told of.
+    built.fields |= beacon_entry([], KNOWN.minor)
+    await built.rebuild()
+    version = index.cache.version
+    for _ in range(3):
+        await watch._refresh(1.0)
+    changed = index.cache.known[KNOWN]
+    assert changed is not kept
+    assert changed is not None
+    assert not changed.campaigns
+    assert (index.cache.version, set(index.cache.known)) == (version, {KNOWN, UNKNOWN})

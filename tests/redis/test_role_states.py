@@ -1,0 +1,134 @@
+"""The reports of processes on their roles, also after they stop reporting."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from api.realtime import role_states
+from api.reports import RoleReport
+from catalog.redis_connection import RedisClient, connect_redis
+from engine.process.lifecycle import cancel
+from engine.process.metrics import Metrics
+from engine.redis import role_states as store_module
+from engine.redis.role_states import RoleLine, RoleStateStore
+from engine.wiring.parts import Role
+from engine.wiring.servers import RoleStateWriter
+from tests.servers.waiting import eventually
+
+
+def store_on(redis: RedisClient) -> RoleStateStore:
+    return RoleStateStore(redis=redis, prefix="contract:", deadline=10.0)
+
+
+async def test_each_process_has_its_say(redis: RedisClient) -> None:
+    store = store_on(redis)
+    assert await store.read() == []
+    await store.write("a", "trigger", behind=0.5, waits_for=[])
+    await store.write("b", "trigger", behind=None, waits_for=["kafka"])
+    await store.write("a", "trigger", behind=12.0, waits_for=[])
+    await redis.hset("contract:roles", "trigger:newer", b"of another version")
+    found = sorted(await store.read(), key=lambda each: each.waits_for)
+    assert [(each.role, each.behind, each.waits_for) for each in found] == [
+        ("trigger", 12.0, ()),
+        ("trigger", None, ("kafka",)),
+    ]
+    assert all(0 <= each.age < 30 for each in found)
+    assert 0 < await redis.ttl("contract:roles") <= 24 * 3600
+
+
+async def test_the_last_report_of_ended_processes_is_kept(redis: RedisClient) -> None:
+    store = store_on(redis)
+    now = time.time()
+    for instance, age in (("old", 900), ("older", 2000)):
+        line = RoleLine("recorder", now - age, 0.0, [])
+        await redis.hset("contract:roles", f"recorder:{instance}", store_module._encode(line))
+    await store.write("alive", "trigger", behind=0.0, waits_for=[])
+    await store.forget_old()
+    assert {name async for name, _ in redis.hscan_iter("contract:roles")} == {
+        b"trigger:alive",
+        b"recorder:old",
+    }
+
+
+class Consumer:
+    """A role with a settable lag."""
+
+    def __init__(self) -> None:
+        self.behind: float | None = None
+
+    def seconds_behind(self, now: float) -> float | None:
+        assert abs(now - time.time()) < 60
+        return self.behind
+
+
+def role(consumer: Consumer, **holds: bool) -> Role:
+    checks: Any = {name: (lambda value=value: value) for name, value in holds.items()}
+    return Role(name="recorder", consumer=consumer, checks=checks, needs={"sql"})  # type: ignore[arg-type]
+
+
+async def test_a_role_is_written_about_again_and_again(
+    redis: RedisClient, metrics: Metrics
+) -> None:
+    store, consumer = store_on(redis), Consumer()
+    down = ["sql", "redis_writes"]
+    writer = RoleStateWriter(
+        store=store,
+        roles=[role(consumer, partitions_assigned=False)],
+        failing=lambda: down,
+        metrics=metrics,
+        pause=0.01,
+    )
+    running = asyncio.create_task(writer.run())
+
+    async def says(expected: tuple[float | None, tuple[str, ...]]) -> bool:
+        return [(each.behind, each.waits_for) for each in await store.read()] == [expected]
+
+    await eventually(lambda: says((None, ("sql", "partitions_assigned"))), deadline=30)
+    consumer.behind = 3.0
+    down.clear()
+    await eventually(lambda: says((3.0, ("partitions_assigned",))), deadline=30)
+    await cancel([running])
+
+
+async def test_a_redis_that_is_down_stops_no_role(metrics: Metrics) -> None:
+    redis = connect_redis("redis://127.0.0.1:9/0")
+    writer = RoleStateWriter(
+        store=store_on(redis), roles=[role(Consumer())], failing=list, metrics=metrics, pause=0.01
+    )
+    running = asyncio.create_task(writer.run())
+
+    async def failed() -> bool:
+        return (metrics.registry.get_sample_value("proximity_redis_errors_total") or 0) > 2
+
+    await eventually(failed, deadline=30)
+    assert not running.done()
+    await cancel([running])
+    await redis.aclose()
+
+
+@pytest.mark.parametrize(
+    ("reports", "state", "seconds"),
+    [
+        ([], "silent", None),
+        ([(120.9, 0.0, ()), (4000, 0.0, ())], "silent", 120),
+        ([(1, 0.2, ())], "up_to_date", None),
+        ([(1, 0.2, ()), (2, 12.7, ()), (120, 900.0, ())], "behind", 12),
+        ([(1, 0.2, ()), (2, None, ())], "starting", None),
+        ([(1, 90.0, ("sql", "of tomorrow")), (2, None, ())], "waiting", None),
+    ],
+)
+def test_the_worst_that_is_alive_counts(
+    reports: list[tuple[float, float | None, tuple[str, ...]]], state: str, seconds: int | None
+) -> None:
+    states = role_states([RoleReport("recorder", *each) for each in reports])
+    found = [each.model_dump() for each in states]
+    assert [each["role"] for each in found] == ["trigger", "connector", "recorder"]
+    waits_for = ["sql"] if state == "waiting" else []
+    assert found[2] == {
+        "role": "recorder",
+        "state": state,
+        "seconds": seconds,
+        "waits_for": waits_for,
+    }

@@ -1,0 +1,44 @@
+"""Questions about a detection on a Friday, and the answers to them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rules.decision import Target
+from rules.explanation import (
+    ExplainedCampaign,
+    Explanation,
+    HeldClaim,
+    Question,
+    explain,
+)
+from rules.model import Reason, Zone
+from tests.rules.records import beacon, campaign, epoch
+
+FRIDAY = epoch("2026-11-20T22:41:00+01:00")
+PARIS = {"time_zone": "Europe/Paris"}
+
+
+def new_question(
+    at: float = FRIDAY,
+    zone: Zone = Zone.NEAR,
+    claims: Mapping[int, HeldClaim] | None = None,
+    decided_at: float | None = None,
+) -> Question:
+    return Question(zone, at, at if decided_at is None else decided_at, 300.0, claims or {})
+
+
+def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
+    target = Target.of_beacon(beacon(), [campaign(**PARIS | fields)], has_connector=False)
+    return explain(target, question or new_question())
+
+
+def only(explanation: Explanation) -> ExplainedCampaign:
+    (found,) = explanation.campaigns
+    return found
+
+
+def compared(explanation: Explanation, check: Reason) -> str:
+    """What the check says, and whether it failed."""
+    checks = (*explanation.checks, *(only(explanation).checks if explanation.campaigns else ()))
+    (found,) = [each for each in checks if each.check is check]
+    return f"{'ok' if found.passed else 'NO'} {found.compared.found} | {found.compared.needed}"

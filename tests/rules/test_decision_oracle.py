@@ -1,0 +1,153 @@
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules.decision import Target, decide
+from rules.model import CampaignSnapshot, Decision, Reason, Zone
+from tests.rules import schedule_oracle
+from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
+from tests.rules.records import venue
+
+MAX_AGE = 300.0
+ORDER = [
+    "unknown_beacon",
+    "inactive_venue",
+    "inactive_beacon",
+    "no_campaign",
+    "unknown_proximity",
+    "too_far",
+    "stale",
+    "future",
+    "inactive",
+    "not_started",
+    "ended",
+    "wrong_weekday",
+    "outside_hours",
+    "no_connector",
+    "throttled",
+    "granted",
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    """The input of a decision."""
+
+    known: bool
+    venue_active: bool
+    active: bool
+    reach: Zone
+    campaigns: tuple[CampaignSnapshot, ...]
+    zone: Zone
+    t: float
+    now: float
+    held: dict[int, float]
+    has_connector: bool
+
+    def target(self) -> Target | None:
+        if not self.known:
+            return None
+        place = venue(active=self.venue_active)
+        return Target(place, self.active, self.reach, self.campaigns, self.has_connector)
+
+
+mostly = st.sampled_from((True,) * 9 + (False,))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    zone = draw(zones)
+    near = draw(anchors(zone))
+    numbers = range(draw(st.integers(0, 4)))
+    chosen = tuple(draw(campaigns(zone, near, number)) for number in numbers)
+    t = draw(instants(near, chosen[0])) if chosen else float(near)
+    age = draw(st.sampled_from((0.0, 0.0, 1.5, -1.5, 299.0, 300.0, 301.0, -300.0, -300.5)))
+    past = st.sampled_from((-30.0, 0.0, 0.0, 0.5, 30.0, float(DAY)))
+    held = {c.id: t - c.delay + draw(past) for c in chosen if draw(mostly)}
+    return Case(
+        draw(mostly),
+        draw(mostly),
+        draw(mostly),
+        draw(st.sampled_from((Zone.FAR, Zone.NEAR, Zone.IMMEDIATE))),
+        chosen,
+        draw(st.sampled_from((Zone.IMMEDIATE, Zone.NEAR, *Zone))),
+        t,
+        t + age,
+        held,
+        draw(st.booleans()),
+    )
+
+
+def refusal(case: Case) -> str | None:
+    """The check that refuses the detection before any campaign is checked."""
+    triggers = {
+        Zone.FAR: ("far", "near", "immediate"),
+        Zone.NEAR: ("near", "immediate"),
+        Zone.IMMEDIATE: ("immediate",),
+    }
+    failed = {
+        "unknown_beacon": not case.known,
+        "inactive_venue": not case.venue_active,
+        "inactive_beacon": not case.active,
+        "no_campaign": len(case.campaigns) == 0,
+        "unknown_proximity": case.zone.name == "UNKNOWN",
+        "too_far": case.zone.name.lower() not in triggers[case.reach],
+        "stale": case.now - case.t > MAX_AGE,
+        "future": case.t - case.now > MAX_AGE,
+    }
+    return next((check for check in ORDER if failed.get(check)), None)
+
+
+def fate(campaign: CampaignSnapshot, case: Case) -> str:
+    """What becomes of one campaign of a detection that reached it."""
+    closed = schedule_oracle.verdict(campaign, case.t)
+    if closed is not None:
+        return closed.value
+    if campaign.format == "connector" and not case.has_connector:
+        return "no_connector"
+    sent = case.held.get(campaign.id)
+    if campaign.delay and sent is not None and case.t - sent < campaign.delay:
+        return "throttled"
+    return "granted"
+
+
+def made(decision: Decision) -> tuple[str, dict[str, int], list[int]]:
+    counts = {reason.value: count for reason, count in decision.outcomes}
+    return decision.reason.value, counts, [campaign.id for campaign in decision.granted]
+
+
+@settings(max_examples=800)
+@given(cases())
+def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
+    decision = decide(case.target(), case.zone, case.t, case.now, MAX_AGE, case.held)
+    refused = refusal(case)
+    if refused is not None:
+        assert made(decision) == (refused, {refused: 1}, [])
+        return
+    fates = {campaign.id: fate(campaign, case) for campaign in case.campaigns}
+    counts = Counter(fates.values())
+    granted = [number for number, what in fates.items() if what == "granted"]
+    furthest = max(fates.values(), key=ORDER.index)
+    counts.pop("granted", None)
+    assert made(decision) == (furthest, counts, granted)
+
+
+def test_the_order_is_that_of_the_contract() -> None:
+    assert [reason.value for reason in Reason] == ORDER
+
+
+@given(cases(), st.data())
+def test_remembered_phases_never_change_an_answer(case: Case, data: st.DataObject) -> None:
+    if not case.campaigns:
+        return
+    target = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
+    around = st.one_of([instants(int(case.t), campaign) for campaign in case.campaigns])
+    moments = data.draw(st.lists(around | st.just(case.t), min_size=1, max_size=12))
+    for t in moments:
+        fresh = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
+        remembered = decide(target, Zone.NEAR, t, t, MAX_AGE, case.held)
+        assert made(remembered) == made(decide(fresh, Zone.NEAR, t, t, MAX_AGE, case.held))
+        phase = target.phase_at(t)
+        assert phase.since <= t < phase.until

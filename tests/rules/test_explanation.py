@@ -1,0 +1,303 @@
+"""Each check of an explanation says what it compared, and each campaign is decided alone."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from rules.decision import Target
+from rules.explanation import (
+    Explanation,
+    HeldClaim,
+    duration_text,
+    explain,
+    explain_campaign,
+)
+from rules.model import Reason, Zone
+from rules.schedule import zone_clock
+from tests.rules.questions import FRIDAY, PARIS, at_beacon, compared, new_question, only
+from tests.rules.records import beacon, campaign, epoch, venue
+
+LATE_CHECKS = (
+    Reason.NOT_STARTED,
+    Reason.ENDED,
+    Reason.WRONG_WEEKDAY,
+    Reason.OUTSIDE_HOURS,
+    Reason.THROTTLED,
+    Reason.GRANTED,
+)
+
+
+def target(**fields: Any) -> Target:
+    return Target.of_beacon(beacon(**fields), [campaign()])
+
+
+# Explained within the test: what runs at import is out of reach of mutation testing.
+CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
+    Reason.UNKNOWN_BEACON: (
+        lambda: explain(None, new_question()),
+        "unknown | a beacon of the catalog",
+    ),
+    Reason.INACTIVE_VENUE: (
+        lambda: explain(target(venue=venue(active=False)), new_question()),
+        "inactive | active",
+    ),
+    Reason.INACTIVE_BEACON: (
+        lambda: explain(target(active=False), new_question()),
+        "inactive | active",
+    ),
+    Reason.NO_CAMPAIGN: (
+        lambda: explain(Target.of_beacon(beacon(), []), new_question()),
+        "no campaigns | a campaign that targets the beacon",
+    ),
+    Reason.UNKNOWN_PROXIMITY: (
+        lambda: at_beacon(new_question(zone=Zone.UNKNOWN)),
+        "unknown | immediate, near or far",
+    ),
+    Reason.TOO_FAR: (lambda: at_beacon(new_question(zone=Zone.FAR)), "far | near or nearer"),
+    Reason.STALE: (
+        lambda: at_beacon(new_question(decided_at=FRIDAY + 422.5)),
+        "7 min 3 s old | at most 5 min",
+    ),
+    Reason.FUTURE: (
+        lambda: at_beacon(new_question(decided_at=FRIDAY - 7200)),
+        "2 h ahead | at most 5 min",
+    ),
+    Reason.INACTIVE: (lambda: at_beacon(active=False), "inactive | active"),
+    Reason.NOT_STARTED: (
+        lambda: at_beacon(start=datetime.fromisoformat("2026-12-01T00:00:00+01:00")),
+        "2026-11-20T22:41:00+0100 | from 2026-12-01T00:00:00+0100 on",
+    ),
+    Reason.ENDED: (
+        lambda: at_beacon(end=datetime.fromisoformat("2026-11-19T00:00:00+01:00")),
+        "2026-11-20T22:41:00+0100 | until 2026-11-19T23:59:59+0100",
+    ),
+    Reason.WRONG_WEEKDAY: (lambda: at_beacon(weekdays=0b1000001), "Friday | Monday, Sunday"),
+    Reason.OUTSIDE_HOURS: (
+        lambda: at_beacon(start_minute=540, end_minute=1140),
+        "Friday 22:41 in Europe/Paris | 09:00 to 19:00",
+    ),
+    Reason.NO_CONNECTOR: (
+        lambda: at_beacon(format="connector"),
+        "none set up | a connector of the company",
+    ),
+    Reason.THROTTLED: (
+        lambda: at_beacon(new_question(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
+        "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_each_check_says_what_it_compared(reason: Reason) -> None:
+    explain_case, expected = CASES[reason]
+    explanation = explain_case()
+    assert explanation.reason is reason
+    assert compared(explanation, reason) == f"NO {expected}"
+
+
+def test_every_check_has_a_case() -> None:
+    assert set(CASES) == set(Reason) - {Reason.GRANTED}
+
+
+def test_the_checks_after_the_first_failure_are_listed() -> None:
+    explanation = at_beacon(
+        new_question(zone=Zone.FAR, decided_at=FRIDAY + 301),
+        active=False,
+        weekdays=1,
+        start_minute=60,
+    )
+    failed = [each.check for each in (*explanation.checks, *only(explanation).checks)]
+    assert failed == [each for each in Reason if each not in (Reason.NO_CONNECTOR, Reason.GRANTED)]
+    assert only(explanation).reason is Reason.TOO_FAR
+    assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
+
+
+def test_a_window_over_midnight_has_the_day_on_which_it_opened() -> None:
+    saturday = epoch("2026-11-21T01:10:00+01:00")
+    explanation = at_beacon(
+        new_question(saturday), start_minute=1320, end_minute=120, weekdays=0b0100000
+    )
+    assert compared(explanation, Reason.WRONG_WEEKDAY) == (
+        "NO Friday (the window opened the day before) | Saturday"
+    )
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "ok Saturday 01:10 in Europe/Paris | 22:00 to 02:00"
+    )
+    assert only(explanation).next_at == epoch("2026-11-21T22:00:00+01:00")
+
+
+def test_without_a_zone_the_offset_of_the_start_is_shown() -> None:
+    start = datetime.fromisoformat("2026-01-01T00:00:00-03:30")
+    explanation = at_beacon(time_zone=None, start=start, start_minute=0, end_minute=60)
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "NO Friday 18:11 at -0330 | 00:00 to 01:00"
+    )
+
+
+def test_a_claim_that_is_over_and_one_without_a_delay() -> None:
+    claims = {1: HeldClaim("x", FRIDAY - 3600)}
+    assert compared(at_beacon(new_question(claims=claims), delay=3600), Reason.THROTTLED) == (
+        "ok claimed at 2026-11-20T21:41:00+0100, that is over | at least 1 h between two sends"
+    )
+    assert compared(at_beacon(new_question(claims=claims)), Reason.THROTTLED) == (
+        "ok no cache delay | no cache delay"
+    )
+
+
+def test_a_claim_of_less_than_a_second() -> None:
+    claims = {1: HeldClaim("x", FRIDAY - 3599.5)}
+    assert compared(at_beacon(new_question(claims=claims), delay=3600), Reason.THROTTLED) == (
+        "NO claimed at 2026-11-20T21:41:00+0100, 1 s left | at least 1 h between two sends"
+    )
+
+
+def test_a_detection_of_just_the_greatest_age_is_neither_stale_nor_of_the_future() -> None:
+    assert compared(at_beacon(new_question(decided_at=FRIDAY + 300)), Reason.STALE) == (
+        "ok 5 min old | at most 5 min"
+    )
+    assert compared(at_beacon(new_question(decided_at=FRIDAY - 300)), Reason.FUTURE) == (
+        "ok 5 min ahead | at most 5 min"
+    )
+
+
+def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> None:
+    claim = HeldClaim("x", FRIDAY - 60)
+    found = only(at_beacon(new_question(claims={1: claim, 2: HeldClaim("y", FRIDAY)}), delay=3600))
+    assert found.campaign == campaign(**PARIS, delay=3600)
+    assert found.clock is zone_clock("Europe/Paris")
+    assert found.claim == claim
+    assert found.claim_ends_at == FRIDAY + 3540
+    assert only(at_beacon()).claim is None
+    assert only(at_beacon()).claim_ends_at is None
+
+
+def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
+    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    explanation = explain(both, new_question())
+    assert explanation.reason is Reason.GRANTED
+    assert {each.campaign.id: each.reason for each in explanation.campaigns} == {
+        1: Reason.GRANTED,
+        7: Reason.INACTIVE,
+    }
+
+
+def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
+    explanation = explain_campaign(target(), campaign(id=7), new_question())
+    assert explanation.reason is only(explanation).reason is Reason.NO_CAMPAIGN
+    assert only(explanation).blocked_by == (Reason.NO_CAMPAIGN,)
+    assert compared(explanation, Reason.NO_CAMPAIGN) == (
+        "NO not targeted | a beacon that the campaign names, or its tag"
+    )
+
+
+def test_one_campaign_of_several_at_a_beacon() -> None:
+    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    explanation = explain_campaign(both, campaign(id=7, active=False), new_question())
+    assert explanation.reason is only(explanation).reason is Reason.INACTIVE
+    assert compared(explanation, Reason.NO_CAMPAIGN) == (
+        "ok targeted | a beacon that the campaign names, or its tag"
+    )
+
+
+@pytest.mark.parametrize(("ids", "expected"), [([1], "1 campaign"), ([1, 7], "2 campaigns")])
+def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], expected: str) -> None:
+    explanation = explain(
+        Target.of_beacon(beacon(), [campaign(id=id_) for id_ in ids]), new_question()
+    )
+    (found,) = [each for each in explanation.checks if each.check is Reason.NO_CAMPAIGN]
+    assert found.passed
+    assert found.compared == (expected, "a campaign that targets the beacon")
+
+
+def test_passed_checks_are_listed_too() -> None:
+    company = Target.of_beacon(beacon(), [campaign(format="connector", **PARIS, delay=60)])
+    explanation = explain(company, new_question())
+    assert explanation.reason is Reason.GRANTED
+    assert {
+        reason: compared(explanation, reason) for reason in Reason if reason is not Reason.GRANTED
+    } == {
+        Reason.UNKNOWN_BEACON: "ok known | a beacon of the catalog",
+        Reason.INACTIVE_VENUE: "ok active | active",
+        Reason.INACTIVE_BEACON: "ok active | active",
+        Reason.NO_CAMPAIGN: "ok 1 campaign | a campaign that targets the beacon",
+        Reason.UNKNOWN_PROXIMITY: "ok near | immediate, near or far",
+        Reason.TOO_FAR: "ok near | near or nearer",
+        Reason.STALE: "ok 0 s old | at most 5 min",
+        Reason.FUTURE: "ok 0 s ahead | at most 5 min",
+        Reason.INACTIVE: "ok active | active",
+        Reason.NOT_STARTED: "ok 2026-11-20T22:41:00+0100 | from 2026-01-01T01:00:00+0100 on",
+        Reason.ENDED: "ok 2026-11-20T22:41:00+0100 | until 2026-12-31T23:59:59+0100",
+        Reason.WRONG_WEEKDAY: "ok Friday | every day",
+        Reason.OUTSIDE_HOURS: "ok Friday 22:41 in Europe/Paris | 00:00 to 24:00",
+        Reason.NO_CONNECTOR: "ok set up | a connector of the company",
+        Reason.THROTTLED: "ok no claim | at least 1 min between two sends",
+    }
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"), [(Zone.FAR, "far or nearer"), (Zone.IMMEDIATE, "immediate")]
+)
+def test_the_reach_of_a_beacon(reach: Zone, expected: str) -> None:
+    explanation = explain(target(reach=reach), new_question(zone=Zone.FAR))
+    assert compared(explanation, Reason.TOO_FAR).endswith(f"far | {expected}")
+
+
+def test_equal_hours_are_the_whole_day() -> None:
+    explanation = at_beacon(start_minute=540, end_minute=540)
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "ok Friday 22:41 in Europe/Paris | the whole day"
+    )
+
+
+def test_a_campaign_without_weekdays() -> None:
+    assert compared(at_beacon(weekdays=0), Reason.WRONG_WEEKDAY) == "NO Friday | no day"
+
+
+def test_a_window_that_opened_on_sunday_is_shown_on_monday() -> None:
+    monday = epoch("2026-11-23T01:10:00+01:00")
+    explanation = at_beacon(new_question(monday), start_minute=1320, end_minute=120)
+    assert compared(explanation, Reason.OUTSIDE_HOURS) == (
+        "ok Monday 01:10 in Europe/Paris | 22:00 to 02:00"
+    )
+    assert compared(explanation, Reason.WRONG_WEEKDAY) == (
+        "ok Sunday (the window opened the day before) | every day"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0 s"),
+        (0.2, "1 s"),
+        (60, "1 min"),
+        (3599, "59 min 59 s"),
+        (86_400, "1 day"),
+        (90_061, "1 day 1 h"),
+        (172_800, "2 days"),
+        (172_860, "2 days 1 min"),
+        (-3, "0 s"),
+    ],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration_text(seconds) == expected
+
+
+YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
+
+
+@pytest.mark.parametrize("at", [YEAR_1, 0.0, YEAR_9999])
+@pytest.mark.parametrize("decided_at", [YEAR_1, YEAR_9999])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/New_York", None])
+def test_at_the_edges_of_the_calendar(at: float, decided_at: float, zone: str | None) -> None:
+    """Whatever the dates are, each check has its words, and the search for a moment ends."""
+    claims = {campaign().id: HeldClaim("owner", YEAR_9999)}
+    behind, ahead = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
+    for start in (datetime(1, 1, 1, tzinfo=ahead), datetime(2026, 1, 1, tzinfo=UTC)):
+        for end in (datetime(9999, 12, 31, tzinfo=behind), datetime(2026, 12, 1, tzinfo=UTC)):
+            fields = {"start": start, "end": end, "time_zone": zone, "start_minute": 1320}
+            question = new_question(at, claims=claims, decided_at=decided_at)
+            explained = only(at_beacon(question, **fields, end_minute=120, delay=3600))
+            assert explained.reason in (Reason.STALE, Reason.FUTURE, *LATE_CHECKS)
+            assert all(each.compared.found for each in explained.checks)

@@ -1,0 +1,142 @@
+"""Explanations agree with live decisions, and the next moment is really the first one.
+
+With PROXIMITY_TEST_FULL=1 on 10,000 cases, which then have met every reason.
+"""
+
+import os
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules.decision import decide
+from rules.explanation import (
+    ExplainedCampaign,
+    Explanation,
+    HeldClaim,
+    Question,
+    explain,
+    explain_campaign,
+)
+from rules.model import CampaignSnapshot, Reason, Zone
+from tests.rules import schedule_oracle
+from tests.rules.campaigns import DAY, campaigns, zones
+from tests.rules.test_decision_oracle import MAX_AGE, ORDER, Case, cases, fate, refusal
+
+FULL = "PROXIMITY_TEST_FULL" in os.environ
+CASES = 10_000 if FULL else 150
+BY_TIME = ("stale", "future", "not_started", "ended", "wrong_weekday", "outside_hours", "throttled")
+
+
+def question(case: Case) -> Question:
+    claims = {number: HeldClaim("an owner", at) for number, at in case.held.items()}
+    return Question(case.zone, case.t, case.now, MAX_AGE, claims)
+
+
+def first_failed(explanation: Explanation, campaign: ExplainedCampaign | None) -> str:
+    checks = (*explanation.checks, *(campaign.checks if campaign else ()))
+    return next((each.check.value for each in checks if not each.passed), "granted")
+
+
+def test_explain_agrees_with_live_decisions() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=CASES)
+    @given(cases())
+    def agrees(case: Case) -> None:
+        live = decide(case.target(), case.zone, case.t, case.now, MAX_AGE, case.held)
+        explanation = explain(case.target(), question(case))
+        assert explanation.reason is live.reason
+        refused = refusal(case)
+        for each in explanation.campaigns:
+            expected = refused or fate(each.campaign, case)
+            assert each.reason.value == expected == first_failed(explanation, each)
+            seen[expected] += 1
+        if refused:
+            assert first_failed(explanation, None) == refused
+            seen[refused] += 1
+            return
+        counts = Counter(each.reason for each in explanation.campaigns)
+        assert counts.pop(Reason.GRANTED, 0) == len(live.granted)
+        assert counts == dict(live.outcomes)
+
+    agrees()
+    if FULL:
+        assert set(seen) == set(ORDER), seen
+
+
+def test_the_next_moment_is_the_next() -> None:
+    proven: Counter[str] = Counter()
+
+    @settings(max_examples=CASES)
+    @given(cases(), st.data())
+    def is_the_next(case: Case, data: st.DataObject) -> None:
+        for each in explain(case.target(), question(case)).campaigns:
+            if each.next_at is None:
+                assert_never(case, each, data)
+                proven["never"] += 1
+                continue
+            assert each.blocked_by == ()
+            assert reason_at(case, each, each.next_at) == "granted"
+            stale = not case.now - MAX_AGE <= case.t <= case.now + MAX_AGE
+            origin = case.now if stale else case.t
+            if each.next_at == origin:
+                assert stale or each.reason is Reason.GRANTED
+                proven["at once"] += 1
+                continue
+            assert each.next_at > origin
+            assert each.next_at == each.next_at // 1
+            assert reason_at(case, each, each.next_at - 1) != "granted"
+            proven["later"] += 1
+            between = int(each.next_at - origin)
+            for share in data.draw(st.lists(st.integers(1, max(1, between)), max_size=4)):
+                assert reason_at(case, each, each.next_at - share) != "granted"
+
+    is_the_next()
+    if FULL:
+        assert min(proven[what] for what in ("at once", "later", "never")) > CASES // 10, proven
+
+
+def assert_never(case: Case, each: ExplainedCampaign, data: st.DataObject) -> None:
+    """Checks that fail at any time are named; if none is, no tried moment fires."""
+    assert set(each.blocked_by).isdisjoint(map(Reason, BY_TIME))
+    wait = data.draw(st.integers(0, 40 * DAY))
+    assert reason_at(case, each, max(case.t, case.now) + wait) != "granted"
+
+
+def reason_at(case: Case, each: ExplainedCampaign, moment: float) -> str:
+    """At another moment, explain and a trigger decide alike, and the oracle confirms it.
+
+    For one campaign only: each campaign has a next moment of its own.
+    """
+    at_that = Case(**{**vars(case), "t": moment, "now": moment, "campaigns": (each.campaign,)})
+    requested = question(at_that)
+    (again,) = explain(at_that.target(), requested).campaigns
+    expected = refusal(at_that) or fate(each.campaign, at_that)
+    assert again.reason.value == requested.decide(at_that.target()).reason.value == expected
+    return expected
+
+
+@given(zones.flatmap(lambda zone: st.tuples(campaigns(zone, 1_795_200_000), st.booleans())))
+def test_a_campaign_by_itself_is_explained_as_among_others(
+    case: tuple[CampaignSnapshot, bool],
+) -> None:
+    campaign, aimed = case
+    targets = (campaign,) if aimed else ()
+    zone, near = Zone.NEAR, 1_795_200_000.0
+    made = Case(True, True, True, zone, targets, zone, near, near, {}, True)
+    target = made.target()
+    assert target is not None
+    alone = explain_campaign(target, campaign, question(made))
+    (explained,) = alone.campaigns
+    if aimed:
+        (among,) = explain(target, question(made)).campaigns
+        assert explained == among
+        assert alone.reason is among.reason
+    else:
+        assert alone.reason is explained.reason is Reason.NO_CAMPAIGN
+        assert explained.next_at is None
+        assert Reason.NO_CAMPAIGN in explained.blocked_by
+    expected = schedule_oracle.verdict(campaign, made.t)
+    failed = (each.check for each in explained.checks if not each.passed)
+    assert next(failed, None) == expected

@@ -1,0 +1,102 @@
+"""Companies with a connector each, and a web service whose behaviour is set for each company."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.models import Company, Connector
+from catalog.secrets import open_cipher
+from tests.servers.http_service import (
+    Answer,
+    HttpService,
+    ReceivedRequest,
+    content,
+    replying,
+    resetting,
+)
+from tests.system.traffic import Message
+from tests.system.world import BeaconPlan, World
+
+SECRET_KEY = "a passphrase for tests"
+TOKEN = "very-secret-token"
+DELAY = 86_400
+# A customer's name, and how its service answers: each kind of outcome once.
+EACH_ANSWER = {
+    "quick": content(after=0.02),
+    "slow": content(after=0.3),
+    "declines": replying(204, after=0.02),
+    "fails": replying(404, after=0.02),
+    "resets": resetting,  # opens its breaker: most of its calls wait until they are too old
+}
+
+
+@dataclass
+class Customer:
+    """A company, its beacon, and its campaign."""
+
+    name: str
+    company: Company
+    beacon: BeaconPlan
+
+    def detection(self, udid: str, **device: Any) -> Message:
+        """A detection of the beacon now, by a device."""
+        uuid, major, minor = self.beacon.triple
+        body = {"uuid": uuid, "major": major, "minor": minor, "proximity": "immediate"}
+        value = json.dumps(body | {"device": {"udid": udid, **device}}).encode()
+        return Message(0, udid.encode(), value)
+
+
+class Customers:
+    """A world of such companies. The company `x` is served at /x."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.of: dict[str, Customer] = {}
+        self._cipher = open_cipher(SECRET_KEY)
+
+    def add(self, name: str, url: str | None, **fields: Any) -> Customer:
+        """A company whose connector is at `url`; None: it has no connector."""
+        world = self.world
+        company = world.company(name)
+        parameters = json.dumps([{"key": "x-token", "value": TOKEN}])
+        if url is not None:
+            values = {
+                "company": company,
+                "name": f"{name}'s",
+                "url": url,
+                "method": "POST",
+                "auth": "header",
+                "parameters": self._cipher.encrypt(parameters),
+                "secret": None,
+                **fields,
+            }
+            world.connectors[name] = Connector(**values)
+            world.records.append(world.connectors[name])
+        venue = world.venue(company, f"{name}'s hall")
+        beacon = world.beacon(venue, len(world.beacons))
+        world.campaign(venue, f"{name}'s", [beacon], format="connector", template=None, delay=DELAY)
+        self.of[name] = Customer(name, company, beacon)
+        return self.of[name]
+
+    def encrypt(self, text: str) -> str:
+        """The parameters in the form in which the catalog stores them."""
+        return self._cipher.encrypt(text)
+
+
+def by_path(answers: Mapping[str, Answer]) -> Answer:
+    """A service whose answer depends on the path."""
+
+    async def answer(received: ReceivedRequest, writer: Any) -> None:
+        await answers[received.path.strip("/")](received, writer)
+
+    return answer
+
+
+def times(service: HttpService, path: str) -> dict[str, list[float]]:
+    """When each call of a path was received, by its id."""
+    received: dict[str, list[float]] = {}
+    for each in service.received:
+        if each.path == f"/{path}":
+            received.setdefault(each.id, []).append(each.at)
+    return received

@@ -1,0 +1,89 @@
+"""The stream of changes goes back, or loses a message: no process keeps stale entries."""
+
+import time
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from catalog.index.entries import Marker, WritePosition
+from catalog.redis_connection import RedisClient
+from engine.trigger.beacon_index import MissedChanges
+from tests.servers.waiting import eventually
+from tests.system.index.reader import Reader
+
+HOUR_MS = 3_600_000
+
+
+async def test_a_stream_whose_ids_went_back_is_read(reader: Reader, redis: RedisClient) -> None:
+    """The clock of the lost server was ahead of its successor's."""
+    changes = reader.store.keys.changes
+    async with reader.kept():
+        await reader.until(fires=True)
+        ahead = f"{int(time.time() * 1000) + HOUR_MS}-0"
+        fields: dict[Any, Any] = {"generation": 0, "step": 0, "keys": "[]"}
+        older: Any = await redis.dump(changes)
+        await redis.xadd(changes, fields, id=ahead)
+        await eventually(lambda: _read_to(redis, changes))
+        await redis.restore(changes, 0, older, replace=True)
+        await reader.edit(active=False)
+        await reader.until(fires=False)
+
+
+async def _read_to(redis: RedisClient, changes: str) -> bool:
+    """Every waiting reader is at an id beyond the end of the stream, so none gets an answer."""
+    clients = await redis.client_list()
+    return any(client["cmd"] == "xread" and client["flags"] == "b" for client in clients)
+
+
+async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: RedisClient) -> None:
+    """The bucket is on one node, and the stream on one that fell back."""
+
+    async def silent(*_: object) -> None:
+        return None
+
+    async with reader.kept():
+        await reader.until(fires=True)
+        reader.store._announce = silent  # type: ignore[method-assign,assignment]
+        with capture_logs() as logs:
+            await reader.edit(active=False)
+            await reader.until(fires=False)
+        events = [line["event"] for line in logs]
+        assert "a change of the index was not heard of, reading everything again" in events
+
+
+async def test_a_change_that_was_trimmed_before_it_was_read_is_seen(
+    reader: Reader, redis: RedisClient
+) -> None:
+    """As if a process was frozen while more changes arrived than the stream keeps."""
+    changes = reader.store.keys.changes
+
+    async def announce_and_trim(marker: Marker, keys: str | bytes) -> None:
+        generation, step = marker.position
+        fields: dict[Any, Any] = {"generation": generation, "step": step, "keys": keys}
+        async with redis.pipeline(transaction=True) as pipeline:
+            pipeline.xadd(changes, fields)
+            pipeline.xtrim(changes, maxlen=0, approximate=False)
+            pipeline.xadd(changes, fields | {"keys": "[]"})
+            await pipeline.execute()
+
+    async with reader.kept():
+        await reader.until(fires=True)
+        reader.store._announce = announce_and_trim  # type: ignore[method-assign]
+        with capture_logs() as logs:
+            await reader.edit(active=False)
+            await reader.until(fires=False)
+        events = [line["event"] for line in logs]
+        assert "a change of the index was not heard of, reading everything again" in events
+
+
+def test_a_message_in_time_is_not_missed() -> None:
+    missed = MissedChanges(WritePosition(5, 0))
+    assert not missed.has_missed(WritePosition(5, 0), 0.0)
+    assert not missed.has_missed(WritePosition(6, 1), 0.1)
+    missed.note_message(WritePosition(6, 1))
+    assert not missed.has_missed(WritePosition(6, 2), 1.0)  # of the same turn, written just now
+    assert not missed.has_missed(WritePosition(6, 2), 1.9)
+    assert missed.has_missed(WritePosition(6, 2), 2.1)
+    assert not missed.has_missed(WritePosition(6, 2), 9.0)
+    missed.note_message(WritePosition(2, 0))
+    assert not missed.has_missed(WritePosition(1, 0), 9.0)

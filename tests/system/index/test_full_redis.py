@@ -1,0 +1,161 @@
+"""Campaigns that cannot fire use no memory of Redis. A full Redis is reported and recovers."""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from catalog.index.drain import (
+    DATE_CHECK_INTERVAL,
+    DrainResult,
+    drain_once,
+    enqueue_date_changes,
+    rebuild,
+)
+from catalog.index.entries import campaign_field, decode_campaign, encode
+from catalog.models import IndexState, Venue
+from catalog.redis_connection import RedisClient
+from engine.process.health import ServerProbe
+from engine.process.metrics import Metrics
+from engine.redis.role_states import RedisInspection
+from rules.model import CampaignSnapshot
+from tests.catalog.records import Records, fresh_index, index_of
+from tests.system.index.reader import Reader
+
+FULL = os.environ.get("PROXIMITY_TEST_FULL") == "1"
+CAMPAIGNS = 60 if FULL else 12
+MEGABYTE = 1024 * 1024
+NOW = datetime.now(UTC)
+YEAR = timedelta(days=365)
+
+
+async def used(redis: RedisClient) -> int:
+    return int((await redis.info("memory"))["used_memory"])
+
+
+async def entry(reader: Reader, redis: RedisClient, campaign_id: int) -> CampaignSnapshot:
+    field = campaign_field(campaign_id)
+    raw = await redis.hget(reader.store.keys.of(field), field)
+    assert raw is not None
+    return decode_campaign(raw)
+
+
+async def drain(reader: Reader) -> None:
+    while await drain_once(reader.database, reader.store) is not DrainResult.IDLE:
+        pass
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        {"active": False},
+        {"start": NOW - 2 * YEAR, "end": NOW - YEAR},
+        {"start": NOW + YEAR, "end": NOW + 2 * YEAR},
+        {"venue_active": False},
+    ],
+    ids=["inactive", "ended", "far from its start", "inactive venue"],
+)
+async def test_campaigns_that_cannot_fire_take_no_memory(
+    reader: Reader, redis: RedisClient, idle: dict[str, object]
+) -> None:
+    """60 of 1 MB took 60 MB."""
+    await rebuild(reader.database, reader.store)
+    before = await used(redis)
+    records = Records()
+    dates = {"start": NOW - YEAR, "end": NOW + YEAR}
+    values = dates | {name: idle[name] for name in idle if name != "venue_active"}
+    async with reader.database.write.begin() as session:
+        venue = await session.get_one(Venue, reader.campaign.venue_id)
+        venue.active = bool(idle.get("venue_active", True))
+        for _ in range(CAMPAIGNS):
+            session.add(records.campaign(venue, html="x" * MEGABYTE, **values))
+    await drain(reader)
+    grown = await used(redis) - before
+    assert grown < CAMPAIGNS * 10_000 + 100_000, f"{grown} bytes"
+    assert await index_of(redis, reader.store) == await fresh_index(reader.database)
+
+
+async def test_a_campaign_has_its_content_before_it_starts(
+    reader: Reader, redis: RedisClient
+) -> None:
+    async with reader.database.write.begin() as session:
+        venue = await session.get_one(Venue, reader.campaign.venue_id)
+        starting, ended = (
+            Records().campaign(venue, start=start, end=end)
+            for start, end in (
+                (NOW + timedelta(days=9), NOW + YEAR),
+                (NOW - YEAR, NOW - timedelta(days=11)),
+            )
+        )
+        session.add_all([starting, ended])
+    await drain(reader)
+    assert await enqueue_date_changes(reader.database)
+    assert not await enqueue_date_changes(reader.database), "the time has not come"
+    # As if both had been written a month ago.
+    asleep = (await entry(reader, redis, starting.id)).without_content()
+    awake = await entry(reader, redis, reader.campaign.id)
+    await _put(reader, redis, starting.id, asleep)
+    await _put(reader, redis, ended.id, awake)
+    async with reader.database.write.begin() as session:
+        state = (await session.scalars(select(IndexState))).one()
+        state.swept_at = NOW - timedelta(days=30)
+    assert await enqueue_date_changes(reader.database)
+    await drain(reader)
+    assert (await entry(reader, redis, starting.id)).content == "<p>"
+    assert (await entry(reader, redis, ended.id)).asleep
+    assert timedelta(days=1) > DATE_CHECK_INTERVAL
+
+
+async def _put(
+    reader: Reader, redis: RedisClient, campaign_id: int, made: CampaignSnapshot
+) -> None:
+    field = campaign_field(campaign_id)
+    await redis.hset(reader.store.keys.of(field), field, encode(made))
+
+
+async def test_a_full_redis_is_seen_and_can_be_relieved(
+    reader: Reader, redis: RedisClient, metrics: Metrics
+) -> None:
+    """Switching a campaign off reaches the triggers although Redis is full."""
+    await reader.edit(html="x" * MEGABYTE)
+    inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
+
+    async def write() -> None:
+        await redis.set("test:probe", b"")
+
+    question = ServerProbe(write, operation="write", errors=metrics.redis_errors)
+    async with reader.kept():
+        await reader.until(fires=True)
+        await inspection.inspect()
+        assert await question.answers()
+        with capture_logs() as logs:
+            await redis.config_set("maxmemory", await used(redis) - 100_000)
+            with pytest.raises(OutOfMemoryError):
+                await redis.set("test:claim", b"")
+            assert not await question.answers()
+            assert not await question.answers()
+            await inspection.inspect()
+            await inspection.inspect()
+            assert _value(metrics, "proximity_redis_memory_ratio") > 1
+            assert _value(metrics, "proximity_redis_errors_total") == 2
+            await reader.edit(active=False)
+            await reader.until(fires=False)
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == [
+            "server failed, trying again",
+            "Redis is nearly full, and then no campaign fires: give it more memory",
+        ]
+        with capture_logs() as logs:
+            assert await question.answers(), "what the campaign took is free again"
+            await redis.config_set("maxmemory", 0)
+            await inspection.inspect()
+        events = [line["event"] for line in logs]
+        assert events == ["server answers again", "Redis has room again"]
+
+
+def _value(metrics: Metrics, name: str) -> float:
+    value = metrics.registry.get_sample_value(name)
+    assert value is not None
+    return value

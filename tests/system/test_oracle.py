@@ -1,0 +1,98 @@
+"""100,000 detections of every kind through real Kafka and Redis, against the oracle."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.servers.waiting import eventually
+from tests.system.comparison import assert_dead_letters, assert_equal
+from tests.system.oracle import Expected, Oracle
+from tests.system.rig import Command, Rig
+from tests.system.topics import TopicSet
+from tests.system.traffic import Message, Traffic
+from tests.system.world import World, large_world
+
+COUNT = 100_000
+SEED = 20261120
+# Seconds from the beginning; the run must be over well before any of them comes near a bound.
+FRESH = (-120.0, 60.0)
+STALE = (-7200.0, -400.0)
+FUTURE = (700.0, 7200.0)
+LONGEST_RUN = 150.0
+
+
+def detections(traffic: Traffic, dice: random.Random, begin: float) -> Iterator[Message]:
+    """Mostly fresh detections in order of time, with some disorder."""
+    first, last = FRESH
+    for number in range(COUNT):
+        what = dice.random()
+        t = begin + first + (last - first) * number / COUNT + dice.uniform(-4, 4)
+        if what < 0.02:
+            t = begin + dice.uniform(*STALE)
+        elif what < 0.04:
+            t = begin + dice.uniform(*FUTURE)
+        elif what < 0.07:
+            yield traffic.unknown(None)
+            continue
+        elif what < 0.08:
+            yield traffic.malformed()
+            continue
+        yield traffic.detection(None if 0.1 < what < 0.25 else _in_ms(t, dice))
+
+
+def _in_ms(t: float, dice: random.Random) -> int:
+    return int(t * 1000) if dice.random() < 0.3 else int(t) * 1000
+
+
+@pytest.mark.timeout(240)
+async def test_the_output_equals_the_oracles(
+    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
+) -> None:
+    dice = random.Random(SEED)
+    now = datetime.now(UTC).replace(microsecond=0)
+    world = large_world(now, dice)
+    await world.save(sqlite_url)
+    await topics.create()
+    begin = time.time()
+    traffic = Traffic(dice, [plan.triple for plan in world.beacons], devices=400)
+    messages = list(detections(traffic, dice, begin))
+    await topics.publish(messages[: COUNT // 2])
+    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=sqlite_url)
+    await topics.publish(messages[COUNT // 2 :])
+    await eventually(lambda: _all_decided(trigger), deadline=90, what="all are decided")
+    samples = await trigger.metrics()
+    await trigger.stop()
+    assert await topics.lag() == 0
+    assert time.time() - begin < LONGEST_RUN, "too slow a machine for the margins of this test"
+
+    expected = Oracle(world, traffic.cases, begin).walk(await topics.read("detections"))
+    assert_interesting(expected, world)
+    assert_equal(expected.notifications, await topics.read("notifications"), repeats=False)
+    assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=False)
+    await assert_dead_letters(expected, topics)
+    assert samples.by("detections", "reason") == expected.detections
+    assert samples.by("decisions", "reason") == expected.decisions
+    assert samples.by("notifications", "format") == expected.formats
+    assert samples.total("connector_handovers") == len(expected.connector_calls)
+    reasons = Counter(reason for _, reason in expected.dead.values())
+    assert samples.by("dead_letters", "reason") == reasons
+
+
+async def _all_decided(trigger: Command) -> bool:
+    samples = await trigger.metrics()
+    assert trigger.process.poll() is None, trigger.output
+    return samples.total("detections") + samples.total("dead_letters") == COUNT
+
+
+def assert_interesting(expected: Expected, world: World) -> None:
+    """Every kind of outcome must occur in the run."""
+    assert len(expected.detections) == 16
+    assert set(expected.decisions) == set(expected.detections)
+    assert set(expected.formats) == {"template", "url", "html"}
+    assert len(expected.notifications) > COUNT / 10
+    assert len(expected.connector_calls) > COUNT / 100
+    assert len(expected.dead) > COUNT / 200

@@ -1,0 +1,208 @@
+"""An ingestion engineer's first hour: settings that cannot work, the demo, and the README's "Run it
+on your own servers" with files that are good and files that are not."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from dotenv import dotenv_values
+
+from catalog.secrets import is_published, open_cipher
+from engine.process.settings_sources import load_settings
+from tests.servers.waiting import eventually
+from tests.system.demo import paste, serving
+from tests.system.walks.user import ROOT, User, user
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WIDTH = 80
+UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
+EXAMPLE = "docs/examples/detections.jsonl"
+# (A minute by itself, with the servers' start; the machine may be busy.)
+pytestmark = pytest.mark.timeout(480)
+
+
+@pytest.fixture
+def engineer(
+    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+) -> Iterator[User]:
+    with user(tmp_path, topic_prefix, kafka_bootstrap, redis_url, postgres_url) as made:
+        yield made
+
+
+def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
+    """A shell reads it, and so does --env-file; its key is nobody else's."""
+    lines = re.findall(
+        r"^       (install -m 600 docs/.*|echo .*>>.*|\. \./.*)$", README, re.MULTILINE
+    )
+    assert len(lines) == 3
+    script = "\n".join(line.partition("&&")[0] for line in lines)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    done = subprocess.run(
+        ["sh", "-eu", "-c", f"{script}\nenv"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    of_the_shell = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    written = dotenv_values(tmp_path / "proximity.env")
+    assert {name: of_the_shell[name] for name in written} == written
+    assert len(written) == 4
+    key = written["PROXIMITY_SECRET_KEY"] or ""
+    assert open_cipher(key).encrypt("x")
+    assert not is_published(key)
+    load_settings(tmp_path / "proximity.env")
+
+
+# A fault that is found without a server is wrong usage: 2.
+WRONG = [
+    (2, {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "PROXIMITY_KAFKA_SASL_USERNAME is required by"),
+    (2, {"KAFKA_SASL_USERNAME": "me"}, "PROXIMITY_KAFKA_SASL_USERNAME has no effect with"),
+    (2, {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_CAFILE": "/no.pem"}, "CAFILE: /no.pem: No "),
+    (2, {"KAFKA_BOOTSTRAP_SERVERS": "localhost:abc"}, "'localhost:abc': a port is a number"),
+    (2, {"METRICS_PRT": "1"}, "no setting has this name; did you mean PROXIMITY_METRICS_PORT?"),
+    (1, {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, "127.0.0.1:1 refuses connections: check"),
+    (1, {"KAFKA_SECURITY_PROTOCOL": "SSL"}, "speaks plain text: set PROXIMITY_KAFKA_SECURITY_P"),
+]
+
+
+def test_wrong_settings_are_one_line_each(engineer: User) -> None:
+    def printed(wrong: tuple[int, dict[str, str], str]) -> str:
+        return engineer("publish", EXAMPLE, status=wrong[0], **wrong[1])
+
+    with ThreadPoolExecutor(2) as executor:
+        printed_lines = list(executor.map(printed, WRONG))
+    for (_, _, expected), output in zip(WRONG, printed_lines, strict=True):
+        assert expected in output
+        assert output.count("\n") == 1, output
+        assert output.startswith("proximity: ")
+
+
+def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
+    with serving() as (process, printed_lines):
+        last = printed_lines[printed_lines.index("Still running") :]
+        assert [line for line in last.splitlines() if len(line) > WIDTH] == []
+        found = re.findall(r"^    (\S.*?(?: \\\n.*)?)$", last, re.MULTILINE)
+        publish, tail, statistics, verify = found
+        assert paste(publish).stdout.startswith("published 3 detections")
+        shown = paste(f"{tail} --count 4")
+        assert (shown.returncode, shown.stdout.count("-> you: ")) == (0, 4)
+        assert "Your loans -> you: Your loans." in shown.stdout
+        assert "Self-service lending" in paste(statistics).stdout
+        checked = paste(verify)
+        assert (checked.returncode, checked.stderr.splitlines()[-1]) == (0, "no differences")
+        assert "compared 7 devices" in checked.stderr or "compared 6 devices" in checked.stderr
+        # Each is shown here as it comes, too.
+        assert process.stdout is not None
+        arrived = [process.stdout.readline() for _ in range(4)]
+        assert all("-> you: " in line for line in arrived)
+        open_the_interface(last)
+
+
+def open_the_interface(printed_lines: str) -> None:
+    docs = re.search(r"interface  (http://\S+)/docs", printed_lines)
+    account = re.search(r"(\S+@\S+) with the password (\S+)", printed_lines)
+    assert docs is not None
+    assert account is not None
+    with httpx.Client(base_url=docs[1], trust_env=False, timeout=30) as client:
+        assert client.get("/docs").status_code == 200
+        credentials = {"email": account[1], "password": account[2]}
+        session = client.post("/v2/auth", json=credentials).json()["session"]
+        assert session["email"] == account[1]
+        open_the_console(printed_lines, client, credentials)
+
+
+def open_the_console(printed_lines: str, client: httpx.Client, credentials: dict[str, str]) -> None:
+    site = re.search(r"console    (http://\S+)/console\n", printed_lines)
+    assert site is not None
+    origin = {"origin": site[1]}
+    entrance = f"{site[1]}/console/sign-in"
+    first = client.post(entrance, data=credentials, headers=origin, follow_redirects=True)
+    assert credentials["email"] in first.text
+    # What the demo has sent is there to be seen, campaign by campaign.
+    sent = client.get("/console/parts/largest/campaigns").text
+    assert "Self-service lending" in sent
+
+
+async def test_the_readme_on_real_servers(engineer: User) -> None:
+    assert "up to date" in engineer("migrate")
+    assert "campaigns: " in engineer("catalog", "load", "docs/examples/catalog.json")
+    engine = engineer.start("run")
+    await engine.until_ready()
+    published = engineer("publish", EXAMPLE, "--now")
+    assert re.match(r"published \d+ detections", published)
+    tail = ("notifications", "tail", "--from-beginning", "--count", "1")
+    assert re.search(r"^\d\d:\d\d:\d\d  .* -> device-1: ", engineer(*tail), re.MULTILINE)
+    publish_a_sheet_and_an_array(engineer)
+    refuse_what_the_engine_would_refuse(engineer)
+    await publish_what_is_no_detection(engineer)
+    await eventually(lambda: _is_counted(engineer), deadline=60, what="SQL has counted")
+    assert re.search(r" campaign .*  Welcome +- +\d +\d$", engineer("statistics"), re.MULTILINE)
+    assert re.search(r"^no differences$", engineer("verify"), re.MULTILINE)
+    await engine.stop()
+
+
+def _is_counted(engineer: User) -> bool:
+    """One of the example, the sheet, the array, and the last; none of a file with a fault."""
+    lines = engineer.rows("statistics", "--kind", "campaign")
+    sent: list[int] = [line["notifications"] for line in lines if line["name"] == "Welcome"]
+    return sum(sent) == 4  # (in Marseille it may have become midnight meanwhile)
+
+
+def publish_a_sheet_and_an_array(engineer: User) -> None:
+    sheet = f"uuid,major,minor,proximity,udid\n{UUID},1,1,near,of-the-sheet\n"
+    assert engineer("publish", engineer.write("good.csv", sheet)).startswith("published 1 ")
+    one = json.loads((ROOT / EXAMPLE).read_text().splitlines()[0])
+    array = [one | {"device": {"udid": "of-the-array"}}]
+    written = engineer.write("good.json", json.dumps(array, indent=2))
+    assert engineer("publish", written).startswith("published 1 ")
+    tail = ("notifications", "tail", "--from-beginning", "--campaign", "Welcome", "--count", "3")
+    shown = engineer(*tail)
+    for udid in ("device-1", "of-the-sheet", "of-the-array"):
+        assert f"Welcome -> {udid}: Welcome to Harbour Mall" in shown
+
+
+def refuse_what_the_engine_would_refuse(engineer: User) -> None:
+    bad = {"uuid": "f7826da6", "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "never"}}
+    good = bad | {"uuid": UUID, "device": {"udid": "before"}}
+    for name, content, lines, expected in (
+        (
+            "bad.jsonl",
+            f"{json.dumps(good)}\n{json.dumps(bad)}\n",
+            1,
+            "bad.jsonl:2: uuid: 'f7826da6'",
+        ),
+        ("bad.csv", "uuid,major,minor,rssi,udid\nf7826da6,1,1,-60,never\n", 1, "bad.csv:2: uuid: "),
+        (
+            "pretty.json",
+            json.dumps(good, indent=2),
+            10,
+            "pretty.json:1: the line ends within a detec",
+        ),
+    ):
+        printed = engineer("publish", engineer.write(name, content), status=1)
+        assert expected in printed
+        assert printed.count("\n") == lines, printed  # each fault, and how many
+
+
+async def publish_what_is_no_detection(engineer: User) -> None:
+    """A faulty record becomes a dead letter, and the partition continues."""
+    after = {"uuid": UUID, "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "after"}}
+    lines = f"not JSON at all\n{json.dumps(after | {'major': 70_000})}\n{json.dumps(after)}\n"
+    engineer("publish", engineer.write("strange.jsonl", lines), "--as-is")
+    engineer("notifications", "tail", "--from-beginning", "--count", "1", "--udid", "after")
+
+    def listed() -> str:
+        printed = engineer("dead-letters", "list")
+        return printed if printed.splitlines()[-1].startswith("2 dead letters: ") else ""
+
+    printed = await eventually(listed, deadline=30, what="both are dead letters")
+    assert re.search(r" malformed_json .* not JSON at all", printed), printed
+    assert re.search(r" invalid_field .*major: 70000", printed), printed

@@ -1,0 +1,212 @@
+"""An SRE's first hour: `check` before anything starts, the roles one by one, probes and metrics,
+Kafka down and back, a rolling restart, dead letters of a service that was down, the index."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.servers.http_service import HttpService, content, replying
+from tests.servers.kafka.server import KafkaServer
+from tests.servers.redis import RedisServer
+from tests.servers.waiting import eventually
+from tests.system.rig import Command, free_ports
+from tests.system.topics import TopicSet
+from tests.system.traffic import Message
+from tests.system.walks.holder import Holder, beacon, campaign
+from tests.system.walks.user import SECRET_KEY, User, user
+
+ROLES = ("trigger", "connector", "recorder")
+VISITORS = {"first", *(f"{when} {role}" for role in ROLES for when in ("before", "after"))}
+PASSWORD = "a password of the company"
+# (A minute by itself, with the servers' start; the machine may be busy.)
+pytestmark = pytest.mark.timeout(480)
+
+
+@pytest.fixture
+def sre(
+    tmp_path: Path,
+    own_kafka: KafkaServer,
+    own_redis: RedisServer,
+    postgres_url: str,
+    topic_prefix: str,
+) -> Iterator[User]:
+    servers = (own_kafka.bootstrap_servers, own_redis.url, postgres_url)
+    ports = {"API_PORT": str(free_ports()), "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
+    with user(tmp_path, topic_prefix, *servers, **ports) as made:
+        yield made
+
+
+def found(sre: User, status: int) -> dict[str, tuple[str, str]]:
+    """State and words of each finding of `check --json`."""
+    rows = sre.rows("check", status=status)
+    return {f"{row['part']} {row['what']}": (row["state"], row["told"]) for row in rows}
+
+
+async def test_the_hour(
+    sre: User, own_kafka: KafkaServer, own_redis: RedisServer, topic_prefix: str
+) -> None:
+    check_before_the_start(sre, own_redis, topic_prefix)
+    set_up(sre)
+    topics = TopicSet(own_kafka.bootstrap_servers, topic_prefix, f"{topic_prefix}trigger")
+    service = HttpService(replying(404))  # not tried again; fewer failures than open the breaker
+    async with Holder(await sre.serve()) as holder, service.running():
+        await add_a_company(holder, service)
+        roles = {role: sre.start("run", "--role", role) for role in ROLES}
+        for command in roles.values():
+            await command.until_ready()
+        await probes_and_metrics(sre, roles["trigger"], topics)
+        await kafka_down_and_back(roles["trigger"], own_kafka)
+        await rolling_restart(sre, roles, topics)
+        await dead_letters_of_a_service_that_was_down(sre, service, topics)
+        built = "the index is built: 1 beacons, 2 campaigns, 1 connectors"
+        assert built in sre("index", "rebuild").splitlines()
+        await counted_right(sre, holder)
+    for command in roles.values():
+        await command.stop()
+        assert SECRET_KEY not in command.output
+
+
+def check_before_the_start(sre: User, own_redis: RedisServer, prefix: str) -> None:
+    with Redis.from_url(own_redis.url) as client:
+        client.config_set("maxmemory", "200mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        seen = found(sre, status=1)
+        client.config_set("maxmemory-policy", "noeviction")
+    assert {name for name, (state, _) in seen.items() if state == "bad"} == {
+        "Redis memory",
+        "SQL migrations",
+    }
+    assert "set noeviction" in seen["Redis memory"][1]
+    missing = ("warning", "missing: `run` creates it with 6 partitions")
+    assert seen[f"Kafka topic {prefix}detections"] == missing
+    table = sre("check", status=1)
+    assert re.search(r"^bad .*run `proximity migrate`$", table, re.MULTILINE)
+    assert table.splitlines()[-1] == f"proximity: 1 of {len(seen)} checks failed"
+
+
+def set_up(sre: User) -> None:
+    assert sre("migrate").splitlines()[-1] == "the database is up to date"
+    create = ("account", "create", "owner@pier.example", "--company", "Pier", "--create-company")
+    sre(*create, "--password-stdin", given=f"{PASSWORD}\n")
+    assert {state for state, _ in found(sre, status=0).values()} <= {"ok", "warning"}
+    shown = {row["name"]: row for row in sre.rows("settings")}
+    assert shown["PROXIMITY_SECRET_KEY"]["value"] == "********"
+    assert shown["PROXIMITY_DATABASE_URL"]["source"] == str(sre.env_file)
+
+
+async def add_a_company(holder: Holder, service: HttpService) -> None:
+    """A company whose service is not running yet."""
+    await holder.sign_in("owner@pier.example", PASSWORD)
+    venue = (await holder.post("/region", {"name": "Pier", "address": "x", "active": 1}))["id"]
+    made = await holder.post(f"/region/{venue}/beacon", beacon(minor=1))
+    for form in ("url", "connector"):
+        fields = campaign(form, beacons=[{"id": made["id"]}])
+        await holder.post(f"/lieu/{venue}/campaign", fields)
+    fields = {"name": "Offers", "method": "POST", "auth": "header", "parameters": "[]"}
+    await holder.call("PUT", "/connector", fields | {"url": service.url("/offer")})
+
+
+async def walk_in(topics: TopicSet, udid: str) -> None:
+    """Publish a detection of the beacon by a device."""
+    detection = {**beacon(minor=1), "proximity": "near", "device": {"udid": udid}}
+    await topics.publish([Message(0, udid.encode(), json.dumps(detection).encode())])
+
+
+async def until_sent(topics: TopicSet, name: str, udids: set[str]) -> None:
+    """Wait for the campaign's notification to each of the devices; there is one to each."""
+
+    async def sent() -> list[str]:
+        found = [json.loads(record.value or b"") for record in await topics.read("notifications")]
+        return sorted(n["device"]["udid"] for n in found if n["campaign"]["name"] == name)
+
+    async def all_are_sent() -> bool:
+        return set(await sent()) == udids
+
+    await eventually(all_are_sent, deadline=60, what=f"{name} is sent")
+    assert await sent() == sorted(udids)
+
+
+async def probes_and_metrics(sre: User, trigger: Command, topics: TopicSet) -> None:
+    await walk_in(topics, "first")
+    await until_sent(topics, "by url", {"first"})
+    assert (await trigger.get("/healthz"))[0] == 200
+    assert all((await trigger.checks()).values())
+    _, metrics = await trigger.get("/metrics")
+    assert 'proximity_detections_total{reason="granted"} 1.0' in metrics
+    assert 'proximity_notifications_total{format="url"} 1.0' in metrics
+    assert "proximity_connector_handovers_total 1.0" in metrics
+    assert "\nprocess_resident_memory_bytes " in metrics
+    started = log_line(trigger, "starting")
+    assert started["roles"] == "trigger"
+    assert started["version"]
+    assert started["kafka"] == sre.settings["KAFKA_BOOTSTRAP_SERVERS"]
+    assert log_line(trigger, "started")["metrics"] == f"127.0.0.1:{trigger.port}"
+
+
+def log_line(command: Command, event: str) -> dict[str, Any]:
+    """The last line of the log with this event."""
+    lines: list[dict[str, Any]]
+    lines = [json.loads(line) for line in command.output.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event][-1]
+
+
+async def kafka_down_and_back(trigger: Command, kafka: KafkaServer) -> None:
+    await asyncio.to_thread(kafka.stop)
+
+    async def down() -> bool:
+        status, body = await trigger.get("/readyz")
+        return status == 503 and json.loads(body)["checks"]["kafka"] is False
+
+    await eventually(down, deadline=20, what="Kafka is reported as down")
+    # Not a reason to restart it.
+    assert (await trigger.get("/healthz"))[0] == 200
+    await asyncio.to_thread(kafka.start)
+    await trigger.until_ready()
+
+
+async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet) -> None:
+    """Restart the processes one after the other, under load."""
+    for role in ROLES:
+        await walk_in(topics, f"before {role}")
+        new = sre.start("run", "--role", role)
+        await roles[role].stop()
+        assert log_line(roles[role], "stopped")["seconds"] > 0
+        await walk_in(topics, f"after {role}")
+        await new.until_ready()
+        roles[role] = new
+    await until_sent(topics, "by url", VISITORS)
+
+
+async def dead_letters_of_a_service_that_was_down(
+    sre: User, service: HttpService, topics: TopicSet
+) -> None:
+    """Calls that failed are replayed once the service answers as it should."""
+
+    async def failed() -> bool:
+        return await topics.count("dead-letters") >= len(VISITORS)
+
+    await eventually(failed, deadline=60, what="every call has failed")
+    printed = sre("dead-letters", "list")
+    assert printed.splitlines()[-1] == f"{len(VISITORS)} dead letters: 7 connector_status"
+    service.answer = content(title="Only for you")
+    put = await asyncio.to_thread(sre, "dead-letters", "replay")
+    assert put == f"{len(VISITORS)} dead letters put back\n"
+    await until_sent(topics, "by connector", VISITORS)
+    again = await asyncio.to_thread(sre, "dead-letters", "replay")
+    assert again == "0 dead letters put back\n"
+
+
+async def counted_right(sre: User, holder: Holder) -> None:
+    async def counted() -> bool:
+        lines = await holder.get("/statistics?kind=venue")
+        figures = [(line["detections"], line["notifications"]) for line in lines]
+        return bool(figures == [(len(VISITORS), 2 * len(VISITORS))])
+
+    await eventually(counted, deadline=60, what="SQL has counted")
+    assert sre("verify").splitlines()[-1] == "no differences"

@@ -1,0 +1,193 @@
+"""The counts of a batch in the metrics."""
+
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
+
+from engine.process.metrics import Metrics
+from engine.redis.claims import ClaimRequest, ClaimUpdate
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.decision_counts import DecisionCounter
+from engine.trigger.grants import Grant, grants_of, notification_id
+from rules.model import CampaignSnapshot, Decision, Reason
+from tests.trigger.samples import BEACON, campaign, decoded, granted
+
+
+@pytest.fixture
+def two_campaigns() -> tuple[CampaignSnapshot, ...]:
+    return campaign(id=1), campaign(id=2)
+
+
+def totals(metrics: Metrics, name: str) -> dict[str, float]:
+    return {
+        sample.labels.get("reason", sample.labels.get("outcome", "")): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name and sample.value
+    }
+
+
+def test_shared_decisions_are_multiplied_out():
+    metrics = Metrics()
+    too_far = Decision(Reason.TOO_FAR, ((Reason.TOO_FAR, 1),))
+    mixed = Decision(Reason.THROTTLED, ((Reason.ENDED, 2),), throttled=3)
+    decisions = [too_far] * 5 + [mixed] * 2
+    DecisionCounter(metrics).count(decisions)
+    assert totals(metrics, "proximity_detections_total") == {"too_far": 5, "throttled": 2}
+    assert totals(metrics, "proximity_decisions_total") == {
+        "too_far": 5,
+        "ended": 4,
+        "throttled": 6,
+    }
+    assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_the_counts_of_all_companies_and_of_all_decisions_are_added_up(two_campaigns):
+    """Companies share the tally of no company, and different tallies share reasons."""
+    metrics = Metrics()
+    ended = ((Reason.ENDED, 1),)
+    decisions = [
+        Decision(Reason.GRANTED, ended, 1, granted, company_id=company)
+        for company in (1, 1, 2)
+        for granted in (two_campaigns, two_campaigns[:1])
+    ]
+    DecisionCounter(metrics).count(decisions)
+    assert totals(metrics, "proximity_detections_total") == {"granted": 6}
+    assert totals(metrics, "proximity_decisions_total") == {
+        "granted": 9,
+        "ended": 6,
+        "throttled": 6,
+    }
+    assert totals(metrics, "proximity_claims_total") == {"held": 6}
+
+
+def test_grants_that_redis_denies_are_throttled(two_campaigns):
+    metrics = Metrics()
+    both, one = (granted(*two_campaigns[:most]) for most in (2, 1))
+    partly, wholly, alone = (msgspec.structs.replace(each) for each in (both, both, one))
+    partly.grants, partly.denied = both.grants[1:], 1
+    wholly.grants, wholly.denied = [], 2
+    alone.grants, alone.denied = [], 1
+    decided = [both, one, partly, wholly, alone]
+    DecisionCounter(metrics).count([each.decision for each in decided], decided)
+    assert totals(metrics, "proximity_detections_total") == {"granted": 3, "throttled": 2}
+    assert totals(metrics, "proximity_decisions_total") == {"granted": 4, "throttled": 4}
+
+
+def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
+    """So a batch at a thousand beacons has few to multiply out."""
+    one, other = (Decision(Reason.GRANTED, (), 1, two_campaigns) for _ in range(2))
+    assert one is not other
+    assert one.tally is other.tally
+    less = Decision(Reason.GRANTED, (), 1, two_campaigns[:1])
+    assert (less.tally.granted, one.tally.granted) == (1, 2)
+
+
+def test_a_batch_of_values_is_what_each_of_them_would_be():
+    values = [0.0, 0.005, 0.0050001, 0.3, 0.3, 300.0, 300.1, 4000.0]
+    one, other = Metrics(), Metrics()
+    for value in values:
+        one.latency.observe(value)
+    other.latency.observe_counts(Counter(values))
+    assert histogram(one) == histogram(other)
+    assert histogram(one)["proximity_detection_to_notification_seconds_count"] == len(values)
+
+
+def histogram(metrics: Metrics) -> dict[str, Any]:
+    return {
+        sample.name + sample.labels.get("le", ""): pytest.approx(sample.value)
+        for family in metrics.latency.collect()
+        for sample in family.samples
+    }
+
+
+def grant_of(**fields: Any) -> Grant:
+    (grant,) = granted(campaign(**fields)).grants
+    return grant
+
+
+def test_sent_messages_are_counted_by_format_and_calls_separately():
+    metrics = Metrics()
+    html, url, call = (
+        grant_of(format="html"),
+        grant_of(),
+        grant_of(format="connector", content=None),
+    )
+    DecisionCounter(metrics).count_sent([html, url, url, call], html.detection.detected_at + 2.5)
+    DecisionCounter(metrics).count_sent(
+        [html], html.detection.detected_at - 60
+    )  # from a phone whose clock is fast
+    formats = {
+        sample.labels["format"]: sample.value
+        for family in metrics.notifications.collect()
+        for sample in family.samples
+        if sample.name == "proximity_notifications_total" and sample.value
+    }
+    assert formats == {"html": 2, "url": 2}
+    handed_over = "proximity_connector_handovers_total"
+    assert metrics.registry.get_sample_value(handed_over) == 1
+    latency = "proximity_detection_to_notification_seconds"
+    assert metrics.registry.get_sample_value(f"{latency}_count") == 4
+    assert metrics.registry.get_sample_value(f"{latency}_sum") == 3 * 2.5
+
+
+def test_a_grant_names_its_device_its_claim_and_its_message():
+    grant = grant_of(delay=3600)
+    detection, owner = grant.detection, notification_id(grant.detection, grant.campaign)
+    at = detection.detected_at
+    assert grant.udid == "device-1"
+    assert granted(grant.campaign).device == (BEACON.venue.company_id, "device-1")
+    assert grant.notification_id == owner
+    assert grant.claim_request() == ClaimRequest(7, "device-1", owner, at, 3600)
+    assert grant.returned_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
+    assert not grant.is_call
+
+
+def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
+    metrics, sent = Metrics(), campaign()
+    decision = Decision(Reason.GRANTED, granted=(sent,))
+    quick, slow = decoded(), decoded(detected_at="2026-11-20T09:59:30+0100")
+    traced = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    object.__setattr__(slow.record, "headers", [("traceparent", traced)])
+    beacon = IndexedBeacon(BEACON, [sent], None)
+    (fast,), (late,) = (grants_of(each, beacon, decision) for each in (quick, slow))
+    now = quick.detected_at + 1
+    with capture_logs() as logs:
+        DecisionCounter(metrics).count_sent([fast, late], now)
+        DecisionCounter(metrics).count_sent([fast], now + 1)  # not yet time for another one
+    expected = {
+        "notification": str(UUID(bytes=late.notification_id)),
+        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    }
+    assert exemplars(metrics) == {"60": (expected, 31.0)}
+    DecisionCounter(metrics).count_sent([fast], now + 10)
+    assert {le: value for le, (_, value) in exemplars(metrics).items()} == {"60": 31.0, "30": 11.0}
+    (line,) = logs
+    assert line.items() >= expected.items()
+    assert (line["topic"], line["partition"], line["offset"]) == ("proximity.detections", 3, 7)
+    assert (line["company"], line["campaign"]) == (9, 7)
+    assert "device-1" not in str(line)
+
+
+def test_a_notification_of_a_phone_whose_clock_is_fast_took_no_time() -> None:
+    metrics, grant = Metrics(), grant_of()
+    DecisionCounter(metrics).count_sent([grant], grant.detection.detected_at - 60)
+    ((labels, value),) = exemplars(metrics).values()
+    assert (labels["notification"], value) == (str(UUID(bytes=grant.notification_id)), 0.0)
+
+
+def exemplars(metrics: Metrics) -> dict[str, tuple[dict[str, str], float]]:
+    """Labels and value by bucket, as Prometheus reads them."""
+    page = generate_openmetrics(metrics.registry).decode()
+    return {
+        sample.labels["le"].removesuffix(".0"): (sample.exemplar.labels, sample.exemplar.value)
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.exemplar is not None
+    }

@@ -1,0 +1,256 @@
+"""A cycle takes detections of several partitions and companies together."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiokafka.partitioner import murmur2
+
+from engine.trigger import cycle as cycle_module
+from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.rules.records import venue
+from tests.servers.waiting import eventually
+from tests.trigger.pushed import PushedTrigger, detection
+
+PARTITIONS = 4
+FIRST = "first"
+
+
+class Pair:
+    """Two partitions of the trigger."""
+
+    def __init__(self, trigger: PushedTrigger) -> None:
+        self.trigger = trigger
+        self.workers = [trigger.assigned(number) for number in range(2)]
+        self._before = self._count()
+
+    def offer(self, *udids: str) -> None:
+        """A detection of each device: of the first on the first partition, and so on."""
+        for number, udid in enumerate(udids):
+            self.workers[number].offer(self.trigger.records([detection(udid)], number))
+
+    async def until_finished(self, *numbers: int) -> None:
+        workers = [self.workers[number] for number in numbers or range(2)]
+        await eventually(
+            lambda: not any(each.pending for each in workers) or self._failed(),
+            what="all is finished",
+        )
+        assert not self._failed()
+
+    def _failed(self) -> list[BaseException]:
+        return [each.failure for each in self.workers if each.failure is not None]
+
+    async def sent(self) -> list[str]:
+        """The udids of the notifications, but for the first one."""
+        left = await self.trigger.left("notifications")
+        udids = {json.loads(each.value or b"")["id"]: "" for each in left}
+        assert len(udids) == len(left), "nothing was sent twice"
+        found = (json.loads(each.value or b"")["device"]["udid"] for each in left)
+        return sorted(udid for udid in found if udid != FIRST)
+
+    def cycles(self) -> float:
+        """The cycles that took claims."""
+        return self._count() - self._before
+
+    def _count(self, step: str = "claim") -> float:
+        return self.trigger.count("batch_seconds_count", role="trigger", step=step)
+
+
+@pytest.fixture
+async def pair(trigger: PushedTrigger) -> AsyncIterator[Pair]:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    await trigger.push(detection(FIRST))  # then the process has the beacon in its cache
+    await trigger.worker.abandon()
+    made = Pair(trigger)
+    yield made
+    for worker in made.workers:
+        await worker.abandon()
+    role = trigger.role
+    assert (role.in_flight.held, role.claim_memory.held) == (0, 0)
+    assert not role.cycle._queues
+    assert (role.cycle._running, role.cycle._sends) == (None, {})
+    assert role.cycle._unacknowledged == 0
+
+
+async def test_one_cycle_is_for_all_partitions(pair: Pair) -> None:
+    pair.offer("a", "b")
+    await pair.until_finished()
+    assert pair.cycles() == 1
+    assert await pair.sent() == ["a", "b"]
+    assert [worker.done_offset for worker in pair.workers] == [2, 3]
+    assert pair.trigger.count("detection_to_notification_seconds_count") == 3
+    for number, udid in enumerate("ab"):
+        records = pair.trigger.records([detection(udid, seconds=1)], number)
+        pair.workers[number].offer(records)
+    await pair.until_finished()
+    assert pair.cycles() == 1, "each partition remembers its claims"
+
+
+async def test_a_device_on_two_partitions_at_once_is_notified_once(pair: Pair) -> None:
+    pair.offer("a", "a")
+    await pair.until_finished()
+    assert pair.cycles() == 1
+    assert await pair.sent() == ["a"]
+    assert pair.trigger.count("decisions_total", reason="granted") == 2
+    assert pair.trigger.count("decisions_total", reason="throttled") == 1
+    for number, worker in enumerate(pair.workers):
+        worker.offer(pair.trigger.records([detection("a", seconds=1)], number))
+    await pair.until_finished()
+    assert pair.cycles() == 1, "both remember the claim"
+
+
+async def test_a_cycle_whose_grants_are_all_denied_publishes_nothing(pair: Pair) -> None:
+    pair.offer("a")
+    await pair.until_finished()
+    published = pair._count("publish")
+    pair.workers[1].offer(pair.trigger.records([detection("a", seconds=1)], 1))
+    await pair.until_finished()
+    assert pair.cycles() == 2
+    assert pair._count("publish") == published
+    assert await pair.sent() == ["a"]
+
+
+async def test_the_bound_of_a_cycle_is_for_all_its_partitions(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle_module, "_MOST_CAMPAIGNS", 3)
+    monkeypatch.setattr(cycle_module, "_LEAST_SHARE", 1)
+    claims: Any = pair.trigger.role.cycle._claims
+    asked, take = list[int](), claims.take_of_devices
+
+    async def noted(devices: Any, *given: Any) -> Any:
+        asked.append(sum(len(each.positions) for each in devices))
+        return await take(devices, *given)
+
+    monkeypatch.setattr(claims, "take_of_devices", noted)
+    for number in range(2):
+        values = [detection(f"{number}-{each}") for each in range(4)]
+        pair.workers[number].offer(pair.trigger.records(values, number))
+    await pair.until_finished()
+    assert (max(asked), sum(asked)) == (3, 8)
+    assert len(await pair.sent()) == 8
+
+
+async def test_companies_share_a_cycle(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with much work has its share of each cycle and no more."""
+    monkeypatch.setattr(cycle_module, "_MOST_CAMPAIGNS", 32)
+    other = beacon_entry([8], minor=3, venue=venue(id=2, company_id=2))
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7) | other | campaign_entry(8))
+    cycle = trigger.role.cycle
+    with trigger.waiting():
+        loud = [detection(f"loud {number}") for number in range(100)]
+        quiet = [detection(f"quiet {number}", minor=3) for number in range(20)]
+        trigger.worker.offer(trigger.records([*loud, *quiet]))
+        await eventually(lambda: trigger.worker.pending == 120, what="all are offered")
+        await eventually(lambda: sum(map(len, cycle._queues.values())) == 120, what="all wait")
+        taken = [Counter(each.decision.company_id for each in cycle._take()) for _ in range(3)]
+        assert taken == [{1: 16, 2: 16}, {1: 16, 2: 4}, {1: 32}]
+    await trigger.worker.abandon()
+
+
+def held_up(owner: Any, name: str, *, after: bool) -> tuple[asyncio.Event, asyncio.Event]:
+    """A method that waits, before or after its work: an event that says so, one that ends it."""
+    waits, proceed, inner = asyncio.Event(), asyncio.Event(), getattr(owner, name)
+
+    async def wait() -> None:
+        waits.set()
+        await proceed.wait()
+
+    async def slowly(*given: Any) -> Any:
+        if after:
+            found = await inner(*given)
+            await wait()
+            return found
+        await wait()
+        return await inner(*given)
+
+    setattr(owner, name, slowly)
+    return waits, proceed
+
+
+@pytest.mark.parametrize("step", ["claims", "publish"])
+async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
+    pair: Pair, step: str
+) -> None:
+    cycle = pair.trigger.role.cycle
+    if step == "claims":
+        waits, proceed = held_up(cycle._claims, "take_of_devices", after=True)
+    else:
+        waits, proceed = held_up(cycle.letters, "publish_or_dead_letter", after=False)
+    pair.offer("a", "b")
+    async with asyncio.timeout(10):
+        await waits.wait()
+    await pair.workers[0].abandon()
+    assert pair.workers[0].done_offset != 2
+    proceed.set()
+    await pair.until_finished(1)
+    assert pair.workers[1].done_offset == 3
+    assert pair.cycles() == 1
+    assert await pair.sent() == (["b"] if step == "claims" else ["a", "b"])
+    held = pair.workers[1].remembered
+    assert list(map(len, held.young.values())) == [2]
+    assert pair.trigger.role.claim_memory.held == 2 + 3, "see ClaimMemory"
+    # The partition comes back.
+    pair.workers[0] = pair.trigger.assigned()
+    pair.workers[0].offer(pair.trigger.records([detection("c")], 0))
+    await pair.until_finished()
+    assert "c" in await pair.sent()
+
+
+async def test_acknowledgements_of_a_lost_partition_move_nothing(pair: Pair) -> None:
+    cycle, acknowledged = pair.trigger.role.cycle, list[Any]()
+    publish = cycle.letters.publish_or_dead_letter
+
+    async def noted(grants: Any, note: Any) -> Any:
+        acknowledged.append((note, [grant.message for grant in grants]))
+        await asyncio.Event().wait()
+
+    letters: Any = cycle.letters
+    letters.publish_or_dead_letter = noted
+    pair.offer("a")
+    await eventually(lambda: acknowledged, what="it is on its way")
+    for worker in pair.workers:
+        await worker.abandon()
+    ((note, messages),) = acknowledged
+    note(messages)
+    assert cycle._unacknowledged == 0
+    assert pair.workers[0].done_offset is None
+    letters.publish_or_dead_letter = publish
+
+
+async def test_a_partition_without_a_leader_holds_up_only_its_own(pair: Pair) -> None:
+    producer: Any = pair.trigger.publisher._producer
+    send_batch, leader = producer.send_batch, asyncio.Event()
+    stuck, free = udid_on(0), udid_on(1)
+
+    async def without_leader(builder: Any, topic: str, *, partition: int) -> Any:
+        if partition == 0:
+            await leader.wait()
+        return await send_batch(builder, topic, partition=partition)
+
+    producer.send_batch = without_leader
+    pair.offer(stuck, free)
+    await pair.until_finished(1)
+    assert await pair.sent() == [free]
+    assert pair.workers[0].pending == 1
+    assert pair.workers[0].done_offset in (None, 1)
+    pair.workers[1].offer(pair.trigger.records([detection(udid_on(1, "later"))], 1))
+    await pair.until_finished(1)
+    assert len(await pair.sent()) == 2
+    leader.set()
+    await pair.until_finished()
+    assert stuck in await pair.sent()
+    assert len(await pair.sent()) == 3
+
+
+def udid_on(partition: int, begin: str = "phone") -> str:
+    """A device whose notifications are on this partition."""
+    names = (f"{begin}-{number}" for number in range(1000))
+    return next(
+        each for each in names if (murmur2(each.encode()) & 0x7FFFFFFF) % PARTITIONS == partition
+    )

@@ -1,0 +1,133 @@
+"""An explanation before a detection agrees with the trigger's decision, claims included."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.kafka.detections import BeaconKey
+from engine.trigger.beacon_index import IndexNotBuiltError
+from engine.trigger.explainer import ExplainedDetection, Explainer, SupposedDetection
+from engine.wiring.parts import build_explainer, open_explainer
+from rules.model import Reason, Zone
+from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.rules.records import UUID, venue
+from tests.trigger.pushed import NOW, PushedTrigger, detection
+
+TODAY = datetime.fromtimestamp(NOW / 1000, UTC)
+CAMPAIGNS: tuple[dict[str, Any], ...] = (
+    {"delay": 60},
+    {"delay": 3600},
+    {},
+    {"active": False},
+    {"start": TODAY + timedelta(days=1)},
+    {"end": TODAY - timedelta(days=2)},
+    {"weekdays": 127 - (1 << TODAY.weekday())},
+    {"start_minute": (TODAY.hour + 2) % 24 * 60, "end_minute": (TODAY.hour + 3) % 24 * 60},
+    {"format": "connector", "content": None},
+)
+KNOWN, OFF, EMPTY, CLOSED, STRANGE = range(1, 6)
+
+
+@pytest.fixture
+async def catalog(trigger: PushedTrigger) -> PushedTrigger:
+    numbers = list(range(1, len(CAMPAIGNS) + 1))
+    fields = beacon_entry(numbers, KNOWN) | beacon_entry(numbers, OFF, active=False)
+    fields |= beacon_entry([], EMPTY) | beacon_entry(numbers, CLOSED, venue=venue(active=False))
+    for number, changes in zip(numbers, CAMPAIGNS, strict=True):
+        fields |= campaign_entry(number, **changes)
+    await trigger.write_index(fields)
+    return trigger
+
+
+def supposed(minor: int, udid: str, zone: Zone, at: float, now: float) -> SupposedDetection:
+    return SupposedDetection(BeaconKey(UUID, 1, minor), udid, zone, at, now, is_now=True)
+
+
+def outcomes(explained: ExplainedDetection) -> Counter[Reason]:
+    """Outcomes as the metric counts them: a refused detection once."""
+    _, _, explanation = explained
+    shared = {each.check for each in explanation.checks}
+    if explanation.reason in shared:
+        return Counter([explanation.reason])
+    return Counter(each.reason for each in explanation.campaigns)
+
+
+def draws(now: float) -> Iterator[tuple[int, str, Zone, float, float]]:
+    """Detections of a few devices, in time, most of them at the beacon that is open."""
+    draw = random.Random(20261122)
+    for _ in range(80):
+        now += draw.choice((0, 1, 15, 45, 61))
+        minor = draw.choice((KNOWN,) * 8 + (OFF, EMPTY, CLOSED, STRANGE))
+        zone = draw.choice((Zone.IMMEDIATE, Zone.NEAR, Zone.NEAR, Zone.NEAR, *Zone))
+        age = draw.choice((0, 0, 0, 0, 0, 2, 40, 299, 400, -400))
+        yield minor, draw.choice(("anna", "ben", "carl")), zone, now - age, now
+
+
+async def test_explained_is_decided(catalog: PushedTrigger):
+    explainer = build_explainer(catalog.settings, catalog.redis)
+    seen: Counter[Reason] = Counter()
+    for minor, udid, zone, at, now in draws(catalog.now):
+        catalog.now = now
+        explained = await explainer.explain(supposed(minor, udid, zone, at, now))
+        before = decided(catalog)
+        value = detection(udid, seconds=at - NOW / 1000, minor=minor, proximity=int(zone))
+        await catalog.push(value)
+        assert decided(catalog) - before == outcomes(explained)
+        seen += outcomes(explained)
+    assert set(seen) == set(Reason)
+
+
+def decided(trigger: PushedTrigger) -> Counter[Reason]:
+    counts = {each: int(trigger.count("decisions_total", reason=each)) for each in Reason}
+    return Counter(counts)
+
+
+async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
+    explainer = build_explainer(catalog.settings, catalog.redis)
+    now = catalog.now
+    await catalog.push(detection("anna", minor=KNOWN))
+    sent = [msgspec.json.decode(each.value) for each in await catalog.left("notifications")]
+    ids = {each["campaign"]["id"]: each["id"] for each in sent}
+    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
+    explained = (await explainer.explain(supposed_detection)).explanation
+    held = {each.campaign.id: each for each in explained.campaigns if each.claim}
+    assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
+        number: ids[number] for number in (1, 2)
+    }
+    assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
+    another = await explainer.explain(supposed_detection._replace(udid=None))
+    assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
+
+
+async def test_an_explanation_takes_no_claim(catalog: PushedTrigger):
+    explainer = build_explainer(catalog.settings, catalog.redis)
+    keys = sorted([key async for key in catalog.redis.scan_iter("*")])
+    now = catalog.now
+    for _ in range(2):
+        explained = await explainer.explain(supposed(KNOWN, "anna", Zone.NEAR, now, now))
+        assert explained.explanation.reason is Reason.GRANTED
+    assert sorted([key async for key in catalog.redis.scan_iter("*")]) == keys
+
+
+async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTrigger):
+    explainer = build_explainer(catalog.settings, catalog.redis)
+    fields = campaign_entry(20, asleep=True, content=None) | beacon_entry([20], KNOWN)
+    await catalog.write_index(fields)
+    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
+    assert (await explainer.explain(supposed_detection)).explanation.reason is Reason.INACTIVE
+    other = await explainer.explain(supposed_detection._replace(is_now=False))
+    assert other.explanation.reason is Reason.GRANTED
+
+
+async def test_without_an_index_there_is_no_explanation(trigger: PushedTrigger):
+    await trigger.redis.flushall()
+    async with open_explainer(trigger.settings) as explainer:
+        assert isinstance(explainer, Explainer)
+        supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
+        with pytest.raises(IndexNotBuiltError):
+            await explainer.explain(supposed_detection)

@@ -1,0 +1,220 @@
+"""A spliced message is byte for byte what msgspec writes for the published types."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.index.entries import ConnectorEntry
+from engine.kafka.detections import decode_record
+from engine.kafka.messages import (
+    CampaignReference,
+    ConnectorCall,
+    ConnectorEndpoint,
+    KnownDevice,
+    Notification,
+    ReceivedDevice,
+    format_instant,
+)
+from engine.kafka.producer import message_size
+from engine.kafka.topics import Topics
+from engine.redis.devices import DeviceRecord, completed_device
+from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.grants import Grant
+from engine.trigger.message import MessageWriter
+from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
+from tests.kafka import records
+from tests.trigger.samples import granted
+
+LIFETIME = 300.5
+NOW = 1_795_165_260.25
+
+ids = st.integers(1, 2**31)
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+maybe = st.none() | texts
+connectors = st.builds(
+    ConnectorEntry,
+    id=ids,
+    company_id=ids,
+    name=texts,
+    url=texts,
+    method=texts,
+    auth=texts,
+    parameters=texts,
+    secret=maybe,
+)
+campaigns = st.builds(
+    CampaignSnapshot,
+    id=ids,
+    name=texts,
+    hash=maybe,
+    active=st.just(True),
+    title=texts,
+    push=texts,
+    format=st.sampled_from(("template", "url", "html", "connector")),
+    content=maybe,
+    background=maybe,
+    color=maybe,
+    delay=st.integers(0, 10**9),
+    start=st.just(datetime(2026, 1, 1, tzinfo=UTC)),
+    end=st.just(datetime(2027, 1, 1, tzinfo=UTC)),
+    start_minute=st.just(0),
+    end_minute=st.just(1440),
+    weekdays=st.just(127),
+)
+venues = st.builds(VenueSnapshot, id=ids, name=texts, company_id=ids, active=st.just(True))
+beacons = st.builds(
+    BeaconSnapshot,
+    id=ids,
+    name=texts,
+    uuid=st.just(records.UUID),
+    major=st.integers(0, 65535),
+    minor=st.integers(0, 65535),
+    active=st.just(True),
+    reach=st.just(Zone.FAR),
+    venue=venues,
+)
+devices = st.builds(
+    ReceivedDevice,
+    udid=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40),
+    name=maybe,
+    version=maybe,
+    model=maybe,
+    token_push=maybe,
+    id_connector=st.none() | ids,
+)
+device_records = st.builds(
+    DeviceRecord,
+    id=st.none() | ids,
+    id_connector=st.none() | ids,
+    test=st.booleans(),
+    token_push=maybe,
+    name=maybe,
+    version=maybe,
+    model=maybe,
+)
+
+
+def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
+    """The message without fragments."""
+    campaign, beacon, at = grant.campaign, grant.beacon, grant.detection.detected_at
+    firing: dict[str, Any] = {
+        "id": id_,
+        "campaign": CampaignReference(campaign.id, campaign.name, campaign.hash),
+        "company": beacon.company_reference,
+        "venue": beacon.venue_reference,
+        "beacon": beacon.reference,
+        "proximity": grant.detection.zone.name.lower(),
+        "device": device,
+        "title": campaign.title,
+        "push": campaign.push,
+        "background": campaign.background,
+        "color": campaign.color,
+        "detected_at": format_instant(at),
+        "triggered_at": format_instant(NOW),
+        "expires_at": format_instant(at + LIFETIME),
+    }
+    if campaign.format != "connector":
+        content: dict[str, Any] = {"format": campaign.format, campaign.format: campaign.content}
+        return msgspec.json.encode(Notification(**content, **firing))
+    endpoint = None
+    if (entry := beacon.connector) is not None:
+        fields = {name: getattr(entry, name) for name in ConnectorEndpoint.__struct_fields__}
+        endpoint = ConnectorEndpoint(**fields)
+    return msgspec.json.encode(ConnectorCall(delay=campaign.delay, connector=endpoint, **firing))
+
+
+def new_writer() -> MessageWriter:
+    return MessageWriter(topics=Topics.named("p."), lifetime=LIFETIME)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    made=st.lists(campaigns, min_size=1, max_size=3),
+    beacon=beacons,
+    connector=st.none() | connectors,
+    device=devices,
+    record=st.none() | device_records,
+    zone=st.sampled_from(("immediate", "near", "far")),
+    detected_at=st.integers(978_307_200_000, 2**42),
+)
+def test_a_message_matches_its_type(
+    made: list[CampaignSnapshot],
+    beacon: BeaconSnapshot,
+    connector: ConnectorEntry | None,
+    device: ReceivedDevice,
+    record: DeviceRecord | None,
+    zone: str,
+    detected_at: int,
+) -> None:
+    writer = new_writer()
+    sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
+    detection = decode_record(records.record(records.detection(**sent)), 2.0)
+    indexed = IndexedBeacon(beacon, made, connector)
+    # The second time from what is remembered.
+    decided = granted(*made, *made, detection=detection, beacon=indexed)
+    size = writer.write(decided, record, NOW)
+    for grant in decided.grants:
+        topic, key, value, headers, timestamp = grant.message
+        id_ = str(UUID(bytes=grant.notification_id))
+        assert value == as_types_say(grant, id_, completed_device(device, record))
+        assert headers == [("id", id_.encode()), ("campaign", b"%d" % grant.campaign.id)]
+        assert topic == ("p.connector-calls" if grant.is_call else "p.notifications")
+        assert (key, timestamp) == (device.udid.encode(), detection.record.timestamp)
+        assert grant.span is None
+    assert size == sum(message_size(grant.message) for grant in decided.grants)
+
+
+@pytest.mark.parametrize("name", [n for n in ReceivedDevice.__struct_fields__ if n != "udid"])
+def test_a_device_that_the_catalog_knows_keeps_what_it_said(name: str) -> None:
+    """A field of the message is neither lost nor replaced, whatever the catalog has."""
+    said: Any = 7 if name == "id_connector" else "said"
+    known = DeviceRecord(1, 2, False, "p", "n", "v", "m")
+    completed = completed_device(ReceivedDevice(udid="d", **{name: said}), known)
+    assert getattr(completed, name) == said
+    assert (completed.udid, completed.id) == ("d", 1)
+    assert None not in msgspec.structs.astuple(completed)
+
+
+def test_cached_fragments_are_bounded() -> None:
+    """Contents of 1 MB each, of which the bound holds a few; each message has its own."""
+    writer = new_writer()
+    detection = decode_record(records.record(records.detection()), 2.0)
+    venue = VenueSnapshot(id=1, name="", company_id=1, active=True)
+    beacon = BeaconSnapshot(
+        id=1,
+        name="",
+        uuid=records.UUID,
+        major=1,
+        minor=1,
+        active=True,
+        reach=Zone.FAR,
+        venue=venue,
+    )
+    for number in range(40):
+        campaign = CampaignSnapshot(
+            id=number,
+            name="",
+            active=True,
+            title="",
+            push="",
+            format="html",
+            content=str(number) * 500_000,
+            delay=0,
+            start=datetime(2026, 1, 1, tzinfo=UTC),
+            end=datetime(2027, 1, 1, tzinfo=UTC),
+            start_minute=0,
+            end_minute=1440,
+            weekdays=127,
+        )
+        indexed = IndexedBeacon(beacon, [campaign], None)
+        decided = granted(campaign, detection=detection, beacon=indexed)
+        writer.write(decided, None, NOW)
+        (grant,) = decided.grants
+        assert msgspec.json.decode(grant.message.value or b"")["html"] == campaign.content
+        held = sum(len(each.content) for each in writer._fragments._known.values())
+        assert held <= 8 * 1024 * 1024

@@ -1,0 +1,286 @@
+"""The trigger's path in memory, through the production wiring."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from engine.kafka.errors import TooManyDeadLettersError
+from engine.trigger.partition import record_bytes
+from rules.model import Zone
+from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
+from tests.rules.records import venue
+from tests.servers.waiting import eventually
+from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
+
+
+def bodies(records: list[Record]) -> list[dict[str, Any]]:
+    return [json.loads(record.value or b"") for record in records]
+
+
+def header(record: Record, name: str) -> str:
+    headers: dict[str, bytes] = dict(record.headers)
+    return headers[name].decode()
+
+
+async def test_a_detection_that_fires_leaves_as_a_notification(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    await trigger.push(detection())
+    (body,) = bodies(await trigger.left("notifications"))
+    assert body["campaign"]["id"] == 7
+    assert body["device"]["udid"] == "phone"
+    assert trigger.worker.done_offset == 1
+    assert trigger.count("detections_total", reason="granted") == 1
+    assert trigger.count("notifications_total", format="template") == 1
+
+
+async def test_every_campaign_of_a_beacon_has_its_message(trigger: PushedTrigger) -> None:
+    campaigns = campaign_entry(7) | campaign_entry(8) | campaign_entry(9)
+    await trigger.write_index(beacon_entry([7, 8, 9]) | campaigns)
+    await trigger.push(detection(), detection("other"))
+    out = bodies(await trigger.left("notifications"))
+    sent = Counter((body["device"]["udid"], body["campaign"]["id"]) for body in out)
+    assert sent == {(udid, number): 1 for udid in ("phone", "other") for number in (7, 8, 9)}
+    assert len({body["id"] for body in out}) == 6
+
+
+async def test_detections_that_do_not_fire_are_finished_and_counted(trigger: PushedTrigger) -> None:
+    reach = beacon_entry([7], minor=3, reach=Zone.IMMEDIATE)
+    await trigger.write_index(beacon_entry([7]) | reach | campaign_entry(7))
+    unknown, far, old = (
+        detection(minor=99),
+        detection(minor=3, proximity=3),
+        detection(seconds=-trigger.settings.max_detection_age - 1),
+    )
+    await trigger.push(unknown, far, old)
+    assert await trigger.left("notifications") == []
+    assert trigger.worker.done_offset == 3
+    reasons = ("unknown_beacon", "too_far", "stale")
+    counted = {reason: trigger.count("detections_total", reason=reason) for reason in reasons}
+    assert counted == dict.fromkeys(reasons, 1)
+
+
+async def test_an_invalid_record_becomes_a_dead_letter(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    await trigger.push(detection(), b"no json", detection("other"), b"{}")
+    letters = await trigger.left("dead-letters")
+    assert [(each.value, header(each, "offset")) for each in letters] == [
+        (b"no json", "1"),
+        (b"{}", "3"),
+    ]
+    reasons = [header(each, "reason") for each in letters]
+    assert reasons == ["malformed_json", "invalid_field"]
+    assert len(await trigger.left("notifications")) == 2
+    assert trigger.worker.done_offset == 4
+    topic = trigger.partition.topic
+    assert trigger.count("dead_letters_total", topic=topic, reason="malformed_json") == 1
+
+
+async def test_many_dead_letters_all_leave(trigger: PushedTrigger) -> None:
+    await trigger.write_index({})
+    await trigger.push(*[b"no json %d" % number for number in range(600)])
+    letters = await trigger.left("dead-letters")
+    assert {each.value for each in letters} == {b"no json %d" % number for number in range(600)}
+    assert trigger.worker.done_offset == 600
+
+
+async def test_a_campaign_is_sent_once_within_its_delay(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    await trigger.push(*[detection(seconds=second) for second in range(5)])
+    await trigger.push(detection(seconds=59), detection(seconds=60))
+    out = await trigger.left("notifications")
+    assert [header(each, "campaign") for each in out] == ["7", "7"]
+    assert trigger.count("detections_total", reason="granted") == 2
+    assert trigger.count("detections_total", reason="throttled") == 5
+
+
+async def test_the_next_assignment_reads_from_redis_the_claims(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    await trigger.push(detection())
+    await trigger.worker.finish(5)
+    trigger.worker = trigger.assigned()
+    await trigger.push(detection(seconds=30))
+    assert len(await trigger.left("notifications")) == 1
+    assert trigger.count("claims_total", outcome="denied") == 1
+
+
+async def test_a_connector_campaign_leaves_as_a_call(trigger: PushedTrigger) -> None:
+    connected = campaign_entry(7, format="connector", content=None, delay=60)
+    await trigger.write_index(beacon_entry([7]) | connected | connector_entry("https://x.example"))
+    await trigger.push(detection())
+    (call,) = bodies(await trigger.left("connector-calls"))
+    assert call["connector"]["url"] == "https://x.example"
+    assert await trigger.left("notifications") == []
+    assert trigger.count("connector_handovers_total") == 1
+
+
+async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
+    trigger: PushedTrigger,
+) -> None:
+    large = campaign_entry(7, delay=3600, content="x" * 5000) | campaign_entry(8, delay=3600)
+    await trigger.write_index(beacon_entry([7, 8]) | large)
+    topic = trigger.topics.name("notifications")
+    trigger.publisher._limits.note_refusal(topic, [3000])
+    await trigger.push(detection())
+    (letter,) = await trigger.left("dead-letters")
+    assert header(letter, "reason") == "too_large"
+    assert letter.value == detection()
+    out = await trigger.left("notifications")
+    assert [header(each, "campaign") for each in out] == ["8"]
+    assert trigger.worker.done_offset == 1
+    # For five seconds this process remembers what it gave back; then the device has it again.
+    await trigger.push(detection(seconds=1))
+    assert len(await trigger.left("dead-letters")) == 1
+    trigger.now += 5
+    await trigger.push(detection(seconds=2))
+    assert len(await trigger.left("dead-letters")) == 2
+    await trigger.write_index(campaign_entry(7, delay=3600, content="short"))
+    trigger.now += 5
+    await trigger.push(detection(seconds=3))
+    out = await trigger.left("notifications")
+    assert [header(each, "campaign") for each in out] == ["8", "7"]
+
+
+async def test_an_edit_while_a_detection_waits_counts(trigger: PushedTrigger) -> None:
+    shop = venue(id=2, company_id=2)
+    both = beacon_entry([7]) | beacon_entry([8], minor=3, id=3, venue=shop)
+    await trigger.write_index(both | campaign_entry(7) | campaign_entry(8))
+    with trigger.waiting():
+        trigger.worker.offer(trigger.records([detection(), detection(minor=3)]))
+        await eventually(lambda: len(trigger.role.cycle._queues) == 2, what="both wait")
+        await trigger.write_index(campaign_entry(7, active=False))
+    await trigger.until_finished()
+    out = await trigger.left("notifications")
+    assert [header(each, "campaign") for each in out] == ["8"]
+
+
+async def test_more_than_a_cycle_leaves_in_order_and_once(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, content="x" * 1000))
+    values = [detection(f"phone {number}") for number in range(3000)]
+    await trigger.push(*values)
+    out = await trigger.left("notifications")
+    assert sorted(body["device"]["udid"] for body in bodies(out)) == sorted(
+        f"phone {number}" for number in range(3000)
+    )
+    for partition in range(4):
+        numbers = [
+            int(body["device"]["udid"].split()[1])
+            for body in bodies([each for each in out if each.partition == partition])
+        ]
+        assert numbers == sorted(numbers)
+    assert trigger.worker.done_offset == 3000
+
+
+async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) -> None:
+    """A crash repeats what comes behind it, however much of that is finished."""
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    most = 2 * trigger.settings.batch_records
+    with trigger.waiting():
+        others = [detection(minor=99)] * (most + 2000)
+        trigger.worker.offer(trigger.records([detection(), *others]))
+        await eventually(lambda: trigger.worker.pending == 2002, what="two batches are taken in")
+        assert trigger.worker.done_offset is None
+    await trigger.until_finished()
+    assert trigger.worker.done_offset == most + 2001
+
+
+async def test_bytes_in_flight_are_given_back(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    await trigger.push(detection(), b"no json", detection(minor=99))
+    assert trigger.role.in_flight.held == 0
+    trigger.role.intake.index.built.clear()
+    trigger.role.intake.index.cache.drop_all()
+    trigger.worker.offer(trigger.records([detection()] * 10))
+    assert trigger.role.in_flight.held > 0
+    await trigger.worker.abandon()
+    assert trigger.role.in_flight.held == 0
+    assert trigger.worker.done_offset == 3
+
+
+def test_keys_values_and_headers_are_in_flight(trigger: PushedTrigger) -> None:
+    """A record of 2 MB counted as 2 bytes."""
+    (record,) = trigger.records([b"{}"])
+    heavy = replace(record, key=b"k" * 30, serialized_key_size=30, headers=(("name", b"v" * 500),))
+    assert record_bytes([record, heavy]) == (2 + 5) + (2 + 30 + 504)
+
+
+async def test_finishing_works_off_what_was_taken_in_and_drops_the_rest(
+    trigger: PushedTrigger,
+) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    with trigger.waiting():
+        trigger.worker.offer(trigger.records([detection()]))
+        await eventually(lambda: trigger.role.cycle._queues, what="it waits")
+    await trigger.worker.finish(30)
+    assert trigger.worker.done_offset == 1
+    assert trigger.worker.failure is None
+    assert len(await trigger.left("notifications")) == 1
+
+
+async def test_too_many_dead_letters_stop_the_worker(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise TooManyDeadLettersError("limit")
+
+    decoder = trigger.role.intake.decoders[trigger.partition.topic]
+    monkeypatch.setattr(decoder.limit, "note", refuse)
+    await trigger.write_index({})
+    with pytest.raises(TooManyDeadLettersError):
+        await trigger.push(b"no json")
+    assert trigger.worker.done_offset is None
+    assert await trigger.left("dead-letters") == []
+
+
+async def test_a_clock_that_moves_makes_old_what_waits(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    trigger.now = NOW / 1000 + trigger.settings.max_detection_age + 1
+    await trigger.push(detection())
+    assert await trigger.left("notifications") == []
+    assert trigger.count("detections_total", reason="stale") == 1
+
+
+async def test_a_permanent_error_stops_the_worker(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise TopicAuthorizationFailedError
+
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    monkeypatch.setattr(trigger.publisher, "publish", refuse)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await trigger.push(detection())
+    assert trigger.worker.done_offset is None
+
+
+async def test_what_waits_of_an_abandoned_worker_is_dropped(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    other = trigger.assigned(1)
+    with trigger.waiting():
+        trigger.worker.offer(trigger.records([detection()]))
+        await eventually(lambda: trigger.role.cycle._queues, what="it waits")
+        await trigger.worker.abandon()
+    await eventually(lambda: not trigger.role.cycle._queues, what="the cycle has met it")
+    await other.abandon()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() in ("cycle", "send")]
+    assert trigger.worker.done_offset is None
+    assert await trigger.left("notifications") == []
+
+
+async def test_a_detection_delivered_again_has_the_same_notification(
+    trigger: PushedTrigger,
+) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    records = trigger.records([detection()])
+    for _ in range(2):
+        trigger.worker.offer(records)
+        await trigger.until_finished()
+        await trigger.worker.finish(5)
+        trigger.worker = trigger.assigned()
+    ids = [header(each, "id") for each in await trigger.left("notifications")]
+    assert len(ids) == 2
+    assert len(set(ids)) == 1

@@ -1,0 +1,125 @@
+"""With the compiled filter and without it the trigger does the same."""
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from engine.kafka.workers import Records
+from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.intake import EarlyRefusals
+from rules.model import Decision
+from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.servers.compiled import compiled
+from tests.trigger.pushed import NOW, PushedTrigger, detection, pushed_trigger
+
+PHONES = [f"phone-{number}" for number in range(8)]
+
+
+class CountingFilter:
+    """Counts what the filter refuses."""
+
+    def __init__(self, inner: EarlyRefusals) -> None:
+        self.refused = 0
+        self._inner = inner
+
+    def split(
+        self, records: Records, remembered: RememberedClaims, now: float
+    ) -> tuple[Records, list[Decision]]:
+        others, refused = self._inner.split(records, remembered, now)
+        self.refused += len(refused)
+        return others, refused
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
+async def trigger(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    embedded_kafka: str,
+    embedded_redis_url: str,
+    sqlite_url: str,
+    topic_prefix: str,
+) -> AsyncIterator[PushedTrigger]:
+    """A trigger that notes no decisions of devices, for which it would decode all small batches."""
+    if request.param:
+        compiled("engine.trigger.refusal_filter")
+    else:
+        monkeypatch.setitem(sys.modules, "engine.trigger.refusal_filter", None)
+    servers = (embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix)
+    async with pushed_trigger(*servers, recent_decisions=0) as pushed:
+        intake = pushed.role.intake
+        assert (intake.refusals is not None) is request.param
+        if intake.refusals is not None:
+            counting = CountingFilter(intake.refusals)
+            pushed.role = replace(pushed.role, intake=replace(intake, refusals=counting))
+            await pushed.worker.abandon()
+            pushed.worker = pushed.assigned()
+        yield pushed
+
+
+def undecoded(trigger: PushedTrigger) -> int:
+    """How many detections were refused without being decoded."""
+    refusals = trigger.role.intake.refusals
+    return refusals.refused if isinstance(refusals, CountingFilter) else 0
+
+
+async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> None:
+    await trigger.write_index(
+        beacon_entry([7]) | campaign_entry(7, delay=3600) | beacon_entry([7], minor=3)
+    )
+    for second in range(6):
+        staying = [detection(phone, seconds=second) for phone in PHONES]
+        moving = detection("walker", seconds=second, minor=2 + second % 2)
+        new = detection(f"new-{second}", seconds=second)
+        unknown = detection("phone-0", seconds=second, minor=99)
+        await trigger.push(*staying, moving, unknown, b"no json", new)
+    assert trigger.worker.done_offset == 72
+    assert len(await trigger.left("notifications")) == len(PHONES) + 7
+    assert len(await trigger.left("dead-letters")) == 6
+    counts = {
+        reason: trigger.count("detections_total", reason=reason)
+        for reason in ("granted", "throttled", "unknown_beacon")
+    }
+    assert counts == {"granted": 15, "throttled": 45, "unknown_beacon": 6}
+    assert trigger.count("decisions_total", reason="throttled") == 45
+    assert trigger.count("claims_total", outcome="held") == 45
+    # Each of the three triples is read from Redis once.
+    assert trigger.count("index_lookups_total", layer="process", outcome="hit") == 66 - 3
+    if trigger.role.intake.refusals is not None:
+        assert undecoded(trigger) >= 4 * len(PHONES)
+
+
+async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTrigger) -> None:
+    """So its dead letters do not stop the role, however many there are."""
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=3600))
+    await trigger.push(detection())
+    await trigger.push(detection(seconds=1))
+    limit = trigger.role.intake.decoders[trigger.partition.topic].limit
+    assert limit is not None
+    await trigger.push(b"no json")
+    assert limit._failing
+    await trigger.push(detection(seconds=2), b"no json", detection(seconds=3))
+    assert not limit._failing
+    assert undecoded(trigger) == (3 if trigger.role.intake.refusals else 0)
+
+
+async def test_a_later_campaign_fires_for_a_device_that_stays(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=3600))
+    await trigger.push(detection())
+    for second in (1, 2):
+        await trigger.push(detection(seconds=second))
+    await trigger.write_index(beacon_entry([7, 8]) | campaign_entry(8, delay=3600))
+    await trigger.push(detection(seconds=3))
+    assert len(await trigger.left("notifications")) == 2
+
+
+async def test_a_device_that_stays_fires_again_after_the_delay(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    await trigger.push(detection())
+    for second in (1, 59):
+        await trigger.push(detection(seconds=second))
+    assert len(await trigger.left("notifications")) == 1
+    trigger.now = NOW / 1000 + 60
+    await trigger.push(detection(seconds=60))
+    assert len(await trigger.left("notifications")) == 2

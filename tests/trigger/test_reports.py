@@ -1,0 +1,165 @@
+"""Records that hold many detections, on their way through the trigger."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from engine.kafka.producer import OnAcknowledged
+from engine.trigger.grants import Grant
+from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.rules.records import UUID, venue
+from tests.servers.waiting import eventually
+from tests.trigger.pushed import PushedTrigger, pushed_trigger
+
+AT = "2026-11-20T18:40:00Z"  # NOW of the pushed trigger
+
+
+@pytest.fixture
+async def gateways(
+    embedded_kafka: str, embedded_redis_url: str, sqlite_url: str, topic_prefix: str
+) -> AsyncIterator[PushedTrigger]:
+    """A trigger whose topic of detections holds reports of Minew gateways."""
+    async with pushed_trigger(
+        embedded_kafka,
+        embedded_redis_url,
+        sqlite_url,
+        topic_prefix,
+        detection_topics=f"{topic_prefix}detections=minew",
+    ) as pushed:
+        yield pushed
+
+
+def report(*minors: int, mac: str = "AC233FC03641", **fields: Any) -> bytes:
+    """The report of a gateway that has received these beacons."""
+    elements: list[dict[str, Any]] = [{"timestamp": AT, "type": "Gateway", "mac": mac}]
+    for minor in minors:
+        beacon = {"timestamp": AT, "type": "iBeacon", "mac": "C3000025EF6A", "ibeaconUuid": UUID}
+        numbers = {"ibeaconMajor": 1, "ibeaconMinor": minor, "rssi": -50, "ibeaconTxPower": -59}
+        elements.append(beacon | numbers | fields)
+    return json.dumps(elements).encode()
+
+
+async def sent(trigger: PushedTrigger) -> list[tuple[str, int, int]]:
+    """Device, campaign and minor of every notification; no id twice."""
+    bodies = [json.loads(record.value or b"") for record in await trigger.left("notifications")]
+    assert len({body["id"] for body in bodies}) == len(bodies)
+    return sorted(
+        (body["device"]["udid"], body["campaign"]["id"], body["beacon"]["minor"]) for body in bodies
+    )
+
+
+async def test_each_sighting_of_a_report_is_decided(gateways: PushedTrigger) -> None:
+    beacons = beacon_entry([7]) | beacon_entry([7, 8], minor=3)
+    campaigns = campaign_entry(7, delay=0) | campaign_entry(8, delay=0)
+    await gateways.write_index(beacons | campaigns)
+    await gateways.push(report(2, 3, 99), report(), report(3, mac="B"))
+    udid, other = "gateway:AC233FC03641", "gateway:B"
+    assert await sent(gateways) == [
+        (udid, 7, 2),
+        (udid, 7, 3),
+        (udid, 8, 3),
+        (other, 7, 3),
+        (other, 8, 3),
+    ]
+    assert gateways.worker.done_offset == 3
+    assert gateways.count("detections_total", reason="unknown_beacon") == 1
+    assert gateways.count("detections_total", reason="granted") == 3
+
+
+async def test_one_send_of_a_campaign_however_often_a_report_names_it(
+    gateways: PushedTrigger,
+) -> None:
+    """Each sighting requests a claim of its own: the second is no repeat of the first."""
+    beacons = beacon_entry([7]) | beacon_entry([7], minor=3)
+    await gateways.write_index(beacons | campaign_entry(7, delay=60))
+    await gateways.push(report(2, 2, 3, 2), report(3))
+    assert await sent(gateways) == [("gateway:AC233FC03641", 7, 2)]
+    assert gateways.worker.done_offset == 2
+    assert gateways.count("detections_total", reason="granted") == 1
+    assert gateways.count("detections_total", reason="throttled") == 4
+    assert gateways.count("decisions_total", reason="throttled") == 4
+
+
+async def test_a_report_delivered_again_sends_the_same_again(gateways: PushedTrigger) -> None:
+    beacons = beacon_entry([7]) | beacon_entry([8], minor=3)
+    await gateways.write_index(beacons | campaign_entry(7, delay=60) | campaign_entry(8, delay=60))
+    records = gateways.records([report(2, 3, 2)])
+    gateways.worker.offer(records)
+    await gateways.until_finished()
+    await gateways.worker.abandon()
+    gateways.worker = gateways.assigned()  # as after a crash before the commit
+    gateways.worker.offer(records)
+    await gateways.until_finished()
+    bodies = [json.loads(each.value or b"") for each in await gateways.left("notifications")]
+    ids = [(body["id"], body["campaign"]["id"]) for body in bodies]
+    assert len(ids) == 4
+    assert len(set(ids)) == 2
+    assert {campaign for _, campaign in ids} == {7, 8}
+
+
+async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedTrigger) -> None:
+    """Their messages are acknowledged one after the other; the offset waits for the last."""
+    other = beacon_entry([8], minor=3, venue=venue(company_id=2))
+    await gateways.write_index(
+        beacon_entry([7]) | other | campaign_entry(7, delay=0) | campaign_entry(8, delay=0)
+    )
+    letters: Any = gateways.role.cycle.letters
+    publish, proceed = letters.publish_or_dead_letter, asyncio.Event()
+
+    async def slowly(grants: Sequence[Grant], acknowledged: OnAcknowledged) -> list[Grant]:
+        await publish([each for each in grants if each.campaign.id == 7], acknowledged)
+        await proceed.wait()
+        refused: list[Grant] = await publish(
+            [each for each in grants if each.campaign.id == 8], acknowledged
+        )
+        return refused
+
+    letters.publish_or_dead_letter = slowly
+    worker = gateways.worker
+    worker.offer(gateways.records([report(2, 3, 2, 3), report(2)]))
+
+    async def first_company_is_through() -> bool:
+        return len(await gateways.left("notifications")) == 3
+
+    await eventually(first_company_is_through, what="the first company's are sent")
+    assert worker.done_offset is None
+    assert worker.pending == 1
+    proceed.set()
+    await gateways.until_finished()
+    assert worker.done_offset == 2
+    assert len(await sent(gateways)) == 5
+    assert (worker._bytes, worker._parts) == (0, {})
+    assert gateways.role.in_flight.held == 0
+
+
+async def test_an_invalid_report_is_one_dead_letter(gateways: PushedTrigger) -> None:
+    await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=0))
+    broken = report(2, 70_000)
+    await gateways.push(report(2), broken, report(2, mac="B"))
+    (letter,) = await gateways.left("dead-letters")
+    assert letter.value == broken
+    assert dict(letter.headers)["reason"] == b"invalid_field"
+    assert len(await sent(gateways)) == 2
+    assert gateways.worker.done_offset == 3
+
+
+async def test_few_reports_are_taken_in_at_once(gateways: PushedTrigger) -> None:
+    await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
+    gateways.worker.offer(gateways.records([report(2)] * 450))
+    await gateways.until_finished()
+    assert gateways.count("batch_size_count") == 3
+    assert gateways.worker.done_offset == 450
+
+
+async def test_more_sightings_than_one_cycle_takes(gateways: PushedTrigger) -> None:
+    minors = range(2, 302)
+    beacons: dict[str, bytes] = {}
+    for minor in minors:
+        beacons |= beacon_entry([7], minor=minor)
+    await gateways.write_index(beacons | campaign_entry(7, delay=0))
+    await gateways.push(report(*minors), report(2))
+    assert len(await sent(gateways)) == 301
+    assert gateways.worker.done_offset == 2

@@ -1,0 +1,147 @@
+"""Detections as JSON: usual ones, unusual ones, and such as are none."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.rules.records import UUID, epoch
+from tests.rules.test_decision_oracle import MAX_AGE
+
+NOON = epoch("2026-11-20T12:00:00Z")
+MS = int(NOON * 1000)
+MAX_AGE_MS = int(MAX_AGE * 1000)
+LONG = "x" * 256
+DEVICES = ("sent", "some", "read", "new", "old", LONG, "\x7f", "é")
+
+# Each value of a field as JSON. The first ones are those that the filter has to recognise.
+UUIDS = (f'"{UUID}"', f'"{UUID.upper()}"', f'"{UUID.replace("-", "")}"')
+UNUSUAL_UUIDS = (f'" {UUID}"', f'"{UUID}0"', f'"{UUID[1:]}"', '"\\u0065"', "1", "null", '""')
+NUMBERS = ("1", '"1"', '"01"', '"00001"')
+MINORS = (*NUMBERS, *"234567")
+UNUSUAL_NUMBERS = (
+    *("01", "1.0", "-1", "65537", "65536", "1e0", "true", "null", "+1", "1_0", "000001"),
+    *('"1_0"', '" 1"', '"1 "', '"000001"', '"65537"', '"-1"', '"+1"', '""', '"one"', '"１"'),
+)
+ZONES = ('"near"', '"ProximityNear"', '"NEAR"', "2", '"2"', '"far"', '"immediate"', "0", "1", "3")
+UNUSUAL_ZONES = (
+    *('"nEaR"', '"proximitynear"', '"none"', '""', "4", "02", "2.0", "-2", "true", '"02"'),
+    '"\\u006eear"',
+)
+TIMES = (
+    *('"2026-11-20T12:00:00Z"', '"2026-11-20T13:00:00+0100"', '"2026-11-20T12:00:00.123456+00:00"'),
+    *(str(MS), str(MS + 999), str(MS - 90_000), "null", '"2026-11-20T11:40:00Z"', str(MS + 10**7)),
+    *(str(MS + sign * (MAX_AGE_MS + more)) for sign in (-1, 1) for more in (-1, 0, 1)),
+    # When claims begin and when their delays end.
+    *(str(MS + seconds * 1000) for seconds in (-40, -30, -10, 20, 30, 50)),
+)
+UNUSUAL_TIMES = (
+    *('"2026-11-20 12:00:00z"', '"2026-11-20T12:00:00"', '"2026-13-20T12:00:00Z"', '""', '"now"'),
+    *('"1969-12-31T23:59:59Z"', f'"{MS}"'),
+    *("0", "-1", f"0{MS}", f"{MS}.5", f"{MS}0", f"{MS}000", "1e12", "true", "253402300799001"),
+    f'"2026-11-20T12:00:00.{"0" * 40}Z"',
+)
+TEXTS = ("null", '"android"', '""')
+UNUSUAL_TEXTS = (
+    *("1", "true", '"\\""', '"é"', '"\\ud800"', '"\x1f"', '"\x7f"', "[]", '"a', "nul"),
+    '"\udcff"',  # encoded as a byte that is not UTF-8
+)
+SIGNALS = (
+    "-60",
+    "-60.5",
+    "-59.0",
+    "-72.2",
+    "-72.5",
+    "-52.9",
+    "-53",
+    "-1",
+    "-0.0",
+    "0",
+    "7",
+    "-99",
+)
+UNUSUAL_SIGNALS = (
+    *("-", "1e3", "-1e999", '"-60"', "-060", "60.", ".5", "true"),
+    *("-" + "9" * 400, f"-60.{'0' * 400}"),
+)
+ANYTHING = (*TEXTS, *UNUSUAL_TEXTS, *SIGNALS, "true", "false", '{"udid":"b"}', "[1]", "NaN", "tru")
+
+UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")
+
+Field = tuple[str, str]
+
+
+def texts(usual: Iterable[str], unusual: Iterable[str]) -> st.SearchStrategy[str]:
+    """One of the values; mostly a usual one, so that few fields of a detection are unusual."""
+    usual = tuple(usual)
+    return st.sampled_from((*usual * (1 + 60 // len(usual)), *unusual))
+
+
+def fields(
+    required: dict[str, Any], optional: dict[str, Any], *, twice: bool
+) -> st.SearchStrategy[list[Field]]:
+    """Fields of an object in any order, sometimes all of them twice."""
+    chosen = st.fixed_dictionaries(required, optional=optional).map(lambda each: [*each.items()])
+    shuffled = chosen.flatmap(st.permutations)
+    both = st.tuples(shuffled, shuffled).map(lambda two: two[0] + two[1])
+    return st.one_of(*[shuffled] * 15, both) if twice else shuffled
+
+
+def object_of(found: list[Field], space: str) -> str:
+    return "{" + f",{space}".join(f'"{name}":{space}{text}' for name, text in found) + "}"
+
+
+SPACES = st.sampled_from(("", " ", "\n\t "))
+USUAL_NAMES = [f'"{name}"' for name in DEVICES[:5]]
+
+
+def detections(unusual: bool) -> st.SearchStrategy[str]:
+    """JSON of detections; with `unusual` also of things that are none."""
+
+    def some(usual: Iterable[str], others: Iterable[str]) -> st.SearchStrategy[str]:
+        return texts(usual, others if unusual else ())
+
+    def made(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrategy[str]:
+        return st.builds(object_of, fields(required, optional, twice=unusual), SPACES)
+
+    text, signal = some(TEXTS, UNUSUAL_TEXTS), some(SIGNALS, UNUSUAL_SIGNALS)
+    anything = some(("1.5", '"x"', "true", "false", "null"), ANYTHING)
+    device = made(
+        {"udid": some(USUAL_NAMES, [f'"{name}"' for name in DEVICES[5:]])},
+        {"name": text, "version": text, "model": text, "token_push": text, "battery": anything}
+        | {"id_connector": some(("5", "null"), ("5.0", '"5"', "05", "-5"))},
+    )
+    where = {
+        "uuid": some(UUIDS, UNUSUAL_UUIDS),
+        "major": some(NUMBERS, UNUSUAL_NUMBERS),
+        "minor": some(MINORS, UNUSUAL_NUMBERS),
+        "device": st.one_of(*[device] * 60, anything) if unusual else device,
+    }
+    zone = {"proximity": some((*ZONES, "null"), UNUSUAL_ZONES)}
+    more = {"detected_at": some(TIMES, UNUSUAL_TIMES), "ip": text, "accuracy": anything}
+    more |= dict.fromkeys(UNUSUAL_NAMES, anything) if unusual else {}
+    power = {"tx_power": st.one_of(signal, st.just("null"))}
+    return made(where | {"rssi": signal}, zone | power | more) | made(
+        where | {"proximity": some(ZONES, UNUSUAL_ZONES)}, {"rssi": signal} | power | more
+    )
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A detection in which a few bytes were replaced, or left out."""
+    value = bytearray(encoded(draw(detections(unusual=True))))
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(value) - 1))
+        value[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=2))
+    return bytes(value)
+
+
+def encoded(value: str) -> bytes:
+    """The bytes of a JSON text, with those that are not UTF-8."""
+    return value.encode(errors="surrogateescape")
+
+
+def usual(**changed: str) -> str:
+    """A detection of a device that has the campaigns of the first beacon."""
+    plain = {"uuid": UUIDS[0], "major": "1", "minor": "1", "proximity": '"near"'}
+    return object_of(list((plain | {"device": '{"udid":"sent"}'} | changed).items()), "")

@@ -1,0 +1,89 @@
+"""Which circles on the earth contain a position. Degrees are WGS 84, lengths are metres.
+
+A grid finds candidates, the haversine decides. Circles of about one size share a level, a grid of
+rows and columns at least as large as their radius, so a circle lies in few cells. Columns are wider
+near the poles, and go round the earth.
+"""
+
+from collections.abc import Iterable
+from math import asin, ceil, cos, floor, log2, pi, radians, sin, sqrt
+from typing import NamedTuple
+
+EARTH_RADIUS = 6_371_008.8  # the mean radius of WGS 84
+# A position may be this uncertain, or as uncertain as the geofence is large.
+ACCURACY_ALLOWED = 100.0
+_SMALLEST_ROW = 2.0**-10  # degrees: 109 m
+_MARGIN = 1e-9  # radians, for rounding: 6 mm
+_COLUMNS = 2**32  # more than any row has
+
+
+class Circle(NamedTuple):
+    """A geofence: its id, its centre and its radius."""
+
+    id: int
+    latitude: float
+    longitude: float
+    radius: float
+
+    def admits(self, accuracy: float | None) -> bool:
+        """Whether a position of this accuracy is precise enough to count as inside."""
+        return accuracy is None or accuracy <= max(self.radius, ACCURACY_ALLOWED)
+
+
+def distance(latitude: float, longitude: float, other: Circle) -> float:
+    """Metres on the sphere from a position to the centre of a circle (haversine)."""
+    phi, phi_other = radians(latitude), radians(other.latitude)
+    across = sin(radians(other.longitude - longitude) / 2)
+    along = sin((phi_other - phi) / 2)
+    square = along * along + cos(phi) * cos(phi_other) * across * across
+    return 2 * EARTH_RADIUS * asin(min(1.0, sqrt(square)))
+
+
+class GeofenceGrid:
+    """Finds the circles of one company that contain a position."""
+
+    def __init__(self, circles: Iterable[Circle]) -> None:
+        self._levels: dict[float, dict[int, list[Circle]]] = {}  # by the height of their rows
+        for circle in circles:
+            self._add(circle)
+
+    def containing(self, latitude: float, longitude: float) -> list[Circle]:
+        """The circles within whose radius the position is, by id."""
+        found = []
+        for height, cells in self._levels.items():
+            row = _row_of(latitude, height)
+            columns = _columns_of(row, height)
+            column = floor((longitude + 180) / 360 * columns) % columns
+            for circle in cells.get(row * _COLUMNS + column, ()):
+                if distance(latitude, longitude, circle) <= circle.radius:
+                    found.append(circle)
+        return sorted(found)
+
+    def _add(self, circle: Circle) -> None:
+        angle = min(pi, circle.radius / EARTH_RADIUS + _MARGIN)
+        reach = angle * 180 / pi
+        height = max(_SMALLEST_ROW, 2.0 ** ceil(log2(reach)))
+        cells = self._levels.setdefault(height, {})
+        south, north = circle.latitude - reach, circle.latitude + reach
+        # How far the circle extends to the east and to the west; all round with a pole inside.
+        extent = 180.0
+        if -90 < south and north < 90:
+            extent = asin(min(1.0, sin(angle) / cos(radians(circle.latitude)))) * 180 / pi
+        for row in range(_row_of(max(south, -90), height), _row_of(min(north, 90), height) + 1):
+            columns = _columns_of(row, height)
+            west, east = (
+                floor((circle.longitude + side + 180) / 360 * columns) for side in (-extent, extent)
+            )
+            for column in range(west, min(east, west + columns - 1) + 1):
+                cells.setdefault(row * _COLUMNS + column % columns, []).append(circle)
+
+
+def _row_of(latitude: float, height: float) -> int:
+    return floor((latitude + 90) / height)
+
+
+def _columns_of(row: int, height: float) -> int:
+    """How many columns a row has: each is at least as wide as the row is high, in metres."""
+    edges = (row * height - 90, (row + 1) * height - 90)
+    narrowest = min(cos(radians(min(abs(edge), 90.0))) for edge in edges)
+    return max(1, floor(360 / height * narrowest))

@@ -49,14 +49,13 @@ class GeofenceGrid:
 
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""
-        found = []
+        found: list[Circle] = []
         for height, cells in self._levels.items():
             row = _row_of(latitude, height)
             columns = _columns_of(row, height)
             column = floor((longitude + 180) / 360 * columns) % columns
-            for circle in cells.get(row * _COLUMNS + column, ()):
-                if distance(latitude, longitude, circle) <= circle.radius:
-                    found.append(circle)
+            candidates = cells.get(row * _COLUMNS + column, ())
+            found += [c for c in candidates if distance(latitude, longitude, c) <= c.radius]
         return sorted(found)
 
     def _add(self, circle: Circle) -> None:
@@ -67,7 +66,7 @@ class GeofenceGrid:
         south, north = circle.latitude - reach, circle.latitude + reach
         # How far the circle extends to the east and to the west; all round with a pole inside.
         extent = 180.0
-        if -90 < south and north < 90:
+        if south > -90 and north < 90:
             extent = asin(min(1.0, sin(angle) / cos(radians(circle.latitude)))) * 180 / pi
         for row in range(_row_of(max(south, -90), height), _row_of(min(north, 90), height) + 1):
             columns = _columns_of(row, height)

@@ -2,6 +2,7 @@
 
 import math
 import time
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -117,3 +118,49 @@ def test_numbers_beyond_all_bounds(
     for each in batch.messages:
         assert math.isfinite(each.detected_at)
         assert 0 <= each.key.major <= 65535
+
+
+def long_text(number: int, text: str) -> str:
+    """The same value each time, as another long text."""
+    return " " * (50_000 + number) + text
+
+
+@pytest.mark.parametrize(
+    ("format_", "fields"),
+    [
+        ("own", {"uuid": UUID}),
+        ("own", {"major": "7"}),
+        ("own", {"detected_at": "2026-11-20T10:00:00Z"}),
+        ("minew", {"ibeaconUuid": UUID}),
+        ("minew", {"timestamp": "2026-11-20T10:00:00Z"}),
+        ("mist", {"ibeacon_uuid": UUID}),
+        ("mist", {"device_id": "a"}),
+        ("kontakt-cloud", {"iBeaconProximity": UUID}),
+        ("kontakt-cloud", {"gatewayTimestamp": "2026-11-20T10:00:00Z"}),
+        ("theengs", {"uuid": UUID}),
+        ("owntracks", {"uuid": UUID}),
+    ],
+)
+def test_long_texts_do_not_stay_in_memory(format_: str, fields: dict[str, str]) -> None:
+    """A sender's records of a megabyte, each written in another way, filled the caches for good."""
+    whole = {"own": detection(), "minew": BEACON, "mist": REPORT, "kontakt-cloud": KIO}
+    base = whole.get(format_) or orjson.loads(SAMPLES[format_])
+
+    def one(number: int) -> Any:
+        body: Any = base | {name: long_text(number, text) for name, text in fields.items()}
+        if format_ == "minew":
+            body = [GATEWAY, body]
+        elif format_ == "mist":
+            body = {"topic": "asset-raw-rssi", "events": [body]}
+        return report(body, key=b"a/b/c/beacon")
+
+    assert refused(format_, one(0))[0] == "invalid_field"
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, 41):
+            refused(format_, one(number))
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 500_000  # of two megabytes

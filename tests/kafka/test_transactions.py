@@ -11,10 +11,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.client import connection_options
-from engine.kafka.errors import MessageTooLargeError, TransactionLostError
+from engine.kafka.errors import (
+    MessageTooLargeError,
+    TooManyPartitionsError,
+    TransactionLostError,
+)
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing, TopicLimits
-from engine.kafka.transactions import TransactionalPublisher
+from engine.kafka.transactions import MOST_PRODUCERS, TransactionalPublisher, Transactions
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
@@ -179,3 +184,15 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
 
     await eventually(ended, deadline=60, what="the broker ends the transaction")
     assert await seen() == ([], None)
+
+
+async def test_a_process_has_a_bounded_number_of_producers(settings: Settings) -> None:
+    """It is refused before any producer is made, which here nothing could be made with."""
+    nothing: Any = None
+    transactions = Transactions(
+        settings, cluster=nothing, group="g", role="trigger", metrics=Metrics(), make=nothing
+    )
+    too_many = [TopicPartition("detections", number) for number in range(MOST_PRODUCERS + 1)]
+    with pytest.raises(TooManyPartitionsError, match="start more workers"):
+        await transactions.load(too_many)
+    assert not transactions._publishers

@@ -175,6 +175,18 @@ async def test_more_than_a_cycle_leaves_in_order_and_once(trigger: PushedTrigger
     assert trigger.worker.done_offset == 3000
 
 
+async def test_small_pieces_that_have_queued_up_are_taken_in_together(
+    trigger: PushedTrigger,
+) -> None:
+    """A trigger that is behind would pay for each fetch of one record."""
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    for record in trigger.records([detection(f"phone {n}") for n in range(20)]):
+        trigger.worker.offer([record])
+    await trigger.until_finished()
+    assert trigger.count("batch_size_count") == 1
+    assert len(await trigger.left("notifications")) == 20
+
+
 async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) -> None:
     """A crash repeats what comes behind it, however much of that is finished."""
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))

@@ -62,22 +62,17 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, deadline: float) -> bool:
-    """Disconnect within `deadline` seconds; whether the consumer has left its group in order.
-
-    aiokafka's stop() raises CancelledError, and leaves its connections open, if it cancels a fetch
-    that has not begun yet or that waits after an error.
-    """
+    """Disconnect within `deadline` seconds; whether the consumer has left its group in order."""
+    # aiokafka's stop() ends early, with connections open, if it cancels a fetch that has not begun.
+    if assigned := consumer.assignment():
+        consumer.pause(*assigned)
+    await asyncio.sleep(0)
     stopping = asyncio.create_task(consumer.stop(), name="stopping a consumer")
     try:
-        await asyncio.wait([stopping], timeout=deadline)
-        in_order = stopping.done()
+        done, _ = await asyncio.wait([stopping], timeout=deadline)
     finally:
         await cancel([stopping])
-    if not in_order or stopping.cancelled():
-        with suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await consumer._client.close()  # noqa: SLF001
-    return in_order
+    return bool(done)
 
 
 def _login(settings: Settings) -> dict[str, Any]:
@@ -178,11 +173,6 @@ class KafkaCluster:
                 failure = error
         raise failure
 
-    async def send_to_coordinator(self, group: str, request: Request[Any]) -> Any:
-        """The response of the broker that coordinates `group`."""
-        client = await self._connected()
-        return await client.send(await client.coordinator_lookup(_GROUP, group), request)
-
     async def committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -191,8 +181,10 @@ class KafkaCluster:
         by_topic: dict[str, list[int]] = {}
         for topic, number in partitions:
             by_topic.setdefault(topic, []).append(number)
+        client = await self._connected()
+        coordinator = await client.coordinator_lookup(_GROUP, group)
         request = OffsetFetchRequest(group, list(by_topic.items()))
-        response = (await self.send_to_coordinator(group, request)).to_object()
+        response = (await client.send(coordinator, request)).to_object()
         found = {
             TopicPartition(topic["topic"], each["partition"]): each
             for topic in response["topics"]
@@ -220,16 +212,8 @@ class KafkaCluster:
             response = await self.send(_MetadataRequest10Builder(topics))
         except NotImplementedError:  # aiokafka's way to say that the broker is older
             response = await self.send(MetadataRequest(list(topics), False))
-            found = response.to_object()
-            states = {each["topic"]: _topic_state(each) for each in found["topics"]}
-            return ClusterState(len(found["brokers"]), states)
         found = response.to_object()
-        states = {
-            each["name"]: _topic_state(each)._replace(
-                id=_hexadecimal(each["id_high"], each["id_low"])
-            )
-            for each in found["topics"]
-        }
+        states = {each.get("name") or each["topic"]: _topic_state(each) for each in found["topics"]}
         return ClusterState(len(found["brokers"]), states)
 
     async def _connected(self) -> AIOKafkaClient:
@@ -241,15 +225,15 @@ class KafkaCluster:
             return self._client
 
 
-def _topic_state(topic: Any) -> TopicState:
+def _topic_state(topic: Mapping[str, Any]) -> TopicState:
     partitions = topic["partitions"]
-    numbers = tuple(sorted(each["partition"] for each in partitions))
-    return TopicState(topic["error_code"], numbers, sum(each["leader"] < 0 for each in partitions))
-
-
-def _hexadecimal(high: int, low: int) -> str | None:
-    number = high % 2**64 << 64 | low % 2**64
-    return f"{number:032x}" if number else None
+    id_ = topic.get("id_high", 0) % 2**64 << 64 | topic.get("id_low", 0) % 2**64
+    return TopicState(
+        error=topic["error_code"],
+        partitions=tuple(sorted(each["partition"] for each in partitions)),
+        leaderless=sum(each["leader"] < 0 for each in partitions),
+        id=f"{id_:032x}" if id_ else None,
+    )
 
 
 # aiokafka speaks Metadata up to version 5. Version 10 (Kafka 2.8) has the topics' ids.

@@ -7,8 +7,8 @@ import asyncio
 import re
 import ssl
 import time
-import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from engine.kafka.errors import LoginTokenError
 from engine.process.errors import SettingsError
+from engine.process.failures import describe
 from engine.process.http_client import (
     AnswerTooLongError,
     BoundedAnswer,
@@ -33,13 +34,13 @@ log = structlog.get_logger(__name__)
 
 _OF = f"{PREFIX}KAFKA_SASL_OAUTH_"
 _MOST_BYTES = 64 * 1024
-_FOUND, _UNAUTHORIZED = 200, 401
-_TEMPORARY = (408, 429)  # a timeout and too many requests
 # RFC 6750: any other character in a token would end the login message early.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _REASON = re.compile(r"[a-z_]{1,40}")
 _DEFAULT_SECONDS = 60.0
-_CLIENT_FAULTS = ("invalid_client", "unauthorized_client")
+# A token is renewed after this share of its lifetime, as Kafka's own clients do it.
+_RENEWED_AFTER = 0.8
+_PAUSE = 10.0  # after a failed renewal, while the old token is still valid
 
 
 class _Granted(msgspec.Struct):
@@ -109,60 +110,41 @@ class TokenEndpoint:
         except ssl.SSLCertVerificationError as error:
             fault = f"the certificate of {self.shown} is refused ({error.verify_message or error})"
             raise LoginTokenError(f"{fault}: check {_OF}CA_FILE", certain=True) from None
-        except (OSError, NoHttpError, AnswerTooLongError) as error:
-            raise LoginTokenError(self._unreachable(error)) from None
-        if answer.status != _FOUND:
+        except TimeoutError:
+            raise self._fault(f"does not answer within {self.deadline:g} s") from None
+        except OSError as error:
+            raise self._fault(f"cannot be reached ({describe(error)})") from None
+        except (NoHttpError, AnswerTooLongError):
+            raise self._fault("is no token endpoint") from None
+        if answer.status != 200:
             raise self._refusal(answer)
         return self._read(answer.body)
 
-    def _unreachable(self, error: Exception) -> str:
-        if isinstance(error, TimeoutError):
-            fault = f"does not answer within {self.deadline:g} s"
-        elif isinstance(error, OSError):
-            fault = f"cannot be reached ({error.strerror or type(error).__name__})"
-        else:
-            fault = "is no token endpoint"
-        return f"{self.shown} {fault}: check {_OF}TOKEN_URL, and whether it runs"
-
     def _read(self, body: bytes) -> LoginToken:
-        try:
+        with suppress(msgspec.DecodeError, RecursionError, ValueError):
             granted = _granted(body)
             seconds = _DEFAULT_SECONDS if granted.expires_in is None else float(granted.expires_in)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            granted, seconds = _Granted(""), 0.0
-        if not _TOKEN.fullmatch(granted.access_token) or not seconds > 0:
-            raise LoginTokenError(f"{self.shown} answers with no token: check {_OF}TOKEN_URL")
-        return LoginToken(granted.access_token, seconds)
+            if _TOKEN.fullmatch(granted.access_token) and seconds > 0:
+                return LoginToken(granted.access_token, seconds)
+        raise self._fault("answers with no token")
 
     def _refusal(self, answer: BoundedAnswer) -> LoginTokenError:
-        reason = _reason(answer.body)
-        shown = f"{answer.status} {reason}".strip()
-        if reason in _CLIENT_FAULTS or answer.status == _UNAUTHORIZED:
-            fault = f"refuses the client {self.id[:80]!r} ({shown}): check {_OF}CLIENT_ID and "
-            return LoginTokenError(f"{self.shown} {fault}_CLIENT_SECRET", certain=True)
-        if reason == "invalid_scope":
-            fault = f"refuses the scope: check {_OF}SCOPE"
-            return LoginTokenError(f"{self.shown} {fault}", certain=True)
-        is_permanent = 400 <= answer.status < 500 and answer.status not in _TEMPORARY
-        hint = f": check {_OF}TOKEN_URL" if is_permanent else ""
-        fault = f"gives no token, it answers {shown}{hint}"
-        return LoginTokenError(f"{self.shown} {fault}", certain=is_permanent)
+        reason = ""
+        with suppress(msgspec.DecodeError, RecursionError):
+            reason = _refused(answer.body).error
+        # The error's name (RFC 6749 5.2), never its description.
+        shown = f"{answer.status} {reason if _REASON.fullmatch(reason) else ''}".strip()
+        if reason in ("invalid_client", "unauthorized_client") or answer.status == 401:
+            fault = f"refuses the client {self.id[:80]!r} ({shown})"
+            return self._fault(fault, "CLIENT_ID and _CLIENT_SECRET", certain=True)
+        is_permanent = 400 <= answer.status < 500 and answer.status not in (408, 429)
+        setting = "SCOPE" if reason == "invalid_scope" else "TOKEN_URL"
+        return self._fault(f"gives no token, it answers {shown}", setting, certain=is_permanent)
 
-
-def _reason(body: bytes) -> str:
-    """The error's name (RFC 6749 5.2), never its description."""
-    try:
-        reason = _refused(body).error
-    except (msgspec.DecodeError, RecursionError):
-        return ""
-    return reason if _REASON.fullmatch(reason) else ""
-
-
-# A token is renewed after this share of its lifetime, as Kafka's own clients do it.
-_RENEWED_AFTER = 0.8
-# The pause after a failed renewal, while the old token is still valid.
-_PAUSE = 5.0
-_LOG_EVERY = 60.0
+    def _fault(
+        self, fault: str, setting: str = "TOKEN_URL", *, certain: bool = False
+    ) -> LoginTokenError:
+        return LoginTokenError(f"{self.shown} {fault}: check {_OF}{setting}", certain=certain)
 
 
 class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
@@ -183,10 +165,7 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         self._clock = clock
         self._cached = LoginToken("", 0.0), float("-inf")
         self._not_before = float("-inf")
-        self._logged_at = float("-inf")
-        self._requests: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, asyncio.Task[LoginToken]
-        ] = weakref.WeakKeyDictionary()
+        self._request: asyncio.Task[LoginToken] | None = None
 
     def extensions(self) -> dict[str, str]:
         """The SASL extensions that are sent beside the token."""
@@ -206,17 +185,21 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
             remaining = since + token.seconds - self._clock()
             if remaining <= 0:
                 raise
-            self._postpone_renewal(error, remaining)
+            self._not_before = self._clock() + _PAUSE
+            log.warning(
+                "the token of the login at Kafka cannot be renewed; the old one is used",
+                error=str(error),
+                seconds_left=round(remaining),
+            )
             return token.text
 
     async def _shared(self) -> LoginToken:
-        loop = asyncio.get_running_loop()
-        task = self._requests.get(loop)
-        if task is None or task.done():
+        loop, task = asyncio.get_running_loop(), self._request
+        if task is None or task.done() or task.get_loop() is not loop:
             task = loop.create_task(self._fetch(), name="kafka login token")
             # The callers may have been cancelled when the request fails.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._requests[loop] = task
+            self._request = task
         return await asyncio.shield(task)
 
     async def _fetch(self) -> LoginToken:
@@ -224,17 +207,6 @@ class SharedTokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aioka
         token = await self._endpoint.fetch()
         self._cached = token, begin
         return token
-
-    def _postpone_renewal(self, error: LoginTokenError, remaining: float) -> None:
-        now = self._clock()
-        self._not_before = now + _PAUSE
-        if now - self._logged_at >= _LOG_EVERY:
-            self._logged_at = now
-            log.warning(
-                "the token of the login at Kafka cannot be renewed; the old one is used",
-                error=str(error),
-                seconds_left=round(remaining),
-            )
 
 
 def token_endpoint(settings: Settings) -> TokenEndpoint:

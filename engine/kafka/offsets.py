@@ -1,10 +1,9 @@
 """Offsets of partitions: which are finished, which is committed, and of which topic."""
 
-import base64
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -21,7 +20,6 @@ log = structlog.get_logger(__name__)
 
 # The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
-_LONGEST_RANGE = 20  # bytes of a distance and a length
 _SPARE = 1000  # finished offsets behind an unfinished one that are kept at least
 
 
@@ -33,29 +31,23 @@ class OffsetTracker:
     """
 
     def __init__(self) -> None:
+        self.first: int | None = None  # the first offset that was added
+        self.end: int | None = None  # the offset after the last one that was added
         self._open: set[int] = set()
         # In order. (The first key of a dict is found by passing all that were deleted before it.)
         self._begun: deque[int] = deque()
-        self._end: int | None = None
-        self._first: int | None = None
-
-    def begin(self, offset: int) -> None:
-        """Add an offset that was read. Offsets ascend, not always without gaps."""
-        if self._end is not None and offset < self._end:
-            raise ValueError(f"offset {offset} comes after {self._end - 1}")
-        if self._first is None:
-            self._first = offset
-        self._open.add(offset)
-        self._begun.append(offset)
-        self._end = offset + 1
 
     def begin_all(self, offsets: Sequence[int]) -> None:
-        """Add several offsets, in ascending order."""
-        if offsets:
-            self.begin(offsets[0])
-            self._open.update(offsets)
-            self._begun.extend(offsets[1:])
-            self._end = offsets[-1] + 1
+        """Add offsets that were read. Offsets ascend, not always without gaps."""
+        if not offsets:
+            return
+        if self.end is not None and offsets[0] < self.end:
+            raise ValueError(f"offset {offsets[0]} comes after {self.end - 1}")
+        if self.first is None:
+            self.first = offsets[0]
+        self._open.update(offsets)
+        self._begun.extend(offsets)
+        self.end = offsets[-1] + 1
 
     def finish(self, offset: int) -> None:
         """Note the offset as finished. Raises KeyError for one that is not unfinished."""
@@ -76,20 +68,10 @@ class OffsetTracker:
         return len(self._open)
 
     @property
-    def first(self) -> int | None:
-        """The first offset that was added."""
-        return self._first
-
-    @property
-    def end(self) -> int | None:
-        """The offset after the last one that was added."""
-        return self._end
-
-    @property
     def done(self) -> int | None:
         """The offset to commit, before which everything is finished; None if there is none yet."""
-        oldest = self._begun[0] if self._begun else self._end
-        return None if oldest == self._first else oldest
+        oldest = self._begun[0] if self._begun else self.end
+        return None if oldest == self.first else oldest
 
     def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
         """The value of `done` once these are finished too, and the finished offsets after it.
@@ -97,16 +79,10 @@ class OffsetTracker:
         (Offsets that were never added, between others that were, count as finished.)
         """
         left = [o for o in self._begun if o in self._open and o not in finishing]
-        if not left or self._end is None:
-            return self._end, []
-        done = None if left[0] == self._first else left[0]
-        return done, list(_between([*left, self._end]))
-
-
-def _between(edges: list[int]) -> Iterator[range]:
-    for one, next_one in pairwise(edges):
-        if next_one > one + 1:
-            yield range(one + 1, next_one)
+        if not left or self.end is None:
+            return self.end, []
+        done = None if left[0] == self.first else left[0]
+        return done, [range(a + 1, b) for a, b in pairwise([*left, self.end]) if b > a + 1]
 
 
 class FinishedRanges:
@@ -116,9 +92,7 @@ class FinishedRanges:
         self._ranges = ranges
         self._begins = [each.start for each in ranges]
 
-    def __contains__(self, offset: object) -> bool:
-        if not isinstance(offset, int):
-            return False
+    def __contains__(self, offset: int) -> bool:
         at = bisect_right(self._begins, offset) - 1
         return at >= 0 and offset in self._ranges[at]
 
@@ -127,80 +101,35 @@ class FinishedRanges:
         return [range(max(each.start, end), each.stop) for each in self._ranges if each.stop > end]
 
     def text(self, most: int | None = None) -> str:
-        """The distances and lengths in turn, seven bits a byte, in base64.
+        """The distance and the length of each range, in hexadecimal digits.
 
         Ranges at the end that do not fit into `most` characters are left out.
         """
-        raw, position = bytearray(), 0
+        parts, size, position = list[str](), -1, 0
         for each in self._ranges:
-            if most is not None and len(raw) > most * 3 // 4 - _LONGEST_RANGE:
+            part = f"{each.start - position:x}.{len(each):x}"
+            size += len(part) + 1
+            if most is not None and size > most:
                 break
-            for number in (each.start - position, len(each)):
-                while number >= 0x80:
-                    raw.append(number & 0x7F | 0x80)
-                    number >>= 7
-                raw.append(number)
+            parts.append(part)
             position = each.stop
-        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        return "-".join(parts)
 
     @classmethod
     def read(cls, text: str) -> "FinishedRanges":
         """The ranges that `text` wrote; empty for any other text."""
+        ranges, position = list[range](), 0
         try:
-            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            numbers = list(_numbers(raw))
-            pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+            for distance, length in [part.split(".") for part in text.split("-")]:
+                begin = position + int(distance, 16)
+                position = begin + int(length, 16)
+                ranges.append(range(begin, position))
         except ValueError:
             return cls()
-        ranges, position = [], 0
-        for distance, length in pairs:
-            ranges.append(range(position + distance, position + distance + length))
-            position += distance + length
         return cls(ranges)
 
 
-def _numbers(raw: bytes) -> Iterator[int]:
-    number, shift = 0, 0
-    for byte in raw:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            yield number
-            number, shift = 0, 0
-
-
-class FinishedOffsets(OffsetTracker):
-    """Tracks a partition whose records finish in any order, from its position on."""
-
-    def __init__(self, begin: "Position") -> None:
-        super().__init__()
-        self._begin_at = begin
-        self._before = FinishedRanges.read(begin.finished_ranges)
-
-    def was_finished(self, offset: int) -> bool:
-        """Whether an earlier owner of the partition finished the record."""
-        return offset in self._before
-
-    def ranges(self, finishing: Collection[int] = ()) -> FinishedRanges:
-        """The finished offsets after the one to commit, once `finishing` are finished too.
-
-        Offsets that were finished before this assignment and are not read again yet are included.
-        """
-        _, finished = self.after(finishing)
-        return FinishedRanges([*finished, *self._before.beyond(self.end or 0)])
-
-    def position(self, finishing: Collection[int] = ()) -> "Position":
-        """The position to commit, once `finishing` are finished too."""
-        done, _ = self.after(finishing)
-        offset = self._begin_at.offset if done is None else done
-        return Position(offset, self._begin_at.topic_id, self.ranges(finishing).text())
-
-
-_DEADLINE = 30.0
-_POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
-_METADATA = re.compile(
-    r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>[\w=-]*))?", re.ASCII
-)
+_METADATA = re.compile(r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>\S*))?", re.ASCII)
 
 
 class Position(NamedTuple):
@@ -242,6 +171,37 @@ class Position(NamedTuple):
 
 
 Positions = Mapping[TopicPartition, Position]
+
+
+class FinishedOffsets(OffsetTracker):
+    """Tracks a partition whose records finish in any order, from its position on."""
+
+    def __init__(self, begin: Position) -> None:
+        super().__init__()
+        self._begin_at = begin
+        self._before = FinishedRanges.read(begin.finished_ranges)
+
+    def was_finished(self, offset: int) -> bool:
+        """Whether an earlier owner of the partition finished the record."""
+        return offset in self._before
+
+    def ranges(self, finishing: Collection[int] = ()) -> FinishedRanges:
+        """The finished offsets after the one to commit, once `finishing` are finished too.
+
+        Offsets that were finished before this assignment and are not read again yet are included.
+        """
+        _, finished = self.after(finishing)
+        return FinishedRanges([*finished, *self._before.beyond(self.end or 0)])
+
+    def position(self, finishing: Collection[int] = ()) -> Position:
+        """The position to commit, once `finishing` are finished too."""
+        done, _ = self.after(finishing)
+        offset = self._begin_at.offset if done is None else done
+        return Position(offset, self._begin_at.topic_id, self.ranges(finishing).text())
+
+
+_DEADLINE = 30.0
+_POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
 
 
 class PositionStore(Protocol):

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -40,7 +39,6 @@ _BATCH_BYTES = 900_000
 _ALONE_BYTES = 256 * 1024
 _REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised, and the clock be put right
 _LATEST_MS = 253_402_300_799_999  # the end of year 9999
-_NO_TIMESTAMP = -1
 # A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
 _LONGEST_KEY = 4 * 255
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -90,24 +88,18 @@ def message_size(message: Outgoing) -> int:
     return len(message.key or b"") + len(message.value or b"")
 
 
-class DatedBy(IntEnum):
-    """The source of a record's timestamp, in the order in which the sources are tried."""
-
-    HOST = 0
-    CAUSE = 1
-    NOBODY = 2
-    __hash__ = int.__hash__  # that of Enum is written in Python
+# The sources of a record's timestamp, in the order in which they are tried.
+_HOST, _CAUSE, _NONE = 0, 1, 2
 
 
-class RecordTime:
-    """The timestamp of an outgoing record: this host's time, its cause's timestamp, or none.
+class Refusals:
+    """The sizes and timestamps that the brokers refused, by topic, remembered for a minute.
 
-    Brokers refuse records whose timestamp is too far from their own clock
-    (message.timestamp.after.max.ms, an hour by default since Kafka 4.0). A wrong clock must not
-    stop this host: it publishes with the timestamp of the record that caused the message, as Kafka
-    Streams does, and if that is refused too without one, which every topic accepts. After a refusal
-    the producer must be replaced, so what a topic refused is remembered for a minute. `clock` in
-    epoch seconds, `steady` in monotonic ones.
+    After a refusal the producer must be replaced, so what a topic refuses must not be tried again
+    and again. Brokers refuse timestamps too far from their own clock
+    (message.timestamp.after.max.ms): messages then carry the timestamp of the record that caused
+    them, and if that is refused too none, which every topic accepts. `clock` in epoch seconds,
+    `steady` in monotonic ones.
     """
 
     def __init__(
@@ -117,49 +109,9 @@ class RecordTime:
     ) -> None:
         self._clock = clock
         self._steady = steady
-        self._refusals: dict[str, tuple[DatedBy, float]] = {}  # what to try next, and until when
-
-    def dating(self, topic: str) -> Callable[[int | None], tuple[DatedBy, int]]:
-        """Gives the source and the timestamp (epoch ms) of messages to `topic` that are sent
-        together, from the timestamp of the record that caused each. Without one it is this host's
-        time."""
-        host = (DatedBy.HOST, int(self._clock() * 1000))
-        source, until = self._refusals.get(topic, (DatedBy.HOST, 0.0))
-        if source is DatedBy.HOST or self._steady() >= until:
-            return lambda _cause: host
-
-        def date(cause: int | None) -> tuple[DatedBy, int]:
-            if cause is None:
-                return host
-            if source is DatedBy.CAUSE and 0 <= cause <= _LATEST_MS:
-                return source, cause
-            return DatedBy.NOBODY, _NO_TIMESTAMP
-
-        return date
-
-    def refused(self, topic: str, dated: DatedBy) -> None:
-        """The brokers refused a batch with this source: the next batch uses the next source."""
-        if dated is DatedBy.NOBODY:
-            return
-        source, until = self._refusals.get(topic, (DatedBy.HOST, 0.0))
-        if self._steady() >= until:
-            log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
-        elif source > dated:
-            return  # another task has noted the refusal already
-        self._refusals[topic] = (DatedBy(dated + 1), self._steady() + _REMEMBERED_SECONDS)
-
-
-class TopicLimits:
-    """The sizes that the brokers refused, by topic, remembered for a minute.
-
-    After a refusal the producer must be replaced, so the same message must not be tried again and
-    again. `clock` in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._batch_bytes: dict[str, int] = {}
-        self._refusals: dict[str, tuple[int, float]] = {}  # the size, and until when
+        self._sizes: dict[str, tuple[int, float]] = {}  # the size, and until when
+        self._sources: dict[str, tuple[int, float]] = {}  # what to try next, and until when
 
     def joins(self, topic: str, size: int, others: int) -> bool:
         """Whether a message of `size` may join a batch of `others` bytes."""
@@ -168,29 +120,57 @@ class TopicLimits:
     def refused_from(self, topic: str) -> int:
         """The size from which on messages of the topic are refused now."""
         most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error
-        size, until = self._refusals.get(topic, (most, 0.0))
-        return min(most, size) if self._clock() < until else most
+        size, until = self._sizes.get(topic, (most, 0.0))
+        return min(most, size) if self._steady() < until else most
 
-    def note_refusal(self, topic: str, sizes: Sequence[int]) -> None:
+    def note_size(self, topic: str, sizes: Sequence[int]) -> None:
         """The brokers refused a batch of messages of these sizes."""
         if len(sizes) > 1:
             self._batch_bytes[topic] = self._batch_bytes.get(topic, _BATCH_BYTES) // 2
             return
-        until = self._clock() + _REMEMBERED_SECONDS
-        self._refusals[topic] = (min(sizes[0], self.refused_from(topic)), until)
+        until = self._steady() + _REMEMBERED_SECONDS
+        self._sizes[topic] = (min(sizes[0], self.refused_from(topic)), until)
+
+    def dating(self, topic: str) -> Callable[[int | None], tuple[int, int]]:
+        """Gives the source and the timestamp (epoch ms) of messages to `topic`, from the timestamp
+        of the record that caused each; without one it is this host's time."""
+        host = (_HOST, int(self._clock() * 1000))
+        source, until = self._sources.get(topic, (_HOST, 0.0))
+        if self._steady() >= until:
+            return lambda _cause: host
+
+        def date(cause: int | None) -> tuple[int, int]:
+            if cause is None:
+                return host
+            if source == _CAUSE and 0 <= cause <= _LATEST_MS:
+                return _CAUSE, cause
+            return _NONE, -1
+
+        return date
+
+    def note_timestamp(self, topic: str, source: int) -> None:
+        """The brokers refused a batch with this source: the next batch uses the next source."""
+        tried, until = self._sources.get(topic, (_HOST, 0.0))
+        if self._steady() >= until:
+            log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
+        elif tried > source:
+            return  # another task has noted the refusal already
+        self._sources[topic] = (min(source + 1, _NONE), self._steady() + _REMEMBERED_SECONDS)
+
+
+_Place: TypeAlias = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _Batch:
     """Messages that are sent together, and what came of it.
 
-    `dated` says which clock dated them; `delivery` is aiokafka's, once it has the batch.
+    `source` is that of their timestamps; `delivery` is aiokafka's, once it has the batch.
     """
 
-    topic: str
-    partition: int
+    place: _Place
+    source: int = _HOST
     messages: list[Outgoing] = field(default_factory=list)
-    dated: DatedBy | None = None
     builder: Any = None
     delivery: "asyncio.Future[Any] | None" = None
     error: BaseException | None = None
@@ -200,24 +180,12 @@ class _Batch:
         """Whether it is a single message that is too large."""
         return len(self.messages) == 1 and isinstance(self.error, MessageSizeTooLargeError)
 
-    @property
-    def is_final(self) -> bool:
-        """Whether it was refused for its timestamp and no other timestamp can be tried."""
-        if not isinstance(self.error, InvalidTimestampError):
-            return False
-        undated = any(message.timestamp is None for message in self.messages)
-        return undated or self.dated is DatedBy.NOBODY
-
-
-_Place: TypeAlias = tuple[str, int]
-
 
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Tasks may share it. `make` returns a producer that is not started yet, `record_time` gives the
-    timestamps of records, and `limits` knows the sizes that topics refused; several publishers may
-    share both. `deadline` (seconds) bounds connecting.
+    Tasks may share it. `make` returns a producer that is not started yet; several publishers may
+    share `refusals`. `deadline` (seconds) bounds connecting.
     """
 
     def __init__(
@@ -226,8 +194,7 @@ class Publisher:
         make: Callable[[], AIOKafkaProducer],
         deadline: float,
         errors: ServerErrors | None = None,
-        record_time: RecordTime | None = None,
-        limits: TopicLimits | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._make = make
         self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
@@ -235,15 +202,14 @@ class Publisher:
         self._renewing = asyncio.Lock()
         self._replaced: set[asyncio.Task[None]] = set()
         self._deadline = deadline
-        self._limits = limits or TopicLimits()
-        self._record_time = record_time or RecordTime()
+        self._refusals = refusals or Refusals()
 
     @classmethod
     def from_settings(
         cls,
         settings: Settings,
         errors: ServerErrors | None = None,
-        record_time: RecordTime | None = None,
+        refusals: Refusals | None = None,
     ) -> "Publisher":
         """A publisher with its own idempotent producer; `start` connects it.
 
@@ -257,8 +223,7 @@ class Publisher:
             max_batch_size=LARGEST_REQUEST,
             linger_ms=0,
         )
-        deadline = REQUEST_SECONDS
-        return cls(make=make, deadline=deadline, errors=errors, record_time=record_time)
+        return cls(make=make, deadline=REQUEST_SECONDS, errors=errors, refusals=refusals)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -313,15 +278,12 @@ class Publisher:
 
     def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
         """The messages that their topics may accept, and those that are known to be too large."""
-        refused_from = self._limits.refused_from
+        refused_from = self._refusals.refused_from
         bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
-        if max(map(message_size, messages), default=0) < min(bounds.values(), default=1):
-            return list(messages), []
-        fitting, too_large = list[Outgoing](), list[Outgoing]()
-        for message in messages:
-            refused = message_size(message) >= bounds[message.topic]
-            (too_large if refused else fitting).append(message)
-        return fitting, too_large
+        too_large = [each for each in messages if message_size(each) >= bounds[each.topic]]
+        if not too_large:
+            return list(messages), too_large
+        return [each for each in messages if message_size(each) < bounds[each.topic]], too_large
 
     async def _send(
         self,
@@ -336,7 +298,7 @@ class Publisher:
             async with asyncio.timeout(_METADATA_SECONDS):
                 partitions = {each: len(await producer.partitions_for(each)) for each in topics}
         except (KafkaError, TimeoutError) as error:
-            return [_Batch("", 0, list(messages), error=error)]
+            return [_Batch(("", 0), messages=list(messages), error=error)]
         by_place = self._batches(producer, messages, partitions)
         in_order = [_hand_over(producer, each, acknowledged) for each in by_place.values()]
         if len(in_order) == 1:
@@ -363,11 +325,11 @@ class Publisher:
         if batch.delivery is not None:
             batch.error = batch.delivery.exception()
         if isinstance(batch.error, MessageSizeTooLargeError):
-            self._limits.note_refusal(batch.topic, [message_size(m) for m in batch.messages])
-        elif isinstance(batch.error, InvalidTimestampError) and batch.dated is not None:
-            self._record_time.refused(batch.topic, batch.dated)
-        if batch.is_final and batch.error is not None:
-            raise batch.error
+            self._refusals.note_size(batch.place[0], [message_size(m) for m in batch.messages])
+        elif isinstance(batch.error, InvalidTimestampError):
+            self._refusals.note_timestamp(batch.place[0], batch.source)
+            if batch.source == _NONE or any(each.timestamp is None for each in batch.messages):
+                raise batch.error  # no other timestamp can be tried
         return batch.error is not None
 
     def _batches(
@@ -376,34 +338,26 @@ class Publisher:
         messages: Iterable[Outgoing],
         partitions: dict[str, int],
     ) -> dict[_Place, list[_Batch]]:
-        """Messages in batches by topic, partition and dating, each in order."""
+        """Messages in batches by topic, partition and source of timestamps, each in order."""
         by_place: dict[_Place, list[_Batch]] = {}
-        open_batches: dict[tuple[_Place, DatedBy], _Batch] = {}
-        dating = {topic: self._record_time.dating(topic) for topic in partitions}
-        joins = self._limits.joins
-        last: object = None
-        batch: _Batch | None = None
+        open_batches: dict[tuple[_Place, int], _Batch] = {}
+        dating = {topic: self._refusals.dating(topic) for topic in partitions}
+        joins = self._refusals.joins
         for message in messages:
             topic, key, value, headers, timestamp = message
-            dated, at = dating[topic](timestamp)
-            if batch is None or (topic, key, dated) != last:  # those of a device follow each other
-                last = (topic, key, dated)
-                number = 0 if key is None else _key_hash(key)
-                place = (topic, number % partitions[topic])
-                batch = open_batches.get((place, dated))
+            source, at = dating[topic](timestamp)
+            place = (topic, 0 if key is None else _key_hash(key) % partitions[topic])
+            batch = open_batches.get((place, source))
             size = 0 if value is None else len(value)
             if batch is None or not joins(topic, size, batch.builder.size()):
-                batch = _Batch(*place, dated=dated, builder=producer.create_batch())
+                batch = _Batch(place, source, builder=producer.create_batch())
                 by_place.setdefault(place, []).append(batch)
-                # A large message is a batch of its own.
                 if joins(topic, size, 0):
-                    open_batches[place, dated] = batch
-                else:
-                    open_batches.pop((place, dated), None)
+                    open_batches[place, source] = batch
+                else:  # a large message is a batch of its own
+                    open_batches.pop((place, source), None)
             batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
             batch.messages.append(message)
-            if size > _ALONE_BYTES:
-                batch = None
         return by_place
 
     async def _renew(self, worn: AIOKafkaProducer) -> None:
@@ -439,10 +393,9 @@ async def _hand_over(
     for the leader of another.
     """
     for position, batch in enumerate(batches):
+        topic, partition = batch.place
         try:
-            batch.delivery = await producer.send_batch(
-                batch.builder, batch.topic, partition=batch.partition
-            )
+            batch.delivery = await producer.send_batch(batch.builder, topic, partition=partition)
         except (KafkaError, TimeoutError) as error:
             for unsent in batches[position:]:
                 unsent.error = error

@@ -13,7 +13,6 @@ offset. So it does not matter whether a commit with a lost answer has happened.
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -37,17 +36,10 @@ from engine.kafka.producer import (
     OnAcknowledged,
     Outgoing,
     Publisher,
-    RecordTime,
-    TopicLimits,
+    Refusals,
 )
-from engine.kafka.workers import (
-    PartitionWorker,
-    Records,
-    exception_of,
-    next_batch,
-)
+from engine.kafka.workers import PartitionWorker, QueueWorker, Records
 from engine.process.failures import Backoff, describe, retry
-from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 
@@ -67,8 +59,8 @@ class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
     For one assignment of `partition` to a member of `group`. A refusal for size or timestamp ends
-    the transaction too; `limits` and `record_time` remember it for all partitions, so that the same
-    message does not end a second transaction. `timed` is around each commit. Raises
+    the transaction too; `refusals` remembers it for all partitions, so that the same message does
+    not end a second transaction. `timed` is around each commit. Raises
     TransactionLostError, and permanent errors (authorisation).
     """
 
@@ -79,11 +71,10 @@ class TransactionalPublisher(Publisher):
         deadline: float,
         partition: TopicPartition,
         group: str,
-        limits: TopicLimits,
-        record_time: RecordTime | None = None,
+        refusals: Refusals,
         timed: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        super().__init__(make=make, deadline=deadline, limits=limits, record_time=record_time)
+        super().__init__(make=make, deadline=deadline, refusals=refusals)
         self._timed = timed
         self._source = partition
         self._group = group
@@ -185,8 +176,7 @@ class Transactions(GroupOffsets):
         self._settings = settings
         self._step = StepTimer(metrics, role)
         self._make = make
-        self._limits = TopicLimits()
-        self._record_time = RecordTime()
+        self._refusals = Refusals()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
         self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
         logging.getLogger("asyncio").addFilter(_is_worth_logging)
@@ -243,22 +233,20 @@ class Transactions(GroupOffsets):
         )
 
     def _new_publisher(self, partition: TopicPartition) -> TransactionalPublisher:
-        deadline = REQUEST_SECONDS
         options = connection_options(self._settings) | {
             "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
             # For this time a dead owner's transaction may block consumers that read committed.
-            "transaction_timeout_ms": int((deadline + 10) * 1000),
+            "transaction_timeout_ms": int((REQUEST_SECONDS + 10) * 1000),
             "retry_backoff_ms": _BACKOFF_MS,
             "max_batch_size": LARGEST_REQUEST,
             "linger_ms": 0,
         }
         return TransactionalPublisher(
             make=partial(AIOKafkaProducer, **options),
-            deadline=deadline,
+            deadline=REQUEST_SECONDS,
             partition=partition,
             group=self._group,
-            limits=self._limits,
-            record_time=self._record_time,
+            refusals=self._refusals,
             timed=lambda: self._step("commit"),
         )
 
@@ -280,7 +268,7 @@ def _can_start_later(error: Exception) -> bool:
 _IDLE_SECONDS = 0.5
 
 
-class TransactionalWorker:
+class TransactionalWorker(QueueWorker):
     """Implements PartitionWorker: handles one batch after another, each in a transaction.
 
     The batch goes through a worker of the role. It is done when that worker has finished all of it,
@@ -288,9 +276,6 @@ class TransactionalWorker:
     fails, the worker ends and with it the role's memory of the batch. `hold` counts the records
     that wait here (sign 1), and subtracts those that no longer do (-1).
     """
-
-    done_offset = None
-    finished_ranges = ""
 
     def __init__(
         self,
@@ -303,74 +288,36 @@ class TransactionalWorker:
         on_progress: Callable[[], None],
         hold: Callable[[Records, int], None] = lambda _records, _sign: None,
     ) -> None:
-        self.partition = partition
-        self.pending = 0
         self._hold = hold
         self._publisher = publisher
         self._topic_id = topic_id
-        self._batch_records = batch_records
-        self._on_progress = on_progress
-        self._queue: deque[Records] = deque()
-        self._arrived = asyncio.Event()
         self._moved = asyncio.Event()
-        self._closing = False
         self._uncommitted: int | None = None
         self._since = 0.0
         self._inner = inner(self._moved.set)
-        self._task = asyncio.create_task(self._run(), name=f"transactions of {partition}")
-        self._task.add_done_callback(lambda _: on_progress())
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The error of the role or of the transaction, or None."""
-        return exception_of(self._task)
+        super().__init__(partition, on_progress, batch_records)
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
         self._hold(records, 1)
-        self._queue.append(records)
-        self.pending += len(records)
-        self._arrived.set()
-
-    async def finish(self, deadline: float) -> None:
-        """Finish and commit the batch in flight, drop the queue; end within `deadline` seconds."""
-        self._closing = True
-        self._drop_queue()
-        self._arrived.set()
-        await asyncio.wait([self._task], timeout=deadline)
-        await self.abandon()
+        super().offer(records)
 
     async def abandon(self) -> None:
         """End at once; the batch in flight is not committed."""
-        self._closing = True
-        self._drop_queue()
-        await cancel([self._task])
+        await super().abandon()
         await self._inner.abandon()
         await self._publisher.close()
 
-    async def _run(self) -> None:
-        while not self._closing:
-            if not await self._something_arrived():
-                await self._commit()
-            self._arrived.clear()
-            while self._queue and not self._closing:
-                await self._handle(next_batch(self._queue, self._batch_records))
-        await self._commit()
-
-    async def _something_arrived(self) -> bool:
-        """Wait for records; briefly while an offset waits for its commit."""
-        try:
+    async def wait_for_records(self) -> None:
+        """Wait; an offset that waits for its commit is committed meanwhile."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
                 await self._arrived.wait()
-        except TimeoutError:
-            return False
-        return True
+        if self._closing or not self._arrived.is_set():
+            await self._commit()
 
-    def _drop_queue(self) -> None:
-        while self._queue:
-            self._hold(self._queue.popleft(), -1)
-
-    async def _handle(self, batch: Records) -> None:
+    async def handle(self, batch: Records) -> None:
+        """Pass the batch to the role's worker, and commit what it has published."""
         self._hold(batch, -1)
         self._inner.offer(batch)
         while self._inner.pending:
@@ -381,10 +328,17 @@ class TransactionalWorker:
         if self._uncommitted is None:
             self._since = time.monotonic()
         self._uncommitted = batch[-1].offset + 1
-        if self._publisher.is_open or time.monotonic() - self._since > _IDLE_SECONDS:
+        if (
+            self._closing
+            or self._publisher.is_open
+            or time.monotonic() - self._since > _IDLE_SECONDS
+        ):
             await self._commit()
-        self.pending -= len(batch)
-        self._on_progress()
+
+    def _close(self) -> None:
+        for records in self._queue:
+            self._hold(records, -1)
+        super()._close()
 
     async def _commit(self) -> None:
         if self._uncommitted is not None:

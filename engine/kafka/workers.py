@@ -5,6 +5,7 @@ owner reads it again.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -66,24 +67,17 @@ def exception_of(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-class BatchWorker:
-    """Runs its handler over a queue of fetched records, in a single task and strictly in order."""
+class QueueWorker(ABC):
+    """Passes fetched records to `handle` in batches, in one task and strictly in order."""
 
+    done_offset: int | None = None
     finished_ranges = ""
 
     def __init__(
-        self,
-        partition: TopicPartition,
-        _begin: Position,
-        on_progress: Callable[[], None],
-        *,
-        handler_for: Callable[[TopicPartition], BatchHandler],
-        batch_records: int,
+        self, partition: TopicPartition, on_progress: Callable[[], None], batch_records: int
     ) -> None:
         self.partition = partition
         self.pending = 0
-        self.done_offset: int | None = None
-        self._handler = handler_for(partition)
         self._batch_records = batch_records
         self._on_progress = on_progress
         self._queue: deque[Records] = deque()
@@ -94,7 +88,7 @@ class BatchWorker:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that the handler has raised, or None."""
+        """The error that has stopped the worker, or None."""
         return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
@@ -108,25 +102,55 @@ class BatchWorker:
 
         After the deadline the batch is abandoned: it is not done, so it is not committed.
         """
-        self._closing = True
-        self._queue.clear()
-        self._arrived.set()
+        self._close()
         await asyncio.wait([self._task], timeout=deadline)
         await self.abandon()
 
     async def abandon(self) -> None:
-        """End at once, without finishing the batch. Does not raise the handler's error."""
-        self._closing = True
+        """End at once, without finishing the batch. Does not raise the worker's error."""
+        self._close()
         await cancel([self._task])
+
+    @abstractmethod
+    async def handle(self, batch: Records) -> None:
+        """Handle a batch; return when it is finished."""
+
+    async def wait_for_records(self) -> None:
+        """Return when records have arrived, or the worker closes."""
+        await self._arrived.wait()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._queue.clear()
+        self._arrived.set()
 
     async def _run(self) -> None:
         while not self._closing:
-            await self._arrived.wait()
+            await self.wait_for_records()
+            self._arrived.clear()
             while self._queue and not self._closing:
                 batch = next_batch(self._queue, self._batch_records)
-                await self._handler.handle(batch)
-                self.done_offset = batch[-1].offset + 1
+                await self.handle(batch)
                 self.pending -= len(batch)
                 self._on_progress()
-            if not self._closing:
-                self._arrived.clear()
+
+
+class BatchWorker(QueueWorker):
+    """Implements PartitionWorker with the role's handler; the consumer commits."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        _begin: Position,
+        on_progress: Callable[[], None],
+        *,
+        handler_for: Callable[[TopicPartition], BatchHandler],
+        batch_records: int,
+    ) -> None:
+        self._handler = handler_for(partition)
+        super().__init__(partition, on_progress, batch_records)
+
+    async def handle(self, batch: Records) -> None:
+        """Handle a batch with the role's handler."""
+        await self._handler.handle(batch)
+        self.done_offset = batch[-1].offset + 1

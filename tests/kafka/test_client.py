@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import KafkaError
-from aiokafka.structs import OffsetAndMetadata
 
 from engine.cli.check import check_kafka
-from engine.kafka.client import BrokerProbe, KafkaCluster, connection_options, stop_consumer
+from engine.kafka.client import BrokerProbe, KafkaCluster
 from engine.kafka.producer import Outgoing
-from engine.kafka.topic_reader import open_topic_reader, partitions_of
+from engine.kafka.topic_reader import partitions_of
 from engine.kafka.topics import Topics
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -77,26 +74,6 @@ async def test_brokers_before_2_8_have_no_ids(
     assert (state.error, state.partitions, state.leaderless) == (0, (0, 1, 2, 3), 0)
 
 
-async def test_committed_offsets_come_with_their_metadata(
-    cluster: KafkaCluster, settings: Settings, topic: str, topic_prefix: str
-) -> None:
-    group, places = f"{topic_prefix}group", [TopicPartition(topic, n) for n in range(2)]
-
-    async def is_coordinated() -> bool:
-        try:
-            return await cluster.committed(group, places) == {}
-        except KafkaError:  # the first group of a cluster waits for its coordinator
-            return False
-
-    await eventually(is_coordinated, what="the group has a coordinator")
-    async with open_topic_reader(settings, missing="skip", group=group) as reader:
-        async for _ in reader.records_until(dict.fromkeys(places, 0), dict.fromkeys(places, 0)):
-            pass
-        reader._assign(dict.fromkeys(places, 0))
-        await reader.commit({places[0]: OffsetAndMetadata(1, "note")})
-    assert await cluster.committed(group, places) == {places[0]: OffsetAndMetadata(1, "note")}
-
-
 async def test_check_queries_all_topics(settings: Settings) -> None:
     found = await check_kafka(settings)
     assert len(found) == 1 + len(Topics.named("").all())
@@ -118,14 +95,10 @@ def counted(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value("proximity_kafka_errors_total") or 0.0
 
 
-async def test_a_broker_that_lives_answers(broker: str) -> None:
+async def test_whether_a_broker_answers(broker: str) -> None:
     async with probing(broker) as (probe, errors):
         assert all(await asyncio.gather(*(probe.answers() for _ in range(20))))
-        assert await probe.answers()
         assert not errors()
-
-
-async def test_nobody_listens() -> None:
     async with probing("127.0.0.1:1") as (probe, errors):
         assert not await probe.answers()
         assert errors()
@@ -147,16 +120,3 @@ async def test_a_broker_that_hangs_or_ends_is_reported_and_so_is_its_return(
         assert not await probe.answers()
         await asyncio.to_thread(own_kafka.start)
         await eventually(probe.answers, what="it answers again")
-
-
-async def test_a_consumer_whose_fetch_has_just_begun_is_closed(
-    settings: Settings, topic: str
-) -> None:
-    """aiokafka's own stop() is cancelled by it, and leaves the connections open."""
-    consumer = AIOKafkaConsumer(**connection_options(settings))
-    await consumer.start()
-    consumer.assign([TopicPartition(topic, 0)])
-    waiting = asyncio.create_task(asyncio.Event().wait())  # has not begun
-    consumer._fetcher._pending_tasks.add(waiting)
-    assert await stop_consumer(consumer, 10.0)
-    assert not any(each.connected() for each in consumer._client._conns.values())

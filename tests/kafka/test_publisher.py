@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import InvalidTimestampError, KafkaTimeoutError
+from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.producer import (
     Outgoing,
     Publisher,
-    RecordTime,
-    TopicLimits,
+    Refusals,
     _hash,
-    message_size,
 )
 from engine.process.settings_sources import load_settings
 from tests.servers.freezing import frozen
@@ -199,8 +197,8 @@ async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
 ) -> None:
     """A message without another timestamp (`proximity publish`); the publisher still works."""
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
-    record_time = RecordTime(clock=lambda: time.time() + 7200)
-    publisher = Publisher.from_settings(settings, record_time=record_time)
+    refusals = Refusals(clock=lambda: time.time() + 7200)
+    publisher = Publisher.from_settings(settings, refusals=refusals)
     await publisher.start()
     try:
         now = int(time.time() * 1000)
@@ -239,25 +237,6 @@ async def test_a_partition_whose_leader_is_away_holds_up_no_other(
     assert sorted(values, key=str) == sorted((m.value for m in messages), key=str)
 
 
-async def test_a_partition_that_takes_no_batch_in_time_is_tried_again(
-    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    producer, refusals = publisher._producer, iter([KafkaTimeoutError()])
-    send_batch = producer.send_batch
-
-    async def refused_once(*given: Any, partition: int) -> Any:
-        if partition == 1 and (error := next(refusals, None)) is not None:
-            raise error
-        return await send_batch(*given, partition=partition)
-
-    monkeypatch.setattr(producer, "send_batch", refused_once)
-    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
-    told: list[Outgoing] = []
-    await publisher.publish(messages, told.extend)
-    assert {id(message) for message in told} == {id(message) for message in messages}
-    assert {record.value for record in await read(broker, topic)} == {m.value for m in messages}
-
-
 PARTITIONS = 4
 
 
@@ -276,47 +255,23 @@ async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def of_size(size: int, topic: str = "t") -> Outgoing:
-    return Outgoing(topic, b"key", b"x" * (size - 3), [])
-
-
-def refuses(limits: TopicLimits, message: Outgoing) -> bool:
-    return message_size(message) >= limits.refused_from(message.topic)
-
-
 def test_a_refused_size_and_larger_ones_are_refused_for_a_minute() -> None:
-    clock = Clock()
-    limits = TopicLimits(clock)
-    assert not refuses(limits, of_size(100))
-    limits.note_refusal("t", [100])
-    assert refuses(limits, of_size(100))
-    assert refuses(limits, of_size(101))
-    assert not refuses(limits, of_size(99))
-    assert not refuses(limits, of_size(100, "another topic"))
-    clock.now = 59.9
-    assert refuses(limits, of_size(100))
-    clock.now = 60.0
-    assert not refuses(limits, of_size(100))
-
-
-@pytest.mark.parametrize(("others", "joins"), [(0, True), (899_000, True), (899_001, False)])
-def test_a_batch_stays_under_the_brokers_default(others: int, joins: bool) -> None:
-    assert TopicLimits(Clock()).joins("t", 1000, others) is joins
+    now = 0.0
+    refusals = Refusals(steady=lambda: now)
+    assert refusals.refused_from("t") > 10**6
+    refusals.note_size("t", [100])
+    now = 59.9
+    assert refusals.refused_from("t") == 100
+    assert refusals.refused_from("another topic") > 10**6
+    now = 60.0
+    assert refusals.refused_from("t") > 10**6
 
 
 def test_a_batch_that_was_refused_makes_the_next_half_as_large() -> None:
-    limits = TopicLimits(Clock())
-    limits.note_refusal("t", [100, 100])
-    assert limits.joins("t", 1000, 449_000)
-    assert not limits.joins("t", 1000, 449_001)
-    limits.note_refusal("t", [100, 100])
-    assert not limits.joins("t", 1000, 224_001)
-    assert limits.joins("another topic", 1000, 449_001)
-    assert not refuses(limits, of_size(100)), "it was refused with others, not alone"
+    refusals = Refusals()
+    for most in (899_000, 449_000, 224_000):
+        assert refusals.joins("t", 1000, most)
+        assert not refusals.joins("t", 1000, most + 1)
+        refusals.note_size("t", [100, 100])
+    assert refusals.joins("another topic", 1000, 899_000)
+    assert refusals.refused_from("t") > 10**6, "it was refused with others, not alone"

@@ -17,7 +17,7 @@ from engine.kafka.errors import (
     TransactionLostError,
 )
 from engine.kafka.offsets import Position
-from engine.kafka.producer import Outgoing, TopicLimits
+from engine.kafka.producer import Outgoing, Refusals
 from engine.kafka.transactions import MOST_PRODUCERS, TransactionalPublisher, Transactions
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -51,7 +51,7 @@ async def owner(
     """Creates the next owner of the partition; closed at the end."""
     async with AsyncExitStack() as stack:
 
-        async def make(limits: TopicLimits | None = None, timeout_ms: int = 30_000) -> Any:
+        async def make(refusals: Refusals | None = None, timeout_ms: int = 30_000) -> Any:
             options = connection_options(settings) | {
                 "transactional_id": f"{topic_prefix}{source.topic}",
                 "transaction_timeout_ms": timeout_ms,
@@ -64,7 +64,7 @@ async def owner(
                 deadline=20.0,
                 partition=source,
                 group=f"{topic_prefix}group",
-                limits=limits or TopicLimits(),
+                refusals=refusals or Refusals(),
             )
             stack.push_async_callback(one.close)
             await one.start()
@@ -144,7 +144,7 @@ async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
 async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
     owner: Make, seen: Make, message: Make
 ) -> None:
-    limits, large = TopicLimits(), message(b"large" + b"x" * 60_000)
+    refusals, large = Refusals(), message(b"large" + b"x" * 60_000)
     small = [message(b"%05d" % n + b"x" * 1000) for n in range(100)]  # too much for one batch
 
     async def whole(publisher: TransactionalPublisher) -> list[Outgoing]:
@@ -157,7 +157,7 @@ async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
         return refused
 
     for _ in range(12):
-        publisher = await owner(limits)
+        publisher = await owner(refusals)
         try:
             assert await whole(publisher) == [large]
             break

@@ -230,8 +230,7 @@ def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -
     address = RegistryAddress(
         "" if url is None else url.get_secret_value(), ca_file=settings.schema_registry_ca_file
     )
-    kind = _kind(format_)
-    return RegisteredFormat(SchemaRegistry(address, errors=errors, form=kind.form), kind)
+    return RegisteredFormat(SchemaRegistry(address, _kind(format_), errors=errors))
 
 
 def _kind(format_: str) -> SchemaKind:

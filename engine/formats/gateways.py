@@ -7,7 +7,7 @@ about an iBeacon has no sighting.
 import base64
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,17 @@ def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
     return None
 
 
+def _sighting(
+    position: int, beacon: Any, device: ReceivedDevice, at: float | None = None, **more: Any
+) -> Sighting:
+    """The sighting of a beacon with the fields uuid, major and minor; `rssi` is its or given."""
+    more.setdefault("rssi", getattr(beacon, "rssi", None))
+    message = Detection(
+        uuid=beacon.uuid, major=beacon.major, minor=beacon.minor, device=device, **more
+    )
+    return Sighting(position, message, at)
+
+
 class _Minew(msgspec.Struct, gc=False):
     """An element of any type; `mac` is the address of the gateway or of the beacon."""
 
@@ -60,14 +71,23 @@ class _Minew(msgspec.Struct, gc=False):
     mac: str = ""
 
 
-class _MinewIBeacon(msgspec.Struct, gc=False):
+class _MinewIBeacon(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "uuid": "ibeaconUuid",
+        "major": "ibeaconMajor",
+        "minor": "ibeaconMinor",
+        "tx_power": "ibeaconTxPower",
+    },
+):
     type: Literal["iBeacon"]
-    ibeacon_uuid: str = msgspec.field(name="ibeaconUuid")
-    ibeacon_major: Unsigned16 = msgspec.field(name="ibeaconMajor")
-    ibeacon_minor: Unsigned16 = msgspec.field(name="ibeaconMinor")
+    uuid: str
+    major: Unsigned16
+    minor: Unsigned16
     rssi: float
     timestamp: str | None = None
-    ibeacon_tx_power: float | None = msgspec.field(name="ibeaconTxPower", default=None)
+    tx_power: float | None = None
 
 
 _MINEW_LEVELS = 3  # /gw/<mac>/status
@@ -89,15 +109,8 @@ def read_minew(report: Report) -> Iterable[Sighting]:
     device = gateway(_minew_gateway(elements, report))
     for index in ibeacons:
         beacon = _minew_ibeacon(parts[index])
-        message = Detection(
-            uuid=beacon.ibeacon_uuid,
-            major=beacon.ibeacon_major,
-            minor=beacon.ibeacon_minor,
-            rssi=beacon.rssi,
-            tx_power=beacon.ibeacon_tx_power,
-            device=device,
-        )
-        yield Sighting(index, message, timestamp(beacon.timestamp))
+        at = timestamp(beacon.timestamp)
+        yield _sighting(index, beacon, device, at, tx_power=beacon.tx_power)
 
 
 def _minew_gateway(elements: list[_Minew], report: Report) -> str:
@@ -137,15 +150,8 @@ def read_theengs(report: Report) -> Iterable[Sighting]:
     beacon = _theengs_ibeacon(report.value)
     levels = mqtt_topic(report)
     receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
-    message = Detection(
-        uuid=beacon.uuid,
-        major=beacon.major,
-        minor=beacon.minor,
-        rssi=beacon.rssi,
-        tx_power=beacon.txpower if beacon.txpower is not None else beacon.power,
-        device=gateway(receiver),
-    )
-    yield Sighting(0, message)
+    tx_power = beacon.txpower if beacon.txpower is not None else beacon.power
+    yield _sighting(0, beacon, gateway(receiver), tx_power=tx_power)
 
 
 class _Espresense(msgspec.Struct, gc=False):
@@ -195,11 +201,15 @@ class _MistEvent(msgspec.Struct, gc=False):
     ibeacon_uuid: str | None = None
 
 
-class _MistIBeacon(msgspec.Struct, gc=False):
+class _MistIBeacon(
+    msgspec.Struct,
+    gc=False,
+    rename={each: f"ibeacon_{each}" for each in ("uuid", "major", "minor")},
+):
     device_id: str
-    ibeacon_uuid: str
-    ibeacon_major: Unsigned16
-    ibeacon_minor: Unsigned16
+    uuid: str
+    major: Unsigned16
+    minor: Unsigned16
     rssi: float
     timestamp: float | None = None  # epoch seconds
 
@@ -222,14 +232,7 @@ def read_mist(report: Report) -> Iterable[Sighting]:
         if not _mist_event(event).ibeacon_uuid:
             continue
         beacon = _mist_ibeacon(event)
-        message = Detection(
-            uuid=beacon.ibeacon_uuid,
-            major=beacon.ibeacon_major,
-            minor=beacon.ibeacon_minor,
-            rssi=beacon.rssi,
-            device=gateway(beacon.device_id),
-        )
-        yield Sighting(index, message, timestamp(beacon.timestamp))
+        yield _sighting(index, beacon, gateway(beacon.device_id), timestamp(beacon.timestamp))
 
 
 class _KontaktPacket(msgspec.Struct, gc=False):
@@ -268,17 +271,10 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
         frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))
         if frame is None:
             continue
-        message = Detection(
-            uuid=frame.uuid,
-            major=frame.major,
-            minor=frame.minor,
-            rssi=event.rssi,
-            tx_power=frame.tx_power,
-            device=device,
-        )
         at = event.timestamp
         seconds = None if at is None else at / 1000 if at > _LATEST_SECONDS else float(at)
-        yield Sighting(index, message, timestamp(seconds))
+        more = {"rssi": event.rssi, "tx_power": frame.tx_power}
+        yield _sighting(index, frame, device, timestamp(seconds), **more)
 
 
 class _KioEvent(msgspec.Struct, gc=False):
@@ -323,15 +319,8 @@ def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
             continue
         beacon = _kio_ibeacon(event)
         at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
-        message = Detection(
-            uuid=beacon.uuid,
-            major=beacon.major,
-            minor=beacon.minor,
-            rssi=beacon.rssi,
-            tx_power=beacon.reference,
-            device=gateway(beacon.source_id),
-        )
-        yield Sighting(index, message, timestamp(at))
+        device = gateway(beacon.source_id)
+        yield _sighting(index, beacon, device, timestamp(at), tx_power=beacon.reference)
 
 
 class _OwnTracks(msgspec.Struct, gc=False):
@@ -364,12 +353,5 @@ def read_owntracks(report: Report) -> Iterable[Sighting]:
     levels = mqtt_topic(report)
     if levels[-1] == _BEACON and len(levels) >= _OWNTRACKS_LEVELS:
         levels = levels[-3:-1]  # else the whole key
-    message = Detection(
-        uuid=beacon.uuid,
-        major=beacon.major,
-        minor=beacon.minor,
-        proximity=beacon.prox,
-        rssi=beacon.rssi,
-        device=ReceivedDevice(udid="/".join(levels)),
-    )
-    yield Sighting(0, message, timestamp(beacon.tst))
+    device = ReceivedDevice(udid="/".join(levels))
+    yield _sighting(0, beacon, device, timestamp(beacon.tst), proximity=beacon.prox)

@@ -115,32 +115,48 @@ class _Unreadable(NamedTuple):
     until: float
 
 
+class SchemaKind(NamedTuple):
+    """A kind of schema, under its name in the registry.
+
+    `compile` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
+    detections. `form` is the requested form of schemas, as in ?format=. `indexed`: the indexes of
+    its type precede a message, or follow the schema's id if the id is in a header.
+    """
+
+    name: str
+    compile: Callable[[RegisteredSchema], Decode]
+    form: str | None = None
+    indexed: bool = False
+
+
+_decode_json = msgspec.json.Decoder().decode
+# The message is not validated against the registered JSON Schema, as in Confluent's own consumers
+# by default, but against this project's schema, which is stricter.
+JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
+
+
 class SchemaRegistry:
-    """The schemas of one registry.
+    """The decoders of one registry's schemas of one kind.
 
     `errors` counts and logs failures of the registry, which are retried; without `errors` a failure
-    raises. `form` is the requested form of schemas, as in ?format=.
+    raises.
     """
 
     def __init__(
         self,
         address: RegistryAddress,
+        kind: SchemaKind,
         *,
         errors: ServerErrors | None,
-        form: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.kind = kind
         self._address = address
         self._errors = errors
-        self._query = "" if form is None else f"?format={form}"
+        self._query = "" if kind.form is None else f"?format={kind.form}"
         self._clock = clock
-        self._schemas: OrderedDict[SchemaId, RegisteredSchema] = OrderedDict()
+        self._decoders: OrderedDict[SchemaId, Decode] = OrderedDict()
         self._unreadable: OrderedDict[SchemaId, _Unreadable] = OrderedDict()
-
-    @property
-    def known(self) -> Collection[SchemaId]:
-        """The ids of the cached schemas."""
-        return self._schemas.keys()
 
     async def fetch(self, ids: Collection[SchemaId]) -> None:
         """Fetch these few schemas, except those that are cached or known to be unreadable.
@@ -154,16 +170,17 @@ class SchemaRegistry:
                 else:
                     await retry(partial(self._fetch_one, id_), self._errors, "schemas")
 
-    def schema(self, id_: SchemaId) -> RegisteredSchema:
-        """A schema that `fetch` has just fetched. Raises ValueError for an unreadable one."""
-        found = self._schemas.get(id_)
+    def decoder(self, id_: SchemaId) -> Decode:
+        """The decoder of a schema that `fetch` has fetched. Raises ValueError for an unreadable
+        one."""
+        found = self._decoders.get(id_)
         if found is None:
             raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].reason}")
         return found
 
     def _knows(self, id_: SchemaId) -> bool:
-        if id_ in self._schemas:
-            self._schemas.move_to_end(id_)
+        if id_ in self._decoders:
+            self._decoders.move_to_end(id_)
             return True
         found = self._unreadable.get(id_)
         return found is not None and self._clock() < found.until
@@ -181,15 +198,24 @@ class SchemaRegistry:
             answer = await self._get(f"/schemas/{kind}/{id_}")
             references: dict[str, str] = {}
             await self._add_references(answer, references, _MOST_REFERENCES)
+            self._decoders[id_] = self._compiled(answer, references)
         except UnreadableSchemaError as error:
             self._unreadable[id_] = _Unreadable(str(error), self._clock() + _RETRY_UNREADABLE)
             self._unreadable.move_to_end(id_)
-            if len(self._unreadable) > _MOST_UNREADABLE:
-                self._unreadable.popitem(last=False)
-        else:
-            self._schemas[id_] = RegisteredSchema(answer.schema_type, answer.schema, references)
-            if len(self._schemas) > _MOST_SCHEMAS:
-                self._schemas.popitem(last=False)
+        if len(self._unreadable) > _MOST_UNREADABLE:
+            self._unreadable.popitem(last=False)
+        if len(self._decoders) > _MOST_SCHEMAS:
+            self._decoders.popitem(last=False)
+
+    def _compiled(self, answer: _Answer, references: Mapping[str, str]) -> Decode:
+        schema = RegisteredSchema(answer.schema_type, answer.schema, references)
+        if schema.kind != self.kind.name:
+            fault = f"it is {schema.kind[:80]}, and the topic's format is {self.kind.name}"
+            raise UnreadableSchemaError(fault)
+        try:
+            return self.kind.compile(schema)
+        except ValueError as error:
+            raise UnreadableSchemaError(str(error)) from error
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
         """Fetch the referenced schemas, depth first. Raises UnreadableSchemaError for too many."""
@@ -243,38 +269,11 @@ class _Framed(NamedTuple):
     message: bytes
 
 
-class _Compiled(NamedTuple):
-    schema: RegisteredSchema
-    decode: Decode
-
-
-class SchemaKind(NamedTuple):
-    """A kind of schema, under its name in the registry.
-
-    `compile` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
-    detections. `form` is the requested form of schemas, as in ?format=. `indexed`: the indexes of
-    its type precede a message, or follow the schema's id if the id is in a header.
-    """
-
-    name: str
-    compile: Callable[[RegisteredSchema], Decode]
-    form: str | None = None
-    indexed: bool = False
-
-
-_decode_json = msgspec.json.Decoder().decode
-# The message is not validated against the registered JSON Schema, as in Confluent's own consumers
-# by default, but against this project's schema, which is stricter.
-JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
-
-
 class RegisteredFormat:
     """Implements ReadReport for one kind of schema."""
 
-    def __init__(self, registry: SchemaRegistry, kind: SchemaKind) -> None:
+    def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
-        self._kind = kind
-        self._compiled: dict[SchemaId, _Compiled] = {}
 
     def check(self, reports: Sequence[Report]) -> None:
         """Raises ValueError if the events of a record name more schemas than the limit allows."""
@@ -282,17 +281,15 @@ class RegisteredFormat:
             raise ValueError(f"the events of a record may name at most {_MOST_OF_A_RECORD} schemas")
 
     async def prepare(self, reports: Iterable[Report]) -> None:
-        """Fetch the schemas that the reports name, and drop the decoders of forgotten schemas."""
+        """Fetch the schemas that the reports name."""
         await self._registry.fetch(self._schemas(reports))
-        if len(self._compiled) > len(self._registry.known):
-            for id_ in self._compiled.keys() - self._registry.known:
-                del self._compiled[id_]
 
     def __call__(self, report: Report) -> Sequence[Sighting]:
         """The one detection of the report."""
         id_, message = self._framed(report)
+        decode = self._registry.decoder(id_)
         try:
-            plain = self._decoder(id_)(message)
+            plain = decode(message)
         except msgspec.DecodeError:
             raise  # the message is not JSON, which has a dead-letter reason of its own
         except ValueError as error:
@@ -312,28 +309,11 @@ class RegisteredFormat:
         if header is None:
             return _unframed(report.value, "the value")
         id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
-        if bool(indexes) != self._kind.indexed:
-            expected = "the indexes of a type" if self._kind.indexed else "nothing"
+        is_indexed = self._registry.kind.indexed
+        if bool(indexes) != is_indexed:
+            expected = "the indexes of a type" if is_indexed else "nothing"
             raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
         return _Framed(id_, indexes + report.value)
-
-    def _decoder(self, id_: SchemaId) -> Decode:
-        """The decoder of a schema, made once for as long as the registry remembers the schema."""
-        schema = self._registry.schema(id_)
-        known = self._compiled.get(id_)
-        if known is None or known.schema is not schema:
-            known = self._compiled[id_] = _Compiled(schema, self._compile_or_refuse(schema))
-        return known.decode
-
-    def _compile_or_refuse(self, schema: RegisteredSchema) -> Decode:
-        """The decoder of an unusable schema refuses every message; it too is made only once."""
-        if schema.kind != self._kind.name:
-            fault = f"it is {schema.kind[:80]}, and the topic's format is {self._kind.name}"
-            return _refusing(fault)
-        try:
-            return self._kind.compile(schema)
-        except ValueError as error:
-            return _refusing(str(error))
 
 
 def _unframed(framed: bytes, what: str) -> _Framed:
@@ -345,10 +325,3 @@ def _unframed(framed: bytes, what: str) -> _Framed:
     if len(name) < size:
         raise ValueError(f"{what} is too short for a schema's id: no Confluent wire format")
     return _Framed(_NUMBER.unpack(name)[0] if framed[0] == _ID else UUID(bytes=name), rest)
-
-
-def _refusing(cause: str) -> Decode:
-    def refuse(_message: bytes) -> object:
-        raise ValueError(cause)
-
-    return refuse

@@ -13,7 +13,7 @@ from engine.kafka.detections import detection_of
 from engine.process.settings_types import FORMATS, REGISTERED_FORMATS
 from tests.formats import samples
 from tests.formats.records import decode, refused, report
-from tests.kafka.records import detection
+from tests.formats.test_properties import SAMPLES
 
 MANY = 100_000
 JSON_FORMATS = sorted(FORMATS.keys() - REGISTERED_FORMATS)
@@ -21,23 +21,9 @@ BEACON = orjson.loads(samples.MINEW)[1]
 GATEWAY = orjson.loads(samples.MINEW)[0]
 EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
 BATCH = [("content-type", b"application/cloudevents-batch+json")]
-SAMPLES = {
-    "own": orjson.dumps(detection()),
-    "minew": samples.MINEW,
-    "theengs": samples.THEENGS,
-    "owntracks": samples.OWNTRACKS,
-    "espresense": samples.ESPRESENSE,
-    "mist": samples.MIST,
-    "kontakt": samples.KONTAKT,
-    "kontakt-cloud": samples.KIO_TELEMETRY,
-}
-
-
 UUID = BEACON["ibeaconUuid"]
-TRIPLE = {"ibeacon_uuid": UUID, "ibeacon_major": 1, "ibeacon_minor": 2}
-REPORT = TRIPLE | {"device_id": "a", "rssi": -50}
-KIO_TRIPLE = {"iBeaconProximity": UUID, "iBeaconMajor": 1, "iBeaconMinor": 2}
-KIO = KIO_TRIPLE | {"sourceId": "a", "rssi": -50}
+MIST = orjson.loads(samples.MIST)["events"][0]
+KIO = orjson.loads(samples.KIO_TELEMETRY)
 
 
 def many(value: Any) -> bytes:
@@ -49,7 +35,7 @@ def many(value: Any) -> bytes:
     ("format_", "record"),
     [
         ("minew", report(many(BEACON))),
-        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(REPORT) + b"}")),
+        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(MIST) + b"}")),
         ("kontakt-cloud", report(many(KIO))),
         ("cloudevents+own", report(many(EVENT | {"data": {}}), headers=BATCH)),
         (
@@ -83,25 +69,23 @@ def test_a_hundred_thousand_sightings(
 
 
 @pytest.mark.parametrize("format_", JSON_FORMATS)
-@pytest.mark.parametrize("deep", [b"[" * MANY, b'{"a":' * MANY, b'[{"type":' * MANY])
+@pytest.mark.parametrize("deep", [b"[" * MANY, b'[{"type":' * MANY])
 def test_json_nested_without_end(format_: str, deep: bytes) -> None:
     assert refused(format_, report(deep))[0] in ("malformed_json", "invalid_field")
     # In a field that nobody reads, or behind the last element.
-    sample = SAMPLES[format_].rstrip()
+    sample = SAMPLES[format_][0].rstrip()
     inside = sample[:-1] + (b"," if sample.endswith(b"]") else b',"x":') + deep
     assert refused(format_, report(inside))[0] == "malformed_json"
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" * 5000, "-" + "9" * 400, "1e-999999999"])
+@pytest.mark.parametrize("number", ["-1e400", "1" * 5000, "1e-999999999"])
 @pytest.mark.parametrize(
     ("format_", "sample", "written"),
     [
         ("minew", samples.MINEW, b'"rssi": -65'),
         ("minew", samples.MINEW, b'"ibeaconMajor": 0'),
-        ("minew", samples.MINEW, b'"ibeaconTxPower": -59'),
         ("owntracks", samples.OWNTRACKS, b'"tst": 1399028969'),
         ("mist", samples.MIST, b'"timestamp": 1661300746'),
-        ("kontakt-cloud", samples.KIO_TELEMETRY, b'"iBeaconMinor": 20686'),
         ("kontakt-cloud", samples.KIO_TELEMETRY, b'"calibratedRssi1m": -77'),
         ("espresense", samples.ESPRESENSE, b'"rssi@1m":-59'),
     ],
@@ -135,16 +119,14 @@ def long_text(number: int, text: str) -> str:
         ("minew", {"timestamp": "2026-11-20T10:00:00Z"}),
         ("mist", {"ibeacon_uuid": UUID}),
         ("mist", {"device_id": "a"}),
-        ("kontakt-cloud", {"iBeaconProximity": UUID}),
         ("kontakt-cloud", {"gatewayTimestamp": "2026-11-20T10:00:00Z"}),
-        ("theengs", {"uuid": UUID}),
         ("owntracks", {"uuid": UUID}),
     ],
 )
 def test_long_texts_do_not_stay_in_memory(format_: str, fields: dict[str, str]) -> None:
     """A sender's records of a megabyte, each written in another way, filled the caches for good."""
-    whole = {"own": detection(), "minew": BEACON, "mist": REPORT, "kontakt-cloud": KIO}
-    base = whole.get(format_) or orjson.loads(SAMPLES[format_])
+    whole = {"minew": BEACON, "mist": MIST}
+    base = whole.get(format_) or orjson.loads(SAMPLES[format_][0])
 
     def one(number: int) -> Any:
         body: Any = base | {name: long_text(number, text) for name, text in fields.items()}

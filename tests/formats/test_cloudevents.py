@@ -24,6 +24,7 @@ BINARY = (
     ("content-type", b"application/json"),
 )
 STRUCTURED = (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
+AVRO_EVENT = (("content-type", b"application/cloudevents+avro"),)
 BATCH = (("content-type", b"application/cloudevents-batch+json; charset=UTF-8"),)
 TIME = 1_522_900_584.0  # of the examples
 
@@ -94,42 +95,22 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
     ("record", "reason", "expected"),
     [
         (report(detection()), "invalid_field", "no CloudEvent"),
-        (report(b"{", headers=BINARY), "malformed_json", "truncated"),
         (report(None, headers=BINARY), "malformed_json", "truncated"),
         (report({}, headers=BINARY), "invalid_field", "it is required"),
         (report(detection(), headers=headers(ce_specversion=b"0.3")), "invalid_field", "1.0"),
-        (report(detection(), headers=headers(ce_id=None)), "invalid_field", "ce_id"),
         (report(detection(), headers=headers(ce_source=b"")), "invalid_field", "ce_source"),
         (report(detection(), headers=headers(ce_time=b"now")), "invalid_field", "timestamp"),
         (report(detection(), headers=headers(ce_type=b"\xff")), "invalid_field", "UTF-8"),
         (report(b"{", headers=STRUCTURED), "malformed_json", "truncated"),
         (report(event(specversion="0.3"), headers=STRUCTURED), "invalid_field", "0.3"),
-        (report(event(id=None), headers=STRUCTURED), "invalid_field", "id: it is required"),
         (report(event(data=None), headers=STRUCTURED), "invalid_field", "no data"),
         (report(event(data=5), headers=STRUCTURED), "invalid_field", "object"),
-        (report(event(time="now"), headers=STRUCTURED), "invalid_field", "timestamp"),
         (report(event(data_base64=AS_BASE64), headers=STRUCTURED), "invalid_field", "not both"),
-        (
-            report(event(data=None, data_base64="%"), headers=STRUCTURED),
-            "invalid_field",
-            "base64",
-        ),
-        (
-            report(b"", headers=[("content-type", b"application/cloudevents+avro")]),
-            "invalid_field",
-            "application/cloudevents+json or application/cloudevents-batch+json",
-        ),
-        (batch(event(), event(data=5)), "invalid_field", "object"),
-        (batch(event(), event(id=None)), "invalid_field", "id: it is required"),
+        (report(event(data=None, data_base64="%"), headers=STRUCTURED), "invalid_field", "base64"),
+        (report(b"", headers=AVRO_EVENT), "invalid_field", "application/cloudevents+json or "),
         (batch(event(), {}), "invalid_field", "specversion: it is required"),
         (batch(*[event()] * 1001), "invalid_field", "1001 CloudEvents in a batch"),
-        (report(b"{}", headers=BATCH), "invalid_field", "array"),
         (report(b"[", headers=BATCH), "malformed_json", "truncated"),
-        (
-            report(b'{"data":' + b"[" * 100_000, headers=STRUCTURED),
-            "malformed_json",
-            "recursion",
-        ),
     ],
 )
 def test_an_invalid_event_is_a_dead_letter(record: Any, reason: str, expected: str):

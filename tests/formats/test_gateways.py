@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from engine.formats.gateways import IBeaconFrame, ibeacon_frame
-from engine.formats.report import MOST_SIGHTINGS
 from rules.model import Zone
 from tests.formats import samples
 from tests.formats.records import (
@@ -210,85 +209,44 @@ def kio(old: bytes, new: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("format_", "record", "reason", "expected"),
+    ("format_", "record", "expected"),
     [
-        ("minew", report(samples.MINEW[:-1]), "malformed_json", "truncated"),
-        ("minew", report(None), "malformed_json", "truncated"),
-        ("minew", report(b"{}"), "invalid_field", "array"),
-        ("minew", report(b"[5]"), "invalid_field", "object"),
-        ("minew", report(b"[{}]"), "invalid_field", "type: it is"),
-        ("minew", minew(ibeaconUuid="x"), "invalid_field", "32 hexadecimal digits"),
-        ("minew", minew(ibeaconUuid=None), "invalid_field", "ibeaconUuid: it is"),
-        ("minew", minew(ibeaconMajor=65536), "invalid_field", "65535"),
-        ("minew", minew(ibeaconMinor=None), "invalid_field", "ibeaconMinor: it is"),
-        ("minew", minew(rssi=None), "invalid_field", "rssi: it is"),
-        ("minew", minew(timestamp="yesterday"), "invalid_field", "timestamp"),
-        ("minew", report(samples.MINEW_2017, key=None), "invalid_field", "names the receiver"),
-        ("minew", report(samples.MINEW_2017, key=b"\xff"), "invalid_field", "key is not UTF-8"),
-        ("minew", report(samples.MINEW_2017, key=b"gw//x"), "invalid_field", "has no name"),
-        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "invalid_field", "255 characters"),
-        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "invalid_field", "NUL"),
-        (
-            "minew",
-            report([orjson.loads(samples.MINEW)[1]] * (MOST_SIGHTINGS + 1)),
-            "invalid_field",
-            "more than 1000 sightings",
-        ),
-        ("theengs", report(b"[]"), "invalid_field", "object"),
-        (
-            "theengs",
-            changed(samples.THEENGS, b'"major":0,', b""),
-            "invalid_field",
-            "major: it is required",
-        ),
-        ("theengs", report(samples.THEENGS, key=None), "invalid_field", "names the receiver"),
-        ("theengs", changed(samples.THEENGS, b"-78", b"null"), "invalid_field", "rssi"),
-        ("owntracks", report(b"{}"), "invalid_field", "_type: it is"),
-        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "invalid_field", "3"),
-        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"1e308"), "invalid_field", "9999"),
-        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"-1"), "invalid_field", "9999"),
-        ("owntracks", report(samples.OWNTRACKS, key=None), "invalid_field", "names the receiver"),
-        ("espresense", report(b"{}"), "invalid_field", "id: it is"),
-        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "invalid_field", "iBeacon"),
-        ("espresense", changed(samples.ESPRESENSE, b'-1"', b'-70000"'), "invalid_field", "65535"),
-        ("espresense", report(samples.ESPRESENSE, key=None), "invalid_field", "names the receiver"),
-        ("mist", report(b"[]"), "invalid_field", "object"),
-        ("mist", report(b'{"topic":"asset-raw-rssi"}'), "invalid_field", "events: it is"),
-        (
-            "mist",
-            changed(samples.MIST, b'"rssi": -79,', b""),
-            "invalid_field",
-            "rssi: it is required",
-        ),
-        ("mist", changed(samples.MIST, b"1661300746", b"1e400"), "invalid_field", "range"),
-        ("mist", changed(samples.MIST, b"ac950d7b", b""), "invalid_field", "hexadecimal"),
-        ("kontakt", kontakt_upload(2, kontakt_event()), "invalid_field", "must be 3 or 4"),
-        ("kontakt", kontakt_upload(3, kontakt_event(data="%")), "invalid_field", "base64"),
-        ("kontakt", kontakt_upload(3, kontakt_event(rssi=None)), "invalid_field", "rssi"),
-        ("kontakt", kontakt_upload(3, kontakt_event(timestamp=10**15)), "invalid_field", "9999"),
-        (
-            "kontakt",
-            report(b'{"version":3,"events":[]}'),
-            "invalid_field",
-            "sourceId: it is required",
-        ),
-        ("kontakt-cloud", report(b"5"), "invalid_field", "expected"),
-        ("kontakt-cloud", report(b"[5]"), "invalid_field", "object"),
-        ("kontakt-cloud", kio(b"57095", b"70000"), "invalid_field", "65535"),
-        (
-            "kontakt-cloud",
-            kio(b'"sourceId"', b'"source"'),
-            "invalid_field",
-            "sourceId: it is required",
-        ),
-        ("kontakt-cloud", kio(b'"rssi": 4,', b""), "invalid_field", "rssi: it is"),
-        ("kontakt-cloud", kio(b"23e16784", b"x"), "invalid_field", "hexadecimal"),
-        ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "invalid_field", "9999"),
+        ("minew", report(b"{}"), "array"),
+        ("minew", report(b"[{}]"), "type: it is"),
+        ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
+        ("minew", minew(ibeaconUuid=None), "ibeaconUuid: it is"),
+        ("minew", minew(ibeaconMajor=65536), "65535"),
+        ("minew", minew(rssi=None), "rssi: it is"),
+        ("minew", minew(timestamp="yesterday"), "timestamp"),
+        ("minew", report(samples.MINEW_2017, key=None), "names the receiver"),
+        ("minew", report(samples.MINEW_2017, key=b"\xff"), "key is not UTF-8"),
+        ("minew", report(samples.MINEW_2017, key=b"gw//x"), "has no name"),
+        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "255 characters"),
+        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "NUL"),
+        ("theengs", changed(samples.THEENGS, b'"major":0,', b""), "major: it is required"),
+        ("theengs", report(samples.THEENGS, key=None), "names the receiver"),
+        ("owntracks", report(b"{}"), "_type: it is"),
+        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "3"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"1e308"), "9999"),
+        ("owntracks", changed(samples.OWNTRACKS, b"1399028969", b"-1"), "9999"),
+        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "iBeacon"),
+        ("espresense", changed(samples.ESPRESENSE, b'-1"', b'-70000"'), "65535"),
+        ("mist", report(b'{"topic":"asset-raw-rssi"}'), "events: it is"),
+        ("mist", changed(samples.MIST, b'"rssi": -79,', b""), "rssi: it is required"),
+        ("mist", changed(samples.MIST, b"ac950d7b", b""), "hexadecimal"),
+        ("kontakt", kontakt_upload(2, kontakt_event()), "must be 3 or 4"),
+        ("kontakt", kontakt_upload(3, kontakt_event(data="%")), "base64"),
+        ("kontakt", kontakt_upload(3, kontakt_event(timestamp=10**15)), "9999"),
+        ("kontakt", report(b'{"version":3,"events":[]}'), "sourceId: it is required"),
+        ("kontakt-cloud", report(b"5"), "expected"),
+        ("kontakt-cloud", kio(b'"sourceId"', b'"source"'), "sourceId: it is required"),
+        ("kontakt-cloud", kio(b'"rssi": 4,', b""), "rssi: it is"),
+        ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "9999"),
     ],
 )
-def test_a_malformed_report_is_a_dead_letter(format_: str, record: Any, reason: str, expected: str):
-    found, detail = refused(format_, record)
-    assert found == reason
+def test_a_malformed_report_is_a_dead_letter(format_: str, record: Any, expected: str):
+    reason, detail = refused(format_, record)
+    assert reason == "invalid_field"
     assert expected in detail
 
 

@@ -66,7 +66,8 @@ def decoder_of(format_: str) -> DetectionDecoder:
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
         registry = made._read_report._registry  # type: ignore[attr-defined]
-        registry._schemas[7], registry._get = SCHEMAS[bare], no_such_schema
+        registry._decoders[7] = registry.kind.compile(SCHEMAS[bare])
+        registry._get = no_such_schema
     return made
 
 

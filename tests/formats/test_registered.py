@@ -224,25 +224,18 @@ async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistry
 
 
 CIRCLE = Registered("AVRO", '"A"', references=(("A", "a", 1),))
-DEEP = {"type": "array", "items": "null"}
-
-
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
+EMPTY = {
+    "type": "record",
+    "name": "E",
+    "fields": [{"name": f"n{n}", "type": "null"} for n in range(500)],
+}
 
 
-def long(size: int) -> bytes:
-    """So many bytes in Avro."""
-    return avro(b"\x01" * size, "bytes")
-
-
-def record_of(*types: Any) -> str:
+def record_of(*types: Any) -> Registered:
     fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
-    return json.dumps({"type": "record", "name": "R", "fields": fields})
-
-
-def listed(item: str, kind: str = "array") -> str:
-    items = "items" if kind == "array" else "values"
-    return json.dumps({"type": kind, items: json.loads(item)})
+    return Registered("AVRO", json.dumps({"type": "record", "name": "R", "fields": fields}))
 
 
 @pytest.mark.parametrize(
@@ -253,50 +246,32 @@ def listed(item: str, kind: str = "array") -> str:
         ("avro", registered.AVRO, avro(detection(detected_at=TEN_IN_PARIS)), "one of proximity"),
         ("avro", registered.PROTOBUF, b"", "it is PROTOBUF, and the topic's format is AVRO"),
         ("avro", Registered("AVRO", "{"), b"", "no valid Avro schema"),
-        ("avro", Registered("AVRO", '"string"'), b"\x00", "expected object"),
-        ("avro", Registered("AVRO", record_of(DEEP)), b"\xfe" * 9, "take almost no bytes"),
-        # Of a byte each: ten thousand values a byte.
+        # A few bytes that would take long to decode.
         (
             "avro",
-            Registered("AVRO", listed(record_of("boolean", *["null"] * 500))),
-            b"",
-            "no bytes",
+            record_of({"type": "array", "items": "null"}),
+            b"\xfe" * 9,
+            "take almost no bytes",
         ),
-        ("avro", Registered("AVRO", listed(record_of(*["null"] * 500), "map")), b"", "no bytes"),
-        ("avro", Registered("AVRO", record_of(DECIMAL)), long(1_000_000), "do not match it"),
-        ("avro", Registered("AVRO", record_of(["null", "R"])), b"\x02" * 9, "R contains itself"),
-        ("avro", Registered("AVRO", record_of(*["null"] * 10_001)), b"", "too many"),
+        ("avro", record_of({"type": "map", "values": EMPTY}), b"", "take almost no bytes"),
+        ("avro", record_of(DECIMAL), avro(b"\x01" * 1_000_000, "bytes"), "do not match it"),
+        ("avro", record_of(["null", "R"]), b"\x02" * 9, "R contains itself"),
+        ("avro", record_of(*["null"] * 10_001), b"", "too many"),
         ("avro", CIRCLE, b"", "it needs more than 32 others"),
-        (
-            "avro",
-            Registered("AVRO", record_of({"type": "long", "logicalType": "timestamp-millis"})),
-            b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            "do not match it",
-        ),
-        (
-            "avro",
-            Registered(
-                "AVRO", record_of({"type": "long", "logicalType": "local-timestamp-millis"})
-            ),
-            b"\x02",
-            "no time zone",
-        ),
+        ("avro", record_of(LOCAL), b"\x02", "no time zone"),
         ("protobuf", registered.PROTOBUF, b"", "cut off"),
         ("protobuf", registered.PROTOBUF, b"\x01", "-1 indexes"),
         ("protobuf", registered.PROTOBUF, b"\x02\x06", "no message of the indexes [3]"),
-        ("protobuf", registered.PROTOBUF, b"\x02\x02\xff\xff", "do not match it"),
         # A string of four gigabytes; groups within groups without end.
         ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x00", "uuid: it is required"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),
-        ("protobuf", registered.AVRO, b"", "it is AVRO, and the topic's format is PROTOBUF"),
         ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
         ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),
-        ("json-schema", Registered("JSON", "{}"), b"{}", "it is required"),
     ],
 )
-async def test_an_unreadable_schema_makes_a_dead_letter(
+async def test_an_unreadable_schema_or_message_makes_a_dead_letter(
     registry: SchemaRegistryService,
     format_: str,
     schema: Registered,

@@ -29,7 +29,6 @@ from tests.servers.schema_registry import SchemaRegistryService, schema_registry
 from tests.servers.waiting import eventually
 
 RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi=-50))))
-LONG = replying(200, b"x" * (1024 * 1024 + 1))
 
 
 def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
@@ -46,8 +45,6 @@ def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
         (resetting, "does not answer: ConnectionResetError"),
         (hanging_up, "speaks no HTTP"),
         (hanging, "does not answer: TimeoutError"),
-        (writing(b"SSH-2.0-OpenSSH\r\n"), "speaks no HTTP"),
-        (writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), "speaks no HTTP"),
         (writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000), "speaks no HTTP"),
     ],
 )
@@ -62,24 +59,22 @@ async def test_a_command_ends_with_what_is_wrong(
             await decoder.decode([RECORD])
 
 
-@pytest.mark.parametrize("answer", [LONG, endless])
-async def test_an_answer_without_an_end_is_no_schema(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (endless, "it has more than 1048576 bytes"),
+        (replying(200, b"{}"), "is not a registry's"),
+        (replying(200, b"[" * 100_000), "is not a registry's"),
+    ],
+)
+async def test_an_answer_that_is_no_schema_makes_a_dead_letter(
+    answer: Answer, expected: str
+) -> None:
     async with schema_registry({7: registered.AVRO}) as registry:
         registry.instead = answer
-        (letter,) = (
-            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
-        ).dead_letters
-        assert "it has more than 1048576 bytes" in letter.detail
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"schema":5}', b"[" * 100_000])
-async def test_an_answer_that_is_none_is_no_schema(body: bytes) -> None:
-    async with schema_registry({7: registered.AVRO}) as registry:
-        registry.instead = replying(200, body)
-        (letter,) = (
-            await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
-        ).dead_letters
-        assert "is not a registry's" in letter.detail
+        decoder = detection_decoders(settings(registry))[TOPIC]
+        (letter,) = (await decoder.decode([RECORD])).dead_letters
+        assert expected in letter.detail
 
 
 async def test_a_role_waits_until_the_registry_answers() -> None:
@@ -100,8 +95,6 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
     "refusal",
     [
         replying(403, b"{}"),
-        replying(422, b"{}"),
-        replying(400, b"{}"),
         replying(302, location="http://127.0.0.1:1/"),
         writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200_000),
     ],
@@ -141,8 +134,6 @@ async def test_the_login_of_the_url() -> None:
         (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
         ("localhost:8081", "accepted: http:// or https://"),
         ("http://", "accepted"),
-        ("http://h:port", "accepted"),
-        ("http://h/?x=1", "accepted"),
         ("http://h/a b", "must be escaped"),
         ("ftp://h", "accepted"),
     ],

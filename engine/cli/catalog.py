@@ -79,10 +79,7 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
         try:
             summary = await write_catalog(settings, database, raw)
         except LoadError as error:
-            for fault in error.faults:
-                typer.echo(for_terminal(f"{name}: {fault}"), err=True)
-            faults = count_of(len(error.faults), "fault")
-            raise CommandError(f"{name} has {faults}; nothing was changed") from None
+            raise refused_document(name, error) from None
         for line in summary.lines():
             typer.echo(line)
         try:
@@ -95,6 +92,14 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
             )
         else:
             typer.echo("the index in Redis is up to date")
+
+
+def refused_document(name: str, error: LoadError) -> CommandError:
+    """Print the faults of a document on standard error. Returns the error of the command."""
+    for fault in error.faults:
+        typer.echo(for_terminal(f"{name}: {fault}"), err=True)
+    faults = count_of(len(error.faults), "fault")
+    return CommandError(f"{name} has {faults}; nothing was changed")
 
 
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from catalog.accounts import find_company
 from catalog.database import Database, open_database
@@ -79,6 +80,21 @@ async def open_migrated_database(
             yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
+    """A connection that reads SQL at one moment. Raises SQLAlchemyError or OSError."""
+    async with database.engine.connect() as connection:
+        if database.dialect == "postgresql":
+            await connection.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        async with connection.begin():
+            if database.dialect == "postgresql":
+                # The transaction is idle while the topics are read, which may take long.
+                await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ The counting is written without the recorder's code, because it checks that code
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, NamedTuple, TypeAlias
@@ -15,11 +14,10 @@ from uuid import UUID
 import msgspec
 import typer
 from aiokafka import TopicPartition
-from sqlalchemy import Subquery, and_, func, null, select, text, type_coerce
+from sqlalchemy import Subquery, and_, func, null, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.chunks import chunked
-from catalog.database import Database
 from catalog.models import (
     Application,
     AuthenticationTrace,
@@ -36,7 +34,7 @@ from catalog.models import (
 from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly
 from engine.cli.output import ShownProgress, echo_json, print_table, shown_progress
-from engine.cli.servers import kafka_failures, open_migrated_database
+from engine.cli.servers import kafka_failures, open_migrated_database, open_snapshot
 from engine.formats.decoders import DetectionDecoder, detection_decoders
 from engine.kafka.client import KafkaCluster
 from engine.kafka.detections import AT_ONCE, UNDECODABLE, BeaconKey, DecodedDetection, Record
@@ -403,21 +401,6 @@ def _counts(
     query = select(table.device_id, func.count().label("rows"))
     query = query.where(table.create_on >= since, table.create_on < until)
     return query.group_by(table.device_id).subquery()
-
-
-@asynccontextmanager
-async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
-    """A connection that reads SQL at one moment. Raises SQLAlchemyError or OSError."""
-    async with database.engine.connect() as connection:
-        if database.dialect == "postgresql":
-            await connection.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-        async with connection.begin():
-            if database.dialect == "postgresql":
-                # The transaction is idle while the topics are read, which may take long.
-                await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-            yield connection
 
 
 class Verification:

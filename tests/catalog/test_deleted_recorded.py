@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from catalog.models import Beacon, Venue
-from engine.cli.verify import open_snapshot, read_catalog
+from engine.cli.servers import open_snapshot
+from engine.cli.verify import read_catalog
 from engine.kafka.detections import BeaconKey
 from engine.recorder.ledger import ActiveBeacon
 from tests.recorder.scene import Scene, open_scene

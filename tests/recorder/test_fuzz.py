@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.cli.servers import open_snapshot
 from engine.cli.verify import (
     DeviceCounts,
     Interval,
     Recount,
     count_all,
     differences,
-    open_snapshot,
     read_catalog,
     recorded_devices,
 )

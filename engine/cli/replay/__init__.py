@@ -11,20 +11,18 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, TextIO
 
 import typer
-from aiokafka import TopicPartition
 
 from catalog.chunks import chunked
-from catalog.database import Database
 from catalog.load import LoadError
-from catalog.plain_text import for_terminal
+from engine.cli.catalog import refused_document
 from engine.cli.command import (
     CommandError,
     CommandInterruptedError,
@@ -33,12 +31,11 @@ from engine.cli.command import (
     moment,
 )
 from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
-from engine.cli.output import ShownProgress, count_of, echo_json, shown_progress
+from engine.cli.output import ShownProgress, echo_json, shown_progress
 from engine.cli.publish import FormatOption, opened
 from engine.cli.replay.catalogs import (
     ReplayedCatalog,
     copy_catalog,
-    living_campaigns,
     loaded_over,
     make_empty,
     read_catalog,
@@ -61,12 +58,11 @@ from engine.cli.servers import first_contact, kafka_failures, open_migrated_data
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
-from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
+from engine.kafka.topic_reader import TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.kafka.workers import Records
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
-from engine.trigger.grants import Grant
 from engine.wiring.parts import catalog_limits
 from rules.parsing import parse_delay
 
@@ -124,7 +120,7 @@ def replay(
         Path | None, typer.Option("--csv", help="Write the hours as CSV; - is standard output.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write one HTML page with plots, which needs no internet.")
+        Path | None, typer.Option(help="Write one HTML page, which needs no internet.")
     ] = None,
     sends: Annotated[
         Path | None,
@@ -164,15 +160,7 @@ def replay(
             _writable(written, "a").close()  # said before the work begins
     with nullcontext() if sends is None else _writable(sends) as sent:
         tune_garbage_collector()
-        found: list[ReplayFindings] = []
-
-        async def replaying() -> None:
-            found.append(await perform(settings, request, sent))
-
-        # The result is not returned to asyncio.run, because Python's signal module would format it
-        # twice, which takes long for the findings of a year.
-        asyncio.run(replaying())
-    (findings,) = found
+        findings = asyncio.run(perform(settings, request, sent))
     if csv_file is not None and str(csv_file) != "-":
         with _writable(csv_file) as stream:
             write_csv(findings, stream)
@@ -239,23 +227,14 @@ async def perform(
     settings: Settings, request: ReplayRequest, sends: TextIO | None = None
 ) -> ReplayFindings:
     """Run the whole replay; every notification is written to `sends`. Raises CommandError."""
-    if request.file is not None and str(request.file) != "-":
-        with opened(request.file, request.form):
-            pass  # it can be read: said before the catalog is read
     try:
-        replays = [
-            CatalogReplay(each, max_age=settings.max_detection_age, shift=request.shift)
-            for each in await _catalogs(settings, request)
-        ]
-        written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
-        async with _source(settings, request) as source:
-            decoders: Mapping[str, DetectionDecoder] = detection_decoders(settings)
-            if request.file is not None:
-                own = OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)
-                decoders = {_FILE_TOPIC: own}
-            run = _Run(source, replays, request, None if written is None else written.add)
-            with shown_progress("replayed", "detections") as progress:
-                findings = await run.run(decoders, progress)
+        with nullcontext() if request.file is None else opened(request.file, request.form) as file:
+            catalogs = await _catalogs(settings, request)
+            replays = [
+                CatalogReplay(each, max_age=settings.max_detection_age, shift=request.shift)
+                for each in catalogs
+            ]
+            findings = await _replay(settings, file, replays, request, sends)
     except asyncio.CancelledError:
         raise CommandInterruptedError("interrupted; no result is shown") from None
     except InputFaultError as error:
@@ -265,60 +244,54 @@ async def perform(
     return findings
 
 
-@asynccontextmanager
-async def _source(
-    settings: Settings, request: ReplayRequest
-) -> "AsyncIterator[FileSource | KafkaSource]":
-    if request.file is not None:
-        with opened(request.file, request.form) as file:
-            yield FileSource(file)
-        return
-    with kafka_failures(settings, lambda: "the replay did not finish"):
-        await first_contact(settings, ensure_topics(settings, ()))
-        async with open_topic_reader(
-            settings, missing="skip", largest_list=_LARGEST_LIST
-        ) as reader:
-            yield KafkaSource(settings, reader, request.period)
+async def _replay(
+    settings: Settings,
+    file: DetectionFile | None,
+    replays: Sequence[CatalogReplay],
+    request: ReplayRequest,
+    sends: TextIO | None,
+) -> ReplayFindings:
+    with shown_progress("replayed", "detections") as progress:
+        if file is not None:
+            progress.expect(file.size)
+            own = OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)
+            run = _Run(file.name, file, replays, request, sends)
+            return await run.run(_file_records(file), {_FILE_TOPIC: own}, progress)
+        name = ", ".join(topic.name for topic in detection_topics(settings))
+        run = _Run(name, None, replays, request, sends)
+        with kafka_failures(settings, lambda: "the replay did not finish"):
+            await first_contact(settings, ensure_topics(settings, ()))
+            async with open_topic_reader(
+                settings, missing="skip", largest_list=_LARGEST_LIST
+            ) as reader:
+                records = kafka_records(settings, reader, request.period, progress)
+                return await run.run(records, detection_decoders(settings), progress)
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
-    """The catalog and, in a comparison, the second one."""
+    """The catalog and, in a comparison, the second one.
+
+    Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
+    """
     contents = [(_name(file, request.catalogs), _content(file)) for file in request.catalogs]
-    async with AsyncExitStack() as stack:
-        database = None
-        if not request.without_sql:
-            database = await stack.enter_async_context(open_migrated_database(settings))
-        catalogs = []
-        if database is not None and len(contents) == int(request.compares):
-            catalogs.append(await read_catalog(database, _AS_IT_IS))
-        if contents:
-            catalogs += await _loaded(settings, database, contents)
-        return catalogs
-
-
-async def _loaded(
-    settings: Settings, database: Database | None, contents: Sequence[tuple[str, bytes]]
-) -> list[ReplayedCatalog]:
-    """Load each file by itself into a copy of SQL's catalog, or into an empty one."""
-    known: frozenset[int] = frozenset()
+    catalogs, known = list[ReplayedCatalog](), frozenset[int]()
     with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
         base = Path(directory) / "base.sqlite3"
-        if database is None:
+        if request.without_sql:
             await make_empty(base)
         else:
-            await copy_catalog(database, base)
-            known = await living_campaigns(database)
-        catalogs = []
+            async with open_migrated_database(settings) as database:
+                if len(contents) == int(request.compares):
+                    catalogs.append(await read_catalog(database, _AS_IT_IS))
+                if contents:
+                    known = await copy_catalog(database, base)
         for name, raw in contents:
             try:
                 async with loaded_over(base, raw, catalog_limits(settings)) as copy:
                     catalogs.append(await read_catalog(copy, name, known))
             except LoadError as error:
-                for fault in error.faults:
-                    typer.echo(for_terminal(f"{name}: {fault}"), err=True)
-                message = f"{name} has {count_of(len(error.faults), 'fault')}"
-                raise CommandError(message) from None
-        return catalogs
+                raise refused_document(name, error) from None
+    return catalogs
 
 
 def _name(file: Path, files: Sequence[Path]) -> str:
@@ -334,133 +307,88 @@ def _content(file: Path) -> bytes:
         raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
-class FileSource:
-    """The records of a file. `total` and `read` count bytes; `total` is None for a pipe.
-
-    A line of JSON Lines that is not a detection is counted, as it would be on Kafka. CSV and an
-    array must be valid as a whole: then `is_strict` is true.
-    """
-
-    def __init__(self, file: DetectionFile) -> None:
-        self.name = file.name
-        self.total = file.size
-        self.is_strict = False
-        self._file = file
-
-    @property
-    def read(self) -> int:
-        """The bytes that were read."""
-        return self._file.read
-
-    async def batches(self) -> AsyncGenerator[Records, None]:
-        """Records, a block of the file at a time. Raises InputFaultError."""
-        async for entries in self._file.blocks():
-            self.is_strict = not self._file.is_lines
-            for entry in entries:
-                if entry.fault is not None:
-                    raise InputFaultError(f"{self.name}:{entry.line}: {entry.fault}")
-            yield [FileRecord(each.value, each.line) for each in entries]
+async def _file_records(file: DetectionFile) -> AsyncGenerator[Records, None]:
+    """The records of a file, a block at a time. Raises InputFaultError."""
+    async for entries in file.blocks():
+        for entry in entries:
+            if entry.fault is not None:
+                raise InputFaultError(f"{file.name}:{entry.line}: {entry.fault}")
+        yield [FileRecord(each.value, each.line) for each in entries]
 
 
-class KafkaSource:
-    """The records whose detections may be in a period. `total` and `read` count offsets.
+async def kafka_records(
+    settings: Settings, reader: TopicReader, period: ReplayPeriod, progress: ShownProgress
+) -> AsyncGenerator[Records, None]:
+    """The records whose detections may be in a period, one partition at a time.
 
     Kafka finds records by their timestamps. A detection may arrive late, or have the time of a
     phone whose clock is ahead, so the topic is read from `max_age` before the period to `max_age`
-    after it. Later records are stale. A device's records are in one partition, in order.
+    after it. A device's records are in one partition, in order. Raises KafkaError or TimeoutError,
+    and CommandError if there is no such topic.
     """
-
-    is_strict = False
-
-    def __init__(self, settings: Settings, reader: TopicReader, period: ReplayPeriod) -> None:
-        self.total: int | None = None
-        self.read = 0
-        self._settings = settings
-        self._reader = reader
-        self._period = period
-        self._topics = [topic.name for topic in detection_topics(settings)]
-        self.name = ", ".join(self._topics)
-
-    async def batches(self) -> AsyncGenerator[Records, None]:
-        """Records, one partition at a time.
-
-        Raises KafkaError or TimeoutError, and CommandError if there is no such topic.
-        """
-        partitions = await partitions_of(self._settings, self._topics)
-        if not partitions:
-            raise CommandError(f"there is no topic {self.name} yet: `proximity run` makes it")
-        begins, ends = await self._offsets(partitions)
-        self.total = sum(ends[tp] - begins[tp] for tp in ends)
-        async for records in self._reader.records_until(begins, ends):
-            if records:
-                self.read += len(records)
-                yield records
-
-    async def _offsets(
-        self, partitions: list[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        ranges = await self._reader.ranges(partitions)
-        begins = {tp: each.begin for tp, each in ranges.items()}
-        ends = {tp: each.end for tp, each in ranges.items()}
-        margin, period = self._settings.max_detection_age, self._period
-        if period.warm_up > -inf:
-            begins |= await self._first_since(ranges, period.warm_up - margin)
-        if period.until < inf:
-            ends |= await self._first_since(ranges, period.until + margin)
-        return begins, {tp: max(end, begins[tp]) for tp, end in ends.items()}
-
-    async def _first_since(
-        self, ranges: dict[TopicPartition, OffsetRange], instant: float
-    ) -> dict[TopicPartition, int]:
-        """The first offsets at `instant`. A partition without one is read from its beginning."""
-        found = await self._reader.first_since(ranges, instant)
-        return {tp: offset for tp, offset in found.items() if offset is not None}
-
-
-# The grants of a catalog for some detections, and the positions of those that only it sends.
-OnSent = Callable[[CatalogReplay, Sequence[Grant], set[int]], None]
+    topics = [topic.name for topic in detection_topics(settings)]
+    partitions = await partitions_of(settings, topics)
+    if not partitions:
+        raise CommandError(f"there is no topic {', '.join(topics)} yet: `proximity run` makes it")
+    ranges = await reader.ranges(partitions)
+    begins = {tp: each.begin for tp, each in ranges.items()}
+    ends = {tp: each.end for tp, each in ranges.items()}
+    margin = settings.max_detection_age
+    for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
+        if abs(instant) < inf:
+            found = await reader.first_since(ranges, instant)
+            bound |= {tp: offset for tp, offset in found.items() if offset is not None}
+    ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
+    progress.expect(sum(ends[tp] - begins[tp] for tp in ends))
+    async for records in reader.records_until(begins, ends):
+        if records:
+            yield records
 
 
 class _Run:
-    """Replays a source against one catalog, or against two side by side.
+    """Replays records against one catalog, or against two side by side.
 
     The period is compared with the detections' own times; after that the times are moved by the
-    shift. `on_sent` receives the grants of each batch. There is no await per detection.
+    shift. Every notification is written to `sends`. There is no await per detection.
     """
 
     def __init__(
         self,
-        source: FileSource | KafkaSource,
+        name: str,
+        file: DetectionFile | None,
         replays: Sequence[CatalogReplay],
         request: ReplayRequest,
-        on_sent: OnSent | None,
+        sends: TextIO | None,
     ) -> None:
-        self._source = source
+        self._name = name
+        self._file = file
         self._replays = replays
         self._comparison = CatalogComparison(*replays) if len(replays) > 1 else None
         self._period = request.period
         self._shift = request.shift
-        self._on_sent = on_sent
+        self._written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
         self._records = self._undecodable = self._decided = 0
         self._first_fault = ""
 
     async def run(
-        self, decoders: Mapping[str, DetectionDecoder], progress: ShownProgress
+        self,
+        batches: AsyncGenerator[Records, None],
+        decoders: Mapping[str, DetectionDecoder],
+        progress: ShownProgress,
     ) -> ReplayFindings:
-        """Read to the end. Raises the errors of the source."""
+        """Read to the end. Raises the errors of `batches`."""
         begin: float | None = None
-        async with aclosing(self._source.batches()) as batches:
+        async with aclosing(batches):
             async for records in batches:
                 begin = begin or time.monotonic()
-                progress.expect(self._source.total)
                 if records:
                     decoder = decoders[records[0].topic]
                     for part in chunked(records, decoder.records_at_once):
                         batch = await decoder.decode(part)
                         self._take(batch.messages, batch.dead_letters, len(part))
-                progress.update(self._records, self._source.read)
+                progress.update(self._records, None if self._file is None else self._file.read)
         return ReplayFindings(
-            self._source.name,
+            self._name,
             self._records,
             self._undecodable,
             self._first_fault,
@@ -476,32 +404,24 @@ class _Run:
         self._records += records
         self._undecodable += len(letters)
         if letters and not self._first_fault:
-            self._first_fault = _place_and_fault(self._source.name, letters[0])
-            if self._source.is_strict:
+            record = letters[0].record
+            place = f"{record.topic}/{record.partition}" if record.topic else self._name
+            self._first_fault = f"{place}:{record.offset}: {letters[0].detail}"
+            if self._file is not None and not self._file.is_lines:  # valid as a whole, or refused
                 raise InputFaultError(self._first_fault)
         for each in detections:
             if math.isnan(each.detected_at):  # a line of a file has no timestamp instead
-                place = f"{self._source.name}:{each.record.offset}"
+                place = f"{self._name}:{each.record.offset}"
                 raise InputFaultError(f"{place}: detected_at is missing, and needed here")
         for counted, part in self._period.parts(detections):
             self._decide(list(part), counted)
 
     def _decide(self, detections: list[DecodedDetection], counted: bool) -> None:
-        if self._shift:
-            for detection in detections:
-                detection.detected_at += self._shift
+        for detection in detections if self._shift else ():
+            detection.detected_at += self._shift
         sent = [replay.decide(detections, counted=counted) for replay in self._replays]
         self._decided += len(detections) if counted else 0
-        only: Sequence[set[int]] = [set() for _ in sent]
-        if self._comparison is not None:
-            only = self._comparison.note(*sent)
-        if self._on_sent is not None:
+        only = [set[int]()] if self._comparison is None else self._comparison.note(*sent)
+        if self._written is not None:
             for replay, grants, positions in zip(self._replays, sent, only, strict=True):
-                self._on_sent(replay, grants, positions)
-
-
-def _place_and_fault(source: str, letter: DeadLetter) -> str:
-    """The place names the one topic of the record, or the file."""
-    record = letter.record
-    place = f"{record.topic}/{record.partition}" if record.topic else source
-    return f"{place}:{record.offset}: {letter.detail}"
+                self._written.add(replay, grants, positions)

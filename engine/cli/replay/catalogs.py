@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import orjson
 from sqlalchemy import Table, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from catalog.database import Database, open_database, with_write_lock
 from catalog.index.entries import (
@@ -42,6 +41,7 @@ from catalog.models import (
     campaign_tag,
 )
 from catalog.secrets import open_cipher
+from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import IndexedBeacon, assemble
 from rules.model import CampaignSnapshot, VenueSnapshot
@@ -107,12 +107,6 @@ def _clock(zone: str | None) -> LocalClock:
         return zone_clock(_UTC)
 
 
-async def living_campaigns(database: Database) -> frozenset[int]:
-    """The ids of the campaigns in SQL that are not deleted. Raises SQLAlchemyError or OSError."""
-    async with database.read() as session:
-        return frozenset(await session.scalars(select(Campaign.id)))
-
-
 async def read_catalog(
     database: Database, name: str, known: Collection[int] | None = None
 ) -> ReplayedCatalog:
@@ -121,12 +115,7 @@ async def read_catalog(
     `known` has the ids of campaigns that are in SQL; None means all of them. Raises SQLAlchemyError
     or OSError.
     """
-    # One snapshot, so that edits meanwhile do not matter; SQLite's transactions always have one.
-    options: dict[str, Any] = {}
-    if database.dialect == "postgresql":
-        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    async with database.read() as session:
-        await session.connection(execution_options=options)
+    async with open_snapshot(database) as connection, AsyncSession(connection) as session:
         entries: list[BeaconEntry] = []
         async for _, fields in beacon_fields(session):
             entries += map(decode_beacon, fields.values())
@@ -171,24 +160,21 @@ async def make_empty(path: Path) -> None:
     await migrate(f"sqlite:///{path}")
 
 
-async def copy_catalog(source: Database, path: Path) -> None:
+async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
     """Copy the catalog of `source` to a new file, without devices, accounts or traces.
 
-    Raises SQLAlchemyError or OSError.
+    Returns the ids of its campaigns. Raises SQLAlchemyError or OSError.
     """
     await make_empty(path)
     target = open_database(f"sqlite:///{path}")
     try:
         async with (
-            source.engine.connect() as reading,
+            open_snapshot(source) as reading,
             with_write_lock(target.engine).begin() as writing,
         ):
-            if source.dialect == "postgresql":
-                await reading.execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )
             for table in _TABLES:
                 await _copy_table(table, reading, writing)
+            return frozenset(await writing.scalars(select(Campaign.id)))
     finally:
         await target.close()
 
@@ -228,10 +214,10 @@ def _places_only(raw: bytes) -> bytes:
     A document that cannot be parsed is returned unchanged: the loader reports its faults.
     """
     try:
-        document = orjson.loads(raw)
+        document = msgspec.json.decode(raw)
         for company in document["companies"]:
             for name in _NOT_PLACES:
                 company.pop(name, None)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return raw
-    return orjson.dumps(document)
+    return msgspec.json.encode(document)

@@ -27,7 +27,6 @@ from rules.schedule import LocalClock, zone_clock
 
 _HOUR = 3600
 _QUARTER = 900  # seconds; it lies within one hour of every time zone that is in use
-_MOST_CELLS = 100_000
 _NOWHERE = VenueNames("", "")
 _NO_CLAIMS: Mapping[int, float] = {}
 
@@ -137,8 +136,6 @@ class CatalogReplay:
             if decision.granted and beacon is not None:
                 self._claim(detection, decision)
                 granting += grants_of(detection, beacon, decision) if counted else ()
-        if len(self._cells) > _MOST_CELLS:
-            self.fold()
         self.sent += len(granting)
         for grant in granting:
             self.reached[grant.campaign.id].add(grant.udid)
@@ -150,6 +147,10 @@ class CatalogReplay:
         for campaign in decision.granted:
             if campaign.delay > 0:
                 held[campaign.id] = max(at, held.get(campaign.id, at))
+
+    def campaign_of(self, grant: Grant) -> ReplayedCampaign:
+        """The campaign of a grant."""
+        return self.catalog.campaigns[grant.campaign.id]
 
     def fold(self) -> None:
         """Add the cells to the counts."""
@@ -175,63 +176,49 @@ def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Ite
 
 
 class CatalogComparison:
-    """The grants that only one of two replays has.
-
-    `only` counts them for each of the two, by campaign id and hour.
-    """
+    """Counts the grants that only one of two replays has, in `only`: for each, by campaign id."""
 
     def __init__(self, first: CatalogReplay, second: CatalogReplay) -> None:
-        self.only: tuple[Counter[tuple[int, LocalHour]], ...] = (Counter(), Counter())
+        self.only: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
         self._replays = (first, second)
 
-    def note(self, first: Sequence[Grant], second: Sequence[Grant]) -> tuple[set[int], set[int]]:
-        """The grants of both for the same detections. Returns the positions of those that the
-        other does not have."""
+    def note(self, *sent: Sequence[Grant]) -> list[set[int]]:
+        """The grants of both for the same detections. Returns, for each, the positions of those
+        that the other does not have."""
         keys = [
-            [
-                (id(each.detection), replay.catalog.campaigns[each.campaign.id].key)
-                for each in grants
-            ]
-            for replay, grants in zip(self._replays, (first, second), strict=True)
+            [(id(each.detection), replay.campaign_of(each).key) for each in grants]
+            for replay, grants in zip(self._replays, sent, strict=True)
         ]
-        found: list[set[int]] = []
-        for number, grants in enumerate((first, second)):
+        found = []
+        for number, grants in enumerate(sent):
             others = set(keys[1 - number])
             alone = {at for at, key in enumerate(keys[number]) if key not in others}
-            for grant in (grants[at] for at in alone):
-                hour = local_hour(campaign_clock(grant.campaign), int(grant.detection.detected_at))
-                self.only[number][grant.campaign.id, hour] += 1
+            self.only[number].update(grants[at].campaign.id for at in alone)
             found.append(alone)
-        return found[0], found[1]
-
-    def devices_only(self, number: int) -> dict[int, int]:
-        """By campaign id, the number of devices that a campaign reaches in only one replay."""
-        mine, other = self._replays[number], self._replays[1 - number]
-        ids = {campaign.key: id_ for id_, campaign in other.catalog.campaigns.items()}
-        found = {}
-        for id_, devices in mine.reached.items():
-            same = ids.get(mine.catalog.campaigns[id_].key, -1)  # of no campaign
-            found[id_] = len(devices - other.reached.get(same, set()))
         return found
+
+    def devices_only(self, number: int, campaign: ReplayedCampaign, id_: int) -> int:
+        """The number of devices that a campaign reaches only in this one of the replays."""
+        mine, other = self._replays[number], self._replays[1 - number]
+        theirs = (i for i, each in other.catalog.campaigns.items() if each.key == campaign.key)
+        return len(mine.reached[id_] - other.reached[next(theirs, -1)])
 
 
 class HourRow(NamedTuple):
-    """The detections of an hour with one reason, for a campaign, or at a beacon without one.
-
-    `only_here` counts the granted detections that the other catalog does not send; None if there is
-    no other catalog.
-    """
+    """The detections of an hour with one reason, for a campaign, or at a beacon without one."""
 
     place: VenueNames
     campaign: ReplayedCampaign | None
     hour: LocalHour
     reason: Reason
     detections: int
-    only_here: int | None
 
 
 class CampaignRow(NamedTuple):
-    """A campaign: its notifications, their number of devices, and its decisions by reason."""
+    """A campaign: its notifications, their number of devices, and its decisions by reason.
+
+    `only_here` counts the notifications that the other catalog does not send.
+    """
 
     campaign: ReplayedCampaign
     sent: int
@@ -257,57 +244,35 @@ def outcome_of(
 ) -> Outcome:
     """The outcome of a replay: of the first catalog (0) or, in a comparison, of the second (1)."""
     replay.fold()
+    reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
+    rows = []
+    for (id_, venue_id, hour, reason), count in replay.counts.items():
+        reasons[id_][reason] += count
+        campaign = None if id_ is None else replay.catalog.campaigns[id_]
+        place = _NOWHERE if venue_id is None else replay.catalog.places[venue_id]
+        rows.append(HourRow(campaign.place if campaign else place, campaign, hour, reason, count))
+    campaigns = [  # also those without any detection
+        CampaignRow(
+            campaign,
+            reasons[id_][Reason.GRANTED],
+            len(replay.reached[id_]),
+            dict(reasons[id_].most_common()),
+            None if comparison is None else comparison.only[number][id_],
+            None if comparison is None else comparison.devices_only(number, campaign, id_),
+        )
+        for id_, campaign in replay.catalog.campaigns.items()
+    ]
     return Outcome(
         replay.catalog.name,
         dict(replay.detections.most_common()),
         replay.sent,
         len(set().union(*replay.reached.values())),
-        sorted(_campaign_rows(replay, comparison, number), key=_importance),
-        sorted(_hour_rows(replay, comparison, number), key=_order),
+        sorted(campaigns, key=lambda row: (-row.sent, row.campaign.place, row.campaign.name)),
+        sorted(rows, key=_order),
     )
-
-
-def _importance(row: CampaignRow) -> tuple[int, ReplayedCampaign]:
-    return -row.sent, row.campaign._replace(id=row.campaign.id or 0)
 
 
 def _order(row: HourRow) -> tuple[VenueNames, str, int, LocalHour, str]:
     campaign = row.campaign
     names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
     return row.place, *names, row.hour, row.reason
-
-
-def _campaign_rows(
-    replay: CatalogReplay, comparison: CatalogComparison | None, number: int
-) -> Iterator[CampaignRow]:
-    """Every campaign of the catalog, even without any detection."""
-    reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
-    for key, count in replay.counts.items():
-        reasons[key.campaign_id][key.reason] += count
-    only: Counter[int] = Counter()
-    devices: Mapping[int, int] = {}
-    if comparison is not None:
-        devices = comparison.devices_only(number)
-        for (id_, _), count in comparison.only[number].items():
-            only[id_] += count
-    for id_, campaign in replay.catalog.campaigns.items():
-        yield CampaignRow(
-            campaign,
-            reasons[id_][Reason.GRANTED],
-            len(replay.reached.get(id_, ())),
-            dict(reasons[id_].most_common()),
-            None if comparison is None else only[id_],
-            None if comparison is None else devices.get(id_, 0),
-        )
-
-
-def _hour_rows(
-    replay: CatalogReplay, comparison: CatalogComparison | None, number: int
-) -> Iterator[HourRow]:
-    for (id_, venue_id, hour, reason), count in replay.counts.items():
-        campaign = None if id_ is None else replay.catalog.campaigns[id_]
-        place = _NOWHERE if venue_id is None else replay.catalog.places[venue_id]
-        here = None
-        if comparison is not None and id_ is not None and reason is Reason.GRANTED:
-            here = comparison.only[number][id_, hour]
-        yield HourRow(campaign.place if campaign else place, campaign, hour, reason, count, here)

@@ -1,16 +1,13 @@
-"""Shows the results of a replay: as text, JSON lines, CSV, and one HTML page with plots."""
+"""Shows the results of a replay: as text, JSON lines, CSV, and one HTML page."""
 
-import base64
 import csv
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any, NamedTuple, TextIO
 from uuid import UUID
 
-import orjson
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -25,19 +22,16 @@ _MOST_HOURS = 48
 _HOUR, _DAY = 3600, 86_400
 _HOUR_COLUMNS = (
     *("catalog", "company", "venue", "campaign_id", "campaign"),
-    *("hour", "reason", "detections", "only_here"),
+    *("hour", "reason", "detections"),
 )
 _SENT_COLUMNS = (
     *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
     *("format", "beacon", "udid", "only_here"),
 )
-_MOST_PLOTTED_HOURS = 14 * 24
-_MOST_SERIES = 8  # as many as there are colours
-_LONGEST_LABEL = 48
-_OTHERS = "all others"
 
 
-class ReplayFindings(NamedTuple):
+@dataclass(frozen=True, repr=False)  # asyncio formats a result: that takes long for a year's
+class ReplayFindings:
     """The results of the whole replay.
 
     `records` were read, of which `undecodable` are not detections; `decided` were in the period.
@@ -55,19 +49,23 @@ class ReplayFindings(NamedTuple):
 
 
 class ReportTable(NamedTuple):
-    """A table for people. The last `numbers` columns are numbers."""
+    """A table for people. The last `numbers` columns are numbers.
+
+    `most` is their greatest value if they are to be drawn as bars, else 0.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: int
+    most: int = 0
 
 
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
     for line in summary_lines(findings):
         typer.echo(for_terminal(line))
-    for table in (*tables(findings), *_hours(findings.outcomes)):
+    for table in (*tables(findings), *times(findings.outcomes)):
         typer.echo(f"\n{for_terminal(table.title)}")
         print_table(table.header, table.rows, numbers=table.numbers)
 
@@ -154,13 +152,16 @@ def _names(row: CampaignRow | None) -> tuple[str, str]:
     return ("", "") if row is None else (row.campaign.place.venue, row.campaign.name)
 
 
-def _hours(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
-    """Notifications by hour of the venues' clocks, or by day."""
-    counts = [_sent_by(outcome.rows, _HOUR) for outcome in outcomes]
-    unit, form = "hour", "%Y-%m-%d %H:00"
-    if len(set().union(*counts)) > _MOST_HOURS:
-        counts = [_sent_by(outcome.rows, _DAY) for outcome in outcomes]
-        unit, form = "day", "%Y-%m-%d"
+def times(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
+    """Notifications by hour of the venues' clocks, or by day if there are many hours."""
+    hours = {row.hour.wall for each in outcomes for row in each.rows if _is_sent(row)}
+    unit, form, seconds = "hour", "%Y-%m-%d %H:00", _HOUR
+    if len(hours) > _MOST_HOURS:
+        unit, form, seconds = "day", "%Y-%m-%d", _DAY
+    counts = [Counter[int]() for _ in outcomes]
+    for outcome, by_time in zip(outcomes, counts, strict=True):
+        for row in filter(_is_sent, outcome.rows):
+            by_time[row.hour.wall - row.hour.wall % seconds] += row.detections
     rows = [
         (f"{datetime.fromtimestamp(at, UTC):{form}}", *(f"{each[at]:,}" for each in counts))
         for at in sorted(set().union(*counts))
@@ -168,15 +169,12 @@ def _hours(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
     names = [each.name for each in outcomes] if len(outcomes) > 1 else ["sent"]
     if rows:
         title = f"Notifications by {unit}, by the venues' clocks"
-        yield ReportTable(title, (unit, *names), rows, len(counts))
+        most = max(max(each.values(), default=0) for each in counts)
+        yield ReportTable(title, (unit, *names), rows, len(counts), most)
 
 
-def _sent_by(rows: Sequence[HourRow], seconds: int) -> Counter[int]:
-    counts: Counter[int] = Counter()
-    for row in rows:
-        if row.reason is Reason.GRANTED:
-            counts[row.hour.wall - row.hour.wall % seconds] += row.detections
-    return counts
+def _is_sent(row: HourRow) -> bool:
+    return row.reason is Reason.GRANTED
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
@@ -218,7 +216,7 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
 def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
     campaign = row.campaign
     named = (None, None) if campaign is None else (campaign.id, campaign.name)
-    figures = (row.hour.written, row.reason.value, row.detections, row.only_here)
+    figures = (row.hour.written, row.reason.value, row.detections)
     return (outcome.name, *row.place, *named, *figures)
 
 
@@ -244,7 +242,7 @@ class SentCsv:
         `only` are the positions of those that the other catalog does not send.
         """
         for position, grant in enumerate(grants):
-            campaign = replay.catalog.campaigns[grant.campaign.id]
+            campaign = replay.campaign_of(grant)
             cells = (
                 replay.catalog.name,
                 str(UUID(bytes=grant.notification_id)),
@@ -261,110 +259,16 @@ class SentCsv:
 
 
 def write_page(findings: ReplayFindings) -> str:
-    """An HTML file that contains everything: scripts, styles and data.
+    """An HTML page of the tables, with bars for the times. It loads nothing and runs no script.
 
-    Its content security policy permits its own scripts, by their hashes, and forbids loading
-    anything. Texts are escaped, because account holders choose the names.
+    Texts are escaped, because account holders choose the names.
     """
-    here, uplot = files("engine.cli.replay"), files("api.console").joinpath("vendor", "uplot")
-    styles = [uplot.joinpath("uPlot.min.css").read_text(), here.joinpath("report.css").read_text()]
-    scripts = [
-        uplot.joinpath("uPlot.iife.min.js").read_text("utf-8"),
-        here.joinpath("report.js").read_text("utf-8"),
-    ]
-    data = plots(findings.outcomes)
-    first, *lines = summary_lines(findings)
     loader = PackageLoader("engine.cli.replay", "")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"plain": for_terminal, "count": "{:,}".format}
+    environment.filters["plain"] = for_terminal
     return environment.get_template("report.html").render(
-        findings=findings,
-        summary=f"{first[:1].upper()}{first[1:]}. Made on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
-        notes=[f"{line[:1].upper()}{line[1:]}." for line in lines[len(findings.outcomes) :]],
+        lines=list(summary_lines(findings)),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         tables=list(tables(findings)),
-        drawn={plot["id"] for plot in data["plots"]},
-        data=_in_element(data),
-        styles=styles,
-        scripts=scripts,
-        style_hashes=_hashes(styles),
-        script_hashes=_hashes(scripts),
-        license=uplot.joinpath("LICENSE").read_text(encoding="utf-8"),
+        times=list(times(findings.outcomes)),
     )
-
-
-def _hashes(texts: Sequence[str]) -> str:
-    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in texts)
-    return " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
-
-
-def _in_element(data: Mapping[str, Any]) -> str:
-    """JSON in which no text can end the script element."""
-    written = orjson.dumps(data).decode()
-    for character in "<>&":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
-
-
-def plots(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The data of all plots, by hour of local time or by day; empty plots are left out."""
-    rows = [row for outcome in outcomes for row in outcome.rows]
-    walls = sorted({row.hour.wall for row in rows})
-    unit = _HOUR if not walls or walls[-1] - walls[0] < _MOST_PLOTTED_HOURS * _HOUR else _DAY
-    xs = sorted({wall - wall % unit for wall in walls})
-    reasons = list(_by(rows, unit, lambda row: row.reason.value))
-    if len(outcomes) == 1:
-        granted = [row for row in rows if row.reason is Reason.GRANTED]
-        sent = _by(granted, unit, lambda row: row.campaign and row.campaign.name)
-    else:
-        sent = {each.name: _sent_by(each.rows, unit) for each in outcomes if each.sent}
-    drawn = [_plot("sent", sent, xs, list(sent), stacked=len(outcomes) == 1)]
-    for number, outcome in enumerate(outcomes):
-        counts = _by(outcome.rows, unit, lambda row: row.reason.value, reasons)
-        drawn.append(_plot(f"reasons-{number}", counts, xs, reasons, stacked=True))
-    return {"unit": unit, "x": xs, "plots": [plot for plot in drawn if plot["series"]]}
-
-
-def _by(
-    rows: Sequence[HourRow],
-    unit: int,
-    label_of: Callable[[HourRow], str | None],
-    shown: Sequence[str] | None = None,
-) -> dict[str, Counter[int]]:
-    """Counts by label and time; the least frequent labels, or those not `shown`, together."""
-    counts: dict[str, Counter[int]] = {}
-    for row in rows:
-        by_time = counts.setdefault(label_of(row) or "", Counter())
-        by_time[row.hour.wall - row.hour.wall % unit] += row.detections
-    if shown is None:
-        order = sorted(counts, key=lambda label: -counts[label].total())
-        shown = order if len(order) <= _MOST_SERIES else order[: _MOST_SERIES - 1]
-    found: dict[str, Counter[int]] = {label: counts[label] for label in shown if label in counts}
-    others = [by_time for label, by_time in counts.items() if label not in shown]
-    return found | ({_OTHERS: sum(others, Counter[int]())} if others else {})
-
-
-def _plot(
-    id_: str,
-    counts: Mapping[str, Counter[int]],
-    xs: Sequence[int],
-    colours: Sequence[str],
-    *,
-    stacked: bool,
-) -> dict[str, Any]:
-    """`colours` has the labels in the order of the colours."""
-    series = [
-        {
-            "label": _short(for_terminal(label)),
-            "colour": colours.index(label) if label in colours else _MOST_SERIES - 1,
-            "values": [by_time[x] for x in xs],
-        }
-        for label, by_time in counts.items()
-    ]
-    return {"id": id_, "stacked": stacked, "series": series}
-
-
-def _short(label: str) -> str:
-    """The label, shortened for a legend; the tables have the whole name."""
-    if len(label) <= _LONGEST_LABEL:
-        return label
-    return f"{label[: _LONGEST_LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"

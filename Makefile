@@ -51,14 +51,13 @@ schemas: venv ## write the schemas of the messages into docs/schemas
 	$(BIN)/python -m engine.kafka.schemas docs/schemas
 
 bench: venv bench-alternatives ## measure the trigger beside its alternatives, the other roles and the latency: half an hour
-	$(BIN)/python -m benchmarks --broker apache --subjects all $(ARGS)
+	$(BIN)/python -m benchmarks --subjects all $(ARGS)
 	$(BIN)/python -m benchmarks.roles
 	$(BIN)/python -m benchmarks.latency
 
 # Alternatives that cannot be downloaded or built are left out of the figures, which name them.
-bench-alternatives: ## build the alternatives that the trigger is compared with: Go, Java, Python frameworks
-	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives \
-		CACHE="$(CURDIR)/.cache/bench" PYTHON="$(PYTHON)"
+bench-alternatives: ## build the alternatives that the trigger is compared with: Go, Java
+	-@$(MAKE) --no-print-directory --keep-going -C benchmarks/alternatives CACHE="$(CURDIR)/.cache/bench"
 
 soak: venv ## run everything at half of its capacity for 10 minutes (ARGS="--minutes 240")
 	$(BIN)/python -m benchmarks.soak $(ARGS)

@@ -1,9 +1,9 @@
-"""The catalog of a workload: beacons, a thousand in a venue, each with campaigns of its own."""
+"""The catalog of a workload: a venue with beacons, each with campaigns of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,31 +17,15 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 BEACONS = 1000
 DELAY = 86_400
 _CHUNK = 5000
-# Why a campaign is closed, in turn: it has ended, has not begun, is switched off, or it is not its
-# hour.
-_CLOSED = ("ended", "not begun", "inactive", "another hour")
-
-
-class CatalogShape(NamedTuple):
-    """How many beacons, and how many open and closed campaigns each of them has."""
-
-    campaigns: int
-    beacons: int = BEACONS
-    closed: int = 0
 
 
 def place_of(number: int) -> tuple[int, int]:
-    """Major and minor of a beacon. A venue has one major."""
-    return 1 + number // BEACONS, number % BEACONS
+    """Major and minor of a beacon."""
+    return 1, number
 
 
-def number_of(major: int, minor: int) -> int:
-    """The number of the beacon with this major and minor."""
-    return (major - 1) * BEACONS + minor
-
-
-async def make_catalog(url: str, shape: CatalogShape) -> None:
-    """A migrated database with such a catalog."""
+async def make_catalog(url: str, campaigns: int) -> None:
+    """A migrated database with BEACONS beacons of so many campaigns each."""
     await migrate(url)
     database = open_database(url, command_timeout=600.0)
     try:
@@ -52,35 +36,39 @@ async def make_catalog(url: str, shape: CatalogShape) -> None:
             session.add(company)
         # Past the outbox: nobody has read the catalog yet.
         async with database.engine.begin() as connection:
-            await _fill(connection, Venue.__table__, _venues(shape))
-            await _fill(connection, Beacon.__table__, map(_beacon, range(shape.beacons)))
-            await _fill(connection, Campaign.__table__, _campaigns(shape))
-            await _fill(connection, campaign_beacon, _targets(shape))
+            rows = range(BEACONS * campaigns)
+            await _fill(connection, Venue.__table__, [_VENUE])
+            await _fill(connection, Beacon.__table__, map(_beacon, range(BEACONS)))
+            await _fill(connection, Campaign.__table__, (_campaign(n, campaigns) for n in rows))
+            await _fill(
+                connection,
+                campaign_beacon,
+                ({"campaign_id": n + 1, "beacon_id": n // campaigns + 1} for n in rows),
+            )
     finally:
         await database.close()
 
 
-async def _fill(connection: AsyncConnection, table: Any, rows: Iterator[dict[str, Any]]) -> None:
-    while chunk := list(islice(rows, _CHUNK)):
+async def _fill(connection: AsyncConnection, table: Any, rows: Iterable[dict[str, Any]]) -> None:
+    left = iter(rows)
+    while chunk := list(islice(left, _CHUNK)):
         await connection.execute(insert(table), chunk)
 
 
-def _venues(shape: CatalogShape) -> Iterator[dict[str, Any]]:
-    for number in range(-(-shape.beacons // BEACONS)):
-        yield {
-            "id": number + 1,
-            "company_id": 1,
-            "name": f"Mall {number}",
-            "address": "1 Main Street",
-            "active": True,
-        }
+_VENUE = {
+    "id": 1,
+    "company_id": 1,
+    "name": "Mall",
+    "address": "1 Main Street",
+    "active": True,
+}
 
 
 def _beacon(number: int) -> dict[str, Any]:
     major, minor = place_of(number)
     return {
         "id": number + 1,
-        "venue_id": major,
+        "venue_id": 1,
         "name": f"Shop {number}",
         "uuid": UUID,
         "major": major,
@@ -90,47 +78,25 @@ def _beacon(number: int) -> dict[str, Any]:
     }
 
 
-def _campaigns(shape: CatalogShape) -> Iterator[dict[str, Any]]:
-    each = shape.campaigns + shape.closed
-    for number in range(shape.beacons * each):
-        beacon, place = divmod(number, each)
-        closed = place - shape.campaigns
-        yield _campaign(number, beacon, _CLOSED[closed % len(_CLOSED)] if closed >= 0 else "")
-
-
-def _targets(shape: CatalogShape) -> Iterator[dict[str, Any]]:
-    each = shape.campaigns + shape.closed
-    for number in range(shape.beacons * each):
-        yield {"campaign_id": number + 1, "beacon_id": number // each + 1}
-
-
-def _campaign(number: int, beacon: int, closed: str) -> dict[str, Any]:
+def _campaign(number: int, each: int) -> dict[str, Any]:
     now, day = datetime.now(UTC), timedelta(days=1)
-    start, end = now - day, now + 30 * day
-    if closed == "ended":
-        start, end = start - 30 * day, start
-    elif closed == "not begun":
-        start = end - day
-    # An hour that begins in twelve hours.
-    hour = (now.hour + 12) % 24 * 60
-    opened = (hour, hour + 60) if closed == "another hour" else (0, 1440)
     return {
         "id": number + 1,
-        "venue_id": place_of(beacon)[0],
-        "name": f"Offer {number} of Shop {beacon}",
+        "venue_id": 1,
+        "name": f"Offer {number} of Shop {number // each}",
         "title": "Welcome",
         "push": "An offer for you, today only",
         "format": "url",
         "url": "https://example.org/offers",
         "cache": "day",
         "delay": DELAY,
-        "start_at": start,
+        "start_at": now - day,
         "start_offset": 0,
-        "end_at": end,
+        "end_at": now + 29 * day,
         "end_offset": 0,
-        "start_minute": opened[0],
-        "end_minute": opened[1],
-        "active": closed != "inactive",
+        "start_minute": 0,
+        "end_minute": 1440,
+        "active": True,
     }
 
 

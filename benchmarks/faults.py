@@ -10,17 +10,17 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, cast
 
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.installation import PARTITIONS, FlakyPartner, Installation, installation
+from benchmarks.machine import MachineWatch
+from benchmarks.report import Sheet, add_json, finish
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerProcess, started
@@ -34,11 +34,12 @@ _ROLES = ("trigger", "recorder", "connector")
 def main() -> int:
     """Parse the arguments, run, print the table."""
     arguments = _arguments()
-    console = Console(soft_wrap=True)
+    console, watch = Console(soft_wrap=True), MachineWatch()
     outcomes = asyncio.run(_run(arguments, console))
-    show(console, outcomes, arguments.rate)
-    if arguments.markdown is not None:
-        arguments.markdown.write_text(markdown(outcomes))
+    sheet = Sheet(
+        f"Faults at {arguments.rate:g} detections a second", [*_HEADS], [*map(_cells, outcomes)]
+    )
+    finish(console, arguments, watch, [sheet], outcomes)
     return int(any(outcome.wrong for outcome in outcomes))
 
 
@@ -49,7 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
     )
-    parser.add_argument("--markdown", type=Path, help="write the table to this file")
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -240,16 +241,17 @@ async def suffer(installation: Installation, fault: Fault, rate: float) -> Fault
     """Make the fault at `rate` detections a second, and count its effects."""
     stream, tally = installation.stream, installation.tally
     repeats, given_up = tally.repeats, tally.given_up
-    wrong: list[str] = []
     stream.rate = rate
     await asyncio.sleep(_FLOWING)  # the load, not a wait for something to happen
-    await _until_well(installation, rate, since=0.0)
-    begin, noticed = time.time(), None
-    recovered = 0.0
+    begin = repaired_at = time.time()
+    noticed, recovered, wrong = None, 0.0, list[str]()
     try:
+        await _until_well(installation, rate, since=0.0)
+        begin = repaired_at = time.time()
         async with fault.during(installation):
             if fault.is_noticed is not None:
-                await _until(lambda: _is_noticed(fault, installation), _NOTICED, "it is noticed")
+                noticing = partial(fault.is_noticed, installation)
+                await eventually(noticing, deadline=_NOTICED, what="it is noticed")
                 noticed = time.time() - begin
             if fault.heals_itself:
                 await _until_well(installation, rate, since=begin)
@@ -260,7 +262,6 @@ async def suffer(installation: Installation, fault: Fault, rate: float) -> Fault
         recovered = recovered or time.time() - repaired_at
     except AssertionError as error:
         wrong.append(str(error).partition("\n")[0])
-        repaired_at = time.time()
     await asyncio.sleep(_FLOWING)
     wrong += await _all_is_there(installation)
     repeats, given_up = tally.repeats - repeats, tally.given_up - given_up
@@ -271,27 +272,25 @@ async def suffer(installation: Installation, fault: Fault, rate: float) -> Fault
     )
 
 
-async def _is_noticed(fault: Fault, installation: Installation) -> bool:
-    return fault.is_noticed is not None and await fault.is_noticed(installation)
-
-
 async def _until_well(installation: Installation, rate: float, *, since: float) -> None:
     """Every process is ready, no role is more than a second behind, and a detection that was made
     `since` has led to its notification."""
+    missing = ""
 
     async def is_well() -> bool:
-        lags = (await installation.progress.lags()).values()
-        if any(lag is None or lag > rate for lag in lags):
-            return False
-        if not any(at - after >= since for at, after in list(installation.tally.latencies)[-50:]):
-            return False
-        return all([await each.is_ready() for each in installation.processes.values()])
+        nonlocal missing
+        lags = await installation.progress.lags()
+        late = {role: lag for role, lag in lags.items() if lag is None or lag > rate}
+        ready = [(name, await each.is_ready()) for name, each in installation.processes.items()]
+        waiting = [name for name, is_ready in ready if not is_ready]
+        seen = any(at - after >= since for at, after in list(installation.tally.latencies)[-50:])
+        missing = f"behind {late}, not ready {waiting}, notifications {seen}"
+        return not late and not waiting and seen
 
-    await _until(is_well, _RECOVERED, "full recovery")
-
-
-async def _until(condition: Callable[[], Awaitable[bool]], deadline: float, what: str) -> None:
-    await eventually(condition, deadline=deadline, what=what)
+    try:
+        await eventually(is_well, deadline=_RECOVERED)
+    except AssertionError:
+        raise AssertionError(f"no recovery within {_RECOVERED:.0f} s: {missing}") from None
 
 
 async def _all_is_there(installation: Installation) -> list[str]:
@@ -316,23 +315,9 @@ _HEADS = (
 )
 
 
-def show(console: Console, outcomes: Iterable[FaultOutcome], rate: float) -> None:
-    """Print the table."""
-    table = Table(*_HEADS, title=f"Faults at {rate:g} detections a second")
-    for outcome in outcomes:
-        table.add_row(*_cells(outcome))
-    console.print(table)
-
-
-def markdown(outcomes: Iterable[FaultOutcome]) -> str:
-    """The table as Markdown."""
-    rows = [_HEADS, ["---"] * len(_HEADS), *map(_cells, outcomes)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def _cells(outcome: FaultOutcome) -> Sequence[str]:
+def _cells(outcome: FaultOutcome) -> list[str]:
     noticed = "" if outcome.noticed is None else f"{outcome.noticed:.1f} s"
-    return (
+    return [
         outcome.name,
         noticed,
         f"{outcome.lasted:.1f} s",
@@ -340,7 +325,7 @@ def _cells(outcome: FaultOutcome) -> Sequence[str]:
         f"{outcome.repeats:,}",
         f"{outcome.given_up:,}",
         "; ".join(outcome.wrong) or "nothing missing",
-    )
+    ]
 
 
 if __name__ == "__main__":

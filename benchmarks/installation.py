@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ class Installation:
         """Wait until no role has anything left to do."""
 
         async def is_drained() -> bool:
-            return not any((await self.progress.lags()).values())
+            return all(lag == 0 for lag in (await self.progress.lags()).values())
 
         await eventually(is_drained, deadline=deadline, what="everything is done")
 
@@ -227,27 +227,6 @@ async def build_estate(database_url: str, service_url: str) -> Estate:
     )
 
 
-def campaign_edit(title: str) -> dict[str, object]:
-    """The body of an edit of the edited campaign."""
-    now = datetime.now(UTC)
-    begin, end = now - timedelta(days=30), now + timedelta(days=30)
-    days = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-    return {
-        "name": "edited",
-        "title": title,
-        "push": title,
-        "format": "template",
-        "template": "<p>edited</p>",
-        "cache": "none",
-        "start": f"{begin:%Y-%m-%dT%H:%M:%S+0000}",
-        "end": f"{end:%Y-%m-%dT%H:%M:%S+0000}",
-        "start_time": "00:00",
-        "end_time": "24:00",
-        "active": True,
-        **dict.fromkeys(days, True),
-    }
-
-
 def _partner(world: World, service_url: str) -> tuple[Venue, Connector]:
     company = world.company(PARTNER)
     parameters = open_cipher(SECRET_KEY).encrypt(json.dumps([{"key": "x-token", "value": "t"}]))
@@ -258,7 +237,6 @@ def _partner(world: World, service_url: str) -> tuple[Venue, Connector]:
         method="POST",
         auth="header",
         parameters=parameters,
-        secret=None,
     )
     return world.venue(company, "Pier"), connector
 

@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,15 +41,16 @@ def main() -> None:
             detections=f"{arguments.topic_prefix}detections",
             notifications=f"{arguments.topic_prefix}notifications",
         )
-        took = loop.run(traffic, settle=arguments.settle)
+        took = loop.run(traffic)
     except KafkaException as error:
         sys.exit(f"{arguments.kafka}: {error}")
-    if arguments.histogram is not None:
-        loop.latencies.write(arguments.histogram)
+    notes = []
+    if loop.late.milliseconds(99.0) > _LATE_MS:
+        notes.append(
+            "The generator itself was late: run it on a machine of its own, or several of them."
+        )
     rounds = {"latency": loop.latencies.as_json(), "late": loop.late.as_json()}
-    finish(
-        console, arguments, watch, [latency_sheet(loop), _counts(loop, took)], rounds, _notes(loop)
-    )
+    finish(console, arguments, watch, [_sheet(loop, took)], rounds, notes)
 
 
 def _arguments() -> argparse.Namespace:
@@ -75,14 +75,6 @@ def _arguments() -> argparse.Namespace:
     beacons = parser.add_mutually_exclusive_group()
     beacons.add_argument("--catalog", type=Path, help="a file of `proximity catalog load`")
     beacons.add_argument("--beacons", type=int, default=1000, help="of a benchmark's own catalog")
-    parser.add_argument("--zipf", type=float, default=0.0, help="exponent; 0: uniform")
-    parser.add_argument("--poisson", action="store_true", help="arrivals at random, not evenly")
-    parser.add_argument("--unknown", type=float, default=0.0, help="share of unknown beacons")
-    parser.add_argument("--malformed", type=float, default=0.0, help="share cut off in the middle")
-    parser.add_argument(
-        "--settle", type=float, default=10.0, help="seconds without a notification that end it"
-    )
-    parser.add_argument("--histogram", type=Path, help="write the percentile distribution")
     add_json(parser)
     return parser.parse_args()
 
@@ -105,47 +97,30 @@ def _traffic(arguments: argparse.Namespace) -> Traffic:
         beacons=beacons,
         pattern=arguments.pattern,
         devices=arguments.devices,
-        zipf=arguments.zipf,
-        poisson=arguments.poisson,
-        unknown=arguments.unknown,
-        malformed=arguments.malformed,
     )
 
 
-def latency_sheet(loop: OpenLoop) -> Sheet:
-    """Percentiles, from the scheduled moment."""
-    columns = [*(f"p{each:g}, ms" for each in PERCENTILES), "most, ms", "notifications"]
-    row = [f"{loop.latencies.milliseconds(each):,.1f}" for each in (*PERCENTILES, 100.0)]
-    title = "From the moment a detection was due until its notification was seen"
-    return Sheet(title, columns, [[*row, f"{loop.latencies.count:,}"]])
-
-
-def _counts(loop: OpenLoop, took: float) -> Sheet:
+def _sheet(loop: OpenLoop, took: float) -> Sheet:
+    percentiles = {f"p{each:g}": loop.latencies.milliseconds(each) for each in PERCENTILES}
+    percentiles["most"] = loop.latencies.milliseconds(100.0)
+    late = f"{loop.late.milliseconds(99.0):,.1f} ms (most {loop.late.milliseconds(100.0):,.1f})"
     counts = {
+        "notifications": loop.latencies.count,
         "detections sent": loop.sent,
         "of them refused by the full queue": loop.refused,
         "not delivered": loop.failed,
-        "devices that met a known beacon": loop.meetings,
         "meetings without a notification": loop.unanswered,
         "notifications again, same id": loop.repeats,
         "notifications of others": loop.foreign,
+        "detections a second, reached": round(loop.sent / max(took, 0.001)),
     }
-    rows = [[name, f"{count:,}"] for name, count in counts.items()]
-    rows.append(["detections a second, reached", f"{loop.sent / max(took, 0.001):,.0f}"])
-    late = f"{loop.late.milliseconds(99.0):,.1f} ms (most {loop.late.milliseconds(100.0):,.1f})"
-    return Sheet("What was sent", ["", ""], [*rows, ["the generator late, p99", late]])
-
-
-def _notes(loop: OpenLoop) -> list[str]:
-    if loop.late.milliseconds(99.0) <= _LATE_MS:
-        return []
-    return [
-        "The generator itself was late: the latencies are those of users of a system whose load "
-        "comes from one processor. Run it on a machine of its own, or several of them."
-    ]
+    rows = [[f"{name}, from due to seen", f"{each:,.1f} ms"] for name, each in percentiles.items()]
+    rows += [[name, f"{count:,}"] for name, count in counts.items()]
+    return Sheet("Load and latency", ["", ""], [*rows, ["the generator late, p99", late]])
 
 
 _SECONDS = 30.0
+_SETTLE_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _POLL_EVERY = 64
 _SHORTEST_SLEEP = 0.0002
@@ -158,14 +133,11 @@ Key = tuple[str, "Place"]
 class OpenLoop:
     """A producer that never waits, and a consumer in its own thread."""
 
-    def __init__(
-        self, *, kafka: Mapping[str, Any], detections: str, notifications: str, word: str = ""
-    ) -> None:
-        """`kafka` are properties of librdkafka. `word` is the prefix of udids, so that no claims
-        of an earlier run apply."""
+    def __init__(self, *, kafka: Mapping[str, Any], detections: str, notifications: str) -> None:
+        """`kafka` are properties of librdkafka."""
         self.latencies, self.late = Latencies(), Latencies()
         self.sent = self.refused = self.failed = self.repeats = self.foreign = 0
-        self._word = word or f"load-{secrets.token_hex(4)}"
+        self._word = f"load-{secrets.token_hex(4)}"  # no claims of an earlier run apply
         self._topic = detections
         self._due: dict[Key, float] = {}
         self._answered: set[Key] = set()
@@ -185,17 +157,12 @@ class OpenLoop:
         self._thread = threading.Thread(target=self._receive, daemon=True)
 
     @property
-    def meetings(self) -> int:
-        """The sent detections that are valid and of known beacons."""
-        return len(self._due)
-
-    @property
     def unanswered(self) -> int:
         """The sent detections without a notification."""
         return len(self._due) - len(self._answered)
 
-    def run(self, traffic: Traffic, *, settle: float) -> float:
-        """Send all, then wait until nothing has come for `settle` seconds, or all were answered.
+    def run(self, traffic: Traffic) -> float:
+        """Send all, then wait until nothing has come for ten seconds, or all were answered.
         The seconds that sending took."""
         self._thread.start()
         with _no_collections():
@@ -205,7 +172,7 @@ class OpenLoop:
                 self._send(meeting, begin + meeting.at)
             took = time.perf_counter() - begin
             self._producer.flush(_SECONDS)
-            while self.unanswered and time.perf_counter() - self._seen_at < settle:
+            while self.unanswered and time.perf_counter() - self._seen_at < _SETTLE_SECONDS:
                 time.sleep(_POLL_SECONDS)
         self._stop.set()
         self._thread.join(_SECONDS)
@@ -222,11 +189,10 @@ class OpenLoop:
 
     def _send(self, meeting: Meeting, due: float) -> None:
         udid = f"{self._word}-{meeting.device:08d}"
-        if meeting.known and not meeting.malformed:
-            self._due.setdefault((udid, meeting.place), due)
+        self._due.setdefault((udid, meeting.place), due)
         self._seen_at = max(self._seen_at, due)
         try:
-            value = _detection(udid, meeting)
+            value = _detection(udid, meeting.place)
             self._producer.produce(self._topic, value, udid, on_delivery=self._not_delivered)
         except BufferError:
             # The brokers are slower than the schedule; who waited for them would spare them.
@@ -278,16 +244,15 @@ def _no_collections() -> Iterator[None]:
         gc.enable()
 
 
-def _detection(udid: str, meeting: Meeting) -> bytes:
-    detection = orjson.dumps(
+def _detection(udid: str, place: Place) -> bytes:
+    return orjson.dumps(
         {
-            **meeting.place._asdict(),
+            **place._asdict(),
             "proximity": "near",
             "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
             "detected_at": format_instant(time.time()),
         }
     )
-    return detection[: len(detection) // 2] if meeting.malformed else detection
 
 
 def _at_the_end(kafka: Mapping[str, Any], topic: str) -> Consumer:
@@ -337,28 +302,14 @@ class Latencies:
         """A percentile; 100 is the maximum."""
         return float(self._histogram.get_value_at_percentile(percentile)) / 1000
 
-    def as_json(self) -> dict[str, float | str]:
-        """Percentiles in milliseconds, and the histogram itself (HdrHistogram's own encoding), so
-        that those of several runs can be added."""
+    def as_json(self) -> dict[str, float]:
+        """Percentiles in milliseconds."""
         of = {f"p{each:g}": self.milliseconds(each) for each in PERCENTILES}
-        encoded = self._histogram.encode()
-        return {
-            **of,
-            "max": self.milliseconds(100.0),
-            "count": self.count,
-            "histogram": encoded.decode() if isinstance(encoded, bytes) else str(encoded),
-        }
-
-    def write(self, file: Path) -> None:
-        """The percentile distribution in milliseconds, as HdrHistogram's plotters read it."""
-        with file.open("wb") as out:
-            self._histogram.output_percentile_distribution(out, 1000.0)
+        return {**of, "max": self.milliseconds(100.0), "count": self.count}
 
 
 Pattern = Literal["dwell", "sweep", "roam", "herd"]
 _SEED = 20261122
-_MANY = 1_000_000_007  # more than there are devices
-_UNKNOWN = "00000000-0000-4000-8000-0000000000ff"
 
 
 class Place(NamedTuple):
@@ -375,8 +326,6 @@ class Meeting(NamedTuple):
     at: float
     device: int
     place: Place
-    malformed: bool
-    known: bool
 
 
 @dataclass(frozen=True)
@@ -385,8 +334,6 @@ class Traffic:
 
     dwell: `devices` stay at a beacon each. sweep: a new device each time. roam: `devices` are at
     any beacon each time. herd: all `devices` enter within the first second, and then dwell.
-    Beacons are drawn uniformly, or by Zipf's law with exponent `zipf`. `unknown` and `malformed`
-    are shares of the detections.
     """
 
     rate: float
@@ -394,59 +341,24 @@ class Traffic:
     beacons: list[Place]
     pattern: Pattern = "dwell"
     devices: int = 10_000
-    zipf: float = 0.0
-    poisson: bool = False
-    unknown: float = 0.0
-    malformed: float = 0.0
-    seed: int = _SEED
-    _weights: list[float] = field(init=False, repr=False, compare=False)
-    _homes: dict[int, Place] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        shares = [1 / rank**self.zipf for rank in range(1, len(self.beacons) + 1)]
-        object.__setattr__(self, "_weights", list(accumulate(shares)))
 
     def meetings(self) -> Iterator[Meeting]:
         """All detections in order of time; the same parameters give the same detections."""
-        draw = random.Random(self.seed)
-        for number, at in enumerate(self._times(draw)):
-            device, place = self._device_and_place(number, draw)
-            known = not self.unknown or draw.random() >= self.unknown
-            malformed = bool(self.malformed) and draw.random() < self.malformed
-            yield Meeting(at, device, place if known else _other_place(place), malformed, known)
-
-    def _times(self, draw: random.Random) -> Iterator[float]:
+        draw, beacons, begin = random.Random(_SEED), self.beacons, 0.0
+        homes = [draw.choice(beacons) for _ in range(self.devices)]
         if self.pattern == "herd":
-            yield from (number / self.devices for number in range(self.devices))
-        at = 1.0 if self.pattern == "herd" else 0.0
-        even = 1 / self.rate
-        while at < self.seconds:
-            yield at
-            at += draw.expovariate(self.rate) if self.poisson else even
-
-    def _device_and_place(self, number: int, draw: random.Random) -> tuple[int, Place]:
-        if self.pattern == "sweep":
-            return number, self._drawn(draw)
-        if self.pattern == "herd" and number < self.devices:
-            return number, self._home(number)
-        device = draw.randrange(self.devices)
-        return device, self._drawn(draw) if self.pattern == "roam" else self._home(device)
-
-    def _home(self, device: int) -> Place:
-        """The place of a device that dwells, drawn by its own random number."""
-        home = self._homes.get(device)
-        if home is None:
-            home = self._homes[device] = self._drawn(random.Random(self.seed * _MANY + device))
-        return home
-
-    def _drawn(self, draw: random.Random) -> Place:
-        if not self.zipf:
-            return self.beacons[draw.randrange(len(self.beacons))]
-        return draw.choices(self.beacons, cum_weights=self._weights)[0]
-
-
-def _other_place(place: Place) -> Place:
-    return place._replace(uuid=_UNKNOWN)
+            begin = 1.0
+            for device, home in enumerate(homes):
+                yield Meeting(device / self.devices, device, home)
+        for number in range(round((self.seconds - begin) * self.rate)):
+            at = begin + number / self.rate
+            if self.pattern == "sweep":
+                yield Meeting(at, number, draw.choice(beacons))
+                continue
+            device = draw.randrange(self.devices)
+            yield Meeting(
+                at, device, draw.choice(beacons) if self.pattern == "roam" else homes[device]
+            )
 
 
 def numbered(count: int) -> list[Place]:

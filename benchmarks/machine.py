@@ -1,9 +1,8 @@
-"""The machine of a run: its description, and its use by other processes meanwhile."""
+"""The machine of a run, and what is known of a process from outside."""
 
 import contextlib
 import os
 import platform
-import resource
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,22 +10,14 @@ from pathlib import Path
 from typing import Any
 
 _BUSY_LOAD = 0.7  # a processor, before the run
-_BUSY_OTHERS = 0.15  # share of the processors that others had during the run
-_CPU, _MEMORY = Path("/proc/cpuinfo"), Path("/proc/meminfo")
-_STAT = Path("/proc/stat")
-_WORKING, _STEAL = slice(0, 3), 7  # columns of the first line of /proc/stat
 
 
 class MachineWatch:
-    """Watches from its creation. All child processes must have been waited for before `described`
-    is called, because only then is their processor time known."""
+    """The machine of a run that begins with its creation."""
 
     def __init__(self) -> None:
-        self._begin = time.monotonic()
-        self._at = datetime.now(UTC)
-        self._load = os.getloadavg()[0]
-        self._busy, self._steal = _ticks()
-        self._own_processes = _own_seconds()
+        self._begin, self._at = time.monotonic(), datetime.now(UTC)
+        self._load, self._stolen = os.getloadavg()[0], _stolen_seconds()
 
     @property
     def warning(self) -> str:
@@ -39,40 +30,25 @@ class MachineWatch:
         )
 
     def described(self) -> dict[str, Any]:
-        """The machine, and its use by other processes meanwhile."""
+        """The machine as it was before the run, and what its host took meanwhile."""
         seconds = max(time.monotonic() - self._begin, 0.1)
-        busy, steal = _ticks()
-        used = (busy - self._busy) / os.sysconf("SC_CLK_TCK")
-        whole = seconds * _processors()
-        others = max(0.0, used - (_own_seconds() - self._own_processes)) / whole
-        stolen = (steal - self._steal) / os.sysconf("SC_CLK_TCK") / whole
         return {
             "at": self._at.isoformat(timespec="seconds"),
             "seconds": round(seconds),
-            "processor": _field(_CPU, "model name") or platform.machine(),
+            "processor": _processor() or platform.machine(),
             "processors": _processors(),
-            "memory_gib": round(int((_field(_MEMORY, "MemTotal") or "0 kB").split()[0]) / 2**20),
             "python": platform.python_version(),
-            "system": platform.platform(),
             "load_before": round(self._load, 2),
-            "others_share": round(others, 2),
-            "stolen_share": round(stolen, 2),
-            "busy": bool(self.warning) or others + stolen > _BUSY_OTHERS,
+            "stolen": round((_stolen_seconds() - self._stolen) / seconds / _processors(), 2),
+            "warning": self.warning,
         }
 
 
 def sentence(machine: dict[str, Any]) -> str:
     """The text below a table: machine, time, and whether it was busy."""
-    text = (
-        f"{machine['processors']} processors ({machine['processor']}), Python {machine['python']}, "
-        f"{machine['at'][:10]}"
-    )
-    if not machine["busy"]:
-        return f"{text}, at rest."
     return (
-        f"{text}. **The machine was busy** (load {machine['load_before']:.1f} before; others had "
-        f"{machine['others_share'] + machine['stolen_share']:.0%} of it): believe the ratios of "
-        "processor time, not the rates."
+        f"{machine['processors']} processors ({machine['processor']}), Python {machine['python']}, "
+        f"{machine['at'][:10]}, {machine['stolen']:.0%} of the time stolen. {machine['warning']}"
     )
 
 
@@ -93,28 +69,30 @@ def on_the_last_processor() -> Iterator[None]:
         os.sched_setaffinity(0, mine)
 
 
+def peak_bytes(process: int | str = "self") -> int:
+    """The most memory that a process had at a time, in bytes.
+
+    (getrusage also counts what its parent had when it began this process.)
+    """
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def processor_seconds(process: int) -> float:
+    """The processor time that a process has used."""
+    columns = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _own_seconds() -> float:
-    """Processor seconds of this process and of its ended children."""
-    of = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, of))
+def _stolen_seconds() -> float:
+    columns = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(columns[8]) / os.sysconf("SC_CLK_TCK")
 
 
-def _ticks() -> tuple[int, int]:
-    """Busy and stolen seconds of all processors since the boot."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        columns = [int(each) for each in _STAT.read_text().splitlines()[0].split()[1:]]
-        # Interrupts are nobody's, and a run on loopback causes most of them itself.
-        return sum(columns[_WORKING]), columns[_STEAL]
-    return 0, 0
-
-
-def _field(file: Path, name: str) -> str | None:
-    with contextlib.suppress(OSError):
-        for line in file.read_text().splitlines():
-            if line.startswith(name):
-                return line.partition(":")[2].strip()
-    return None
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if "model name" in line), "")

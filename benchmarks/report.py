@@ -93,7 +93,7 @@ def finish(
         console.print(table)
     for note in notes:
         console.print(note, highlight=False)
-    console.print(sentence(machine).replace("**", ""), highlight=False)
+    console.print(sentence(machine), highlight=False)
     if arguments.json is not None:
         found = {"machine": machine, "sheets": sheets, "notes": notes, "rounds": rounds}
         arguments.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))

@@ -64,7 +64,7 @@ async def _run(part: str, checkout: Path, arguments: argparse.Namespace) -> Resu
     with contextlib.ExitStack() as stack:
         stack.enter_context(on_the_last_processor())
         async with stage(
-            arguments.broker, workload.catalog, apart=True, checkout=checkout
+            arguments.broker, workload.campaigns, apart=True, checkout=checkout
         ) as where:
             topics = where.topics.names
             if role == "connector":

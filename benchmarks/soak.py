@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
@@ -25,58 +25,30 @@ from benchmarks.installation import (
     PASSWORD,
     FlakyPartner,
     Installation,
-    campaign_edit,
     installation,
 )
-from benchmarks.installation import ROLES as LAGGING
 from engine.process.lifecycle import cancel
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import started
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.rig import Command
 
 ROLES = ("trigger", "recorder", "connector", "api")
 
 
 def main() -> int:
     """Parse the arguments, run, print what was found."""
-    arguments = _arguments()
-    console = Console(soft_wrap=True, highlight=False)
-    with (
-        started(KafkaServer) as kafka,
-        started(RedisServer) as redis,
-        started(PostgresServer) as postgres,
-    ):
-        soak = Soak(
-            seconds=arguments.minutes * 60,
-            share=arguments.share,
-            rate=arguments.rate,
-            restart_seconds=arguments.restart_seconds,
-            restarted=arguments.restart,
-            report=console.print,
-        )
-        result = asyncio.run(soak.run(kafka, redis, postgres))
-    for found, what in result.figures:
-        console.print(f"{found} {what}")
-    for check in result.checks:
-        console.print(f"{'ok ' if check.is_well else 'BAD'}  {check.name}: {check.found}")
-    return int(not all(check.is_well for check in result.checks))
-
-
-def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long; 240: four hours")
-    parser.add_argument(
-        "--share", type=float, default=0.5, help="of what a burst shows that it can do"
-    )
-    parser.add_argument("--rate", type=float, help="detections a second, instead of a share")
+    parser.add_argument("--rate", type=float, help="detections a second, instead of half")
     parser.add_argument("--restart-seconds", type=float, default=20.0, help="between two restarts")
-    parser.add_argument(
-        "--restart", nargs="+", choices=ROLES, default=ROLES, help="what is restarted in turn"
-    )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    console = Console(soft_wrap=True, highlight=False)
+    checks = asyncio.run(_run(arguments, console))
+    for check in checks:
+        console.print(f"{'ok ' if check.is_well else 'BAD'}  {check.name}: {check.found}")
+    return int(not all(check.is_well for check in checks))
 
 
 _SEED = 10
@@ -85,40 +57,14 @@ _MOST_SAMPLES = 600
 _DRAINED, _DRAIN_SECONDS = 180.0, 60.0
 
 
-@dataclass
-class SoakResult:
-    """The result. `figures` are pairs of a figure and its label."""
-
-    rate: float
-    checks: list[Check] = field(default_factory=list)
-    figures: list[tuple[str, str]] = field(default_factory=list)
-
-
-class Soak:
-    """A run at `rate` detections a second; without it at `share` of the capacity of a burst."""
-
-    def __init__(
-        self,
-        *,
-        seconds: float,
-        share: float,
-        rate: float | None,
-        restart_seconds: float,
-        restarted: Sequence[str],
-        report: Callable[[str], None],
-    ) -> None:
-        self._seconds = seconds
-        self._share = share
-        self._rate = rate
-        self._restart_seconds = restart_seconds
-        self._restarted = restarted
-        self._print = report
-
-    async def run(
-        self, kafka: KafkaServer, redis: RedisServer, postgres: PostgresServer
-    ) -> SoakResult:
-        """Run everything, from the first start to `proximity verify`."""
-        partner = FlakyPartner(seed=_SEED, period=60.0, down=5.0)
+async def _run(arguments: argparse.Namespace, console: Console) -> list[Check]:
+    """Run everything, from the first start to `proximity verify`."""
+    partner = FlakyPartner(seed=_SEED, down=5.0)
+    with (
+        started(KafkaServer) as kafka,
+        started(RedisServer) as redis,
+        started(PostgresServer) as postgres,
+    ):
         async with installation(
             kafka, redis, postgres, partner=partner, seed=_SEED, is_direct=True
         ) as place:
@@ -126,101 +72,87 @@ class Soak:
                 for name in (f"{role} a", f"{role} b"):
                     place.start(name, role)
             await place.until_ready()
-            rate = self._rate or self._share * await self._capacity(place)
-            self._print(f"{rate:,.0f} detections a second for {self._seconds / 60:g} minutes")
-            return await self._at(place, rate)
+            rate = arguments.rate or 0.5 * await _capacity(place, console)
+            seconds = arguments.minutes * 60
+            console.print(f"{rate:,.0f} detections a second for {arguments.minutes:g} minutes")
+            return await _soak(place, rate, seconds, Restarts(arguments.restart_seconds), console)
 
-    async def _capacity(self, place: Installation) -> float:
-        """Detections a second that go through every role: a burst, until all of it is done."""
-        await asyncio.to_thread(place.stream.burst, _WARM_UP)
-        await place.until_drained(_DRAINED)
-        begin = time.monotonic()
-        await asyncio.to_thread(place.stream.burst, _BURST)
-        await place.until_drained(_DRAINED)
-        capacity = _BURST / (time.monotonic() - begin)
-        self._print(f"a burst goes through at {capacity:,.0f} detections a second")
-        return capacity
 
-    async def _at(self, place: Installation, rate: float) -> SoakResult:
-        result = SoakResult(rate)
-        editing, restarts = Editing(), Restarts(self._restart_seconds, self._restarted)
-        kept = {f"{role} a": place.processes[f"{role} a"].process.pid for role in ROLES}
-        sampler = SoakSampler(place, kept)
-        begin, place.stream.rate = time.time(), rate
-        latencies: list[float] = []
-        with place.stream.flowing():
-            happening = [
-                asyncio.create_task(each.run(place), name=type(each).__name__)
-                for each in (editing, restarts)
-            ]
-            try:
-                await self._sample(sampler, begin, happening)
-            finally:
-                await cancel(happening)
-        latencies = sorted(p99 for each in sampler.samples if (p99 := each.latencies[1]))
-        result.checks = [*judge_samples(sampler.samples, rate)]
-        result.checks += await self._final_checks(place, kept, editing, restarts)
-        tally = place.tally
-        result.figures = [
-            (f"{rate:,.0f}/s", "detections"),
-            (f"{place.stream.published:,}", "detections in all"),
-            (f"{tally.plain + tally.edited + tally.answered:,}", "notifications"),
-            (f"{tally.answered:,} of {tally.calls:,}", "calls answered"),
-            (f"{len(restarts.done)}", "restarts"),
-            (f"{len(editing.answered)}", "edits"),
-            (f"{tally.repeats:,}", "messages repeated"),
-            (f"{1000 * (quantile(latencies, 0.5) or 0):,.0f} ms", "p99, median of samples"),
-        ]
-        return result
+async def _capacity(place: Installation, console: Console) -> float:
+    """Detections a second that go through every role: a burst, until all of it is done."""
+    await asyncio.to_thread(place.stream.burst, _WARM_UP)
+    await place.until_drained(_DRAINED)
+    begin = time.monotonic()
+    await asyncio.to_thread(place.stream.burst, _BURST)
+    await place.until_drained(_DRAINED)
+    capacity = _BURST / (time.monotonic() - begin)
+    console.print(f"a burst goes through at {capacity:,.0f} detections a second")
+    return capacity
 
-    async def _sample(
-        self, sampler: SoakSampler, begin: float, happening: list[asyncio.Task[None]]
-    ) -> None:
-        """Take samples until the time is over. Raises what ended one of the tasks."""
-        pause = max(2.0, self._seconds / _MOST_SAMPLES)
-        while (left := begin + self._seconds - time.time()) > 0:
-            done, _ = await asyncio.wait(
-                happening, timeout=min(left, pause), return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                task.result()
-            await sampler.sample()
 
-    async def _final_checks(
-        self, place: Installation, kept: Mapping[str, int], editing: Editing, restarts: Restarts
-    ) -> list[Check]:
-        """Check after the load that nothing is unfinished, missing, or different."""
-        begin = time.monotonic()
-        checks = []
+async def _soak(
+    place: Installation, rate: float, seconds: float, restarts: Restarts, console: Console
+) -> list[Check]:
+    editing = Editing()
+    kept = {f"{role} a": place.processes[f"{role} a"].process.pid for role in ROLES}
+    samples: list[SoakSample] = []
+    end, place.stream.rate = time.time() + seconds, rate
+    with place.stream.flowing():
+        tasks = [asyncio.create_task(each.run(place)) for each in (editing, restarts)]
         try:
-            await place.until_ready()
-            await place.until_drained(_DRAINED)
-            found = f"after {time.monotonic() - begin:.0f} s"
-            checks.append(Check("all is done at the end", found, is_well=True))
-        except AssertionError as error:
-            checks.append(Check("all is done at the end", str(error), is_well=False))
-        faults = await place.final_faults(_DRAIN_SECONDS)
-        found = f"{place.tally.plain:,} notifications, {place.tally.calls:,} calls, none missing"
-        checks.append(Check("counts are exact", "; ".join(faults) or found, not faults))
-        status, message = await place.verify()
-        last = message.strip().splitlines()[-1:] or ["says nothing"]
-        checks.append(Check("proximity verify", last[0], status == 0))
-        alive = [name for name in kept if place.processes[name].process.poll() is None]
-        checks.append(Check("never ended", ", ".join(alive), len(alive) == len(kept)))
-        found = "; ".join(restarts.failed) or f"{len(restarts.done)} restarts"
-        checks.append(Check("restarts", found, not restarts.failed))
-        found = "; ".join(editing.refused[:3]) or f"{len(editing.answered)} edits, none refused"
-        checks.append(Check("the interface", found, not editing.refused))
-        effects = [
-            max(0.0, place.tally.titles[title] - at)
-            for title, at in editing.answered.items()
-            if title in place.tally.titles
-        ]
-        checks.append(judge_edits(effects, len(editing.answered) - len(effects)))
-        return checks
+            while (left := end - time.time()) > 0:
+                pause = min(left, max(2.0, seconds / _MOST_SAMPLES))
+                done, _ = await asyncio.wait(tasks, timeout=pause, return_when="FIRST_COMPLETED")
+                for task in done:
+                    task.result()
+                samples.append(await _sample(place, kept))
+        finally:
+            await cancel(tasks)
+    checks = [*judge_samples(samples, rate)]
+    checks += await _final_checks(place, kept, editing, restarts)
+    tally = place.tally
+    p99 = median([each.p99 for each in samples if each.p99] or [0])
+    console.print(
+        f"{place.stream.published:,} detections, "
+        f"{tally.plain + tally.edited + tally.answered:,} notifications, "
+        f"{tally.answered:,} of {tally.calls:,} calls answered, {restarts.done} restarts, "
+        f"{len(editing.answered)} edits, {tally.repeats:,} messages repeated, "
+        f"p99 {1000 * p99:,.0f} ms (median of samples)"
+    )
+    return checks
+
+
+async def _final_checks(
+    place: Installation, kept: Mapping[str, int], editing: Editing, restarts: Restarts
+) -> list[Check]:
+    """Check after the load that nothing is unfinished, missing, or different."""
+    begin = time.monotonic()
+    try:
+        await place.until_ready()
+        await place.until_drained(_DRAINED)
+        late = ""
+    except AssertionError as error:
+        late = str(error)
+    found = late or f"after {time.monotonic() - begin:.0f} s"
+    checks = [Check("all is done at the end", found, not late)]
+    faults = await place.final_faults(_DRAIN_SECONDS)
+    found = f"{place.tally.plain:,} notifications, {place.tally.calls:,} calls, none missing"
+    checks.append(Check("counts are exact", "; ".join(faults) or found, not faults))
+    status, message = await place.verify()
+    last = message.strip().splitlines()[-1:] or ["says nothing"]
+    checks.append(Check("proximity verify", last[0], status == 0))
+    alive = [name for name in kept if place.processes[name].process.poll() is None]
+    checks.append(Check("never ended", ", ".join(alive), len(alive) == len(kept)))
+    found = "; ".join(restarts.failed) or f"{restarts.done} restarts"
+    checks.append(Check("restarts", found, not restarts.failed))
+    found = "; ".join(editing.refused[:3]) or f"{len(editing.answered)} edits, none refused"
+    checks.append(Check("the interface", found, not editing.refused))
+    checks.append(editing.judged(place.tally.titles))
+    return checks
 
 
 _EDIT_SECONDS = 1.0
+_EDIT_SEEN_SECONDS = 30.0
 _ANSWER = 15.0
 _READY, _STOPPED = 120.0, 60.0
 
@@ -239,9 +171,11 @@ class Editing:
         path = f"/v2/lieu/{estate.venue}/campaign/{estate.edited}"
         headers = await self._sign_in(installation)
         async with httpx.AsyncClient(timeout=_ANSWER, headers=headers) as client:
+            body = (await client.get(f"{_url(installation, 'api a')}{path}")).json()
             for number, name in zip(count(1), cycle(("api b", "api a")), strict=False):
                 title = f"edit {number}"
-                answer = await self._edit(installation, client, name, path, title)
+                edited = body | {"title": title, "push": title}
+                answer = await self._edit(installation, client, name, path, edited)
                 if answer.is_success:
                     self.answered[title] = time.time()
                 else:
@@ -249,9 +183,13 @@ class Editing:
                 await asyncio.sleep(_EDIT_SECONDS)
 
     async def _edit(
-        self, place: Installation, client: httpx.AsyncClient, name: str, path: str, title: str
+        self,
+        place: Installation,
+        client: httpx.AsyncClient,
+        name: str,
+        path: str,
+        body: dict[str, object],
     ) -> httpx.Response:
-        body = campaign_edit(title)
         while True:
             try:
                 answer = await client.put(f"{_url(place, name)}{path}", json=body)
@@ -269,112 +207,68 @@ class Editing:
         token = answer.raise_for_status().json()["session"]["token"]
         return {"x-service-key": EMAIL, "x-service-token": token}
 
+    def judged(self, seen: Mapping[str, float]) -> Check:
+        """From the interface's answer to the first notification with the edit. One that is
+        followed by the next edit too soon need not be seen."""
+        took = [seen[title] - at for title, at in self.answered.items() if title in seen]
+        found = f"{len(took)} of {len(self.answered)} seen, the slowest after "
+        found += f"{max(0.0, *took, 0.0):.1f} s"
+        return Check("edits take effect", found, bool(took) and max(took) <= _EDIT_SEEN_SECONDS)
+
 
 @dataclass
 class Restarts:
-    """One process after the other, of these roles, is stopped or killed, and started again.
-    `done` has when, and what; `failed` those that did not stop well."""
+    """One process after the other is stopped or killed, and started again. `failed` has those
+    that did not stop well."""
 
     seconds: float
-    roles: Sequence[str] = ROLES
-    done: list[tuple[float, str]] = field(default_factory=list)
+    done: int = 0
     failed: list[str] = field(default_factory=list)
 
     async def run(self, installation: Installation) -> None:
         """Restart processes until cancelled; a restart is never interrupted."""
-        for number, role in enumerate(cycle(self.roles)):
+        for number, role in enumerate(cycle(ROLES)):
             await asyncio.sleep(self.seconds)
-            is_killed = number // len(self.roles) % 2 == 1
+            is_killed = number // len(ROLES) % 2 == 1
             await asyncio.shield(self._restart(installation, f"{role} b", is_killed=is_killed))
 
     async def _restart(self, installation: Installation, name: str, *, is_killed: bool) -> None:
         process = installation.processes[name]
-        self.done.append((time.time(), f"{name} {'killed' if is_killed else 'stopped'}"))
-        if is_killed:
-            process.kill()
-        else:
-            await self._stop(name, process)
-        started = installation.start(name, name.partition(" ")[0])
-        await eventually(started.is_ready, deadline=_READY, what=f"ready, see {started.log}")
-
-    async def _stop(self, name: str, process: Command) -> None:
+        self.done += 1
         try:
-            await process.stop(_STOPPED)
+            if not is_killed:
+                await process.stop(_STOPPED)
         except Exception as error:  # a status that is not 0, or too late: it is reported at the end
             self.failed.append(f"{name}: {str(error)[:500]}")
+            is_killed = True
+        if is_killed:
             process.kill()
+        started = installation.start(name, name.partition(" ")[0])
+        await eventually(started.is_ready, deadline=_READY, what=f"ready, see {started.log}")
 
 
 def _url(installation: Installation, name: str) -> str:
     return f"http://127.0.0.1:{installation.processes[name].port + 1}"
 
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_MEGABYTE = 1024 * 1024
-
-
 class SoakSample(NamedTuple):
-    """One sample: seconds since the start; lags in records by role (None if unknown);
-    megabytes and processors by process; messages a second and seconds since the sample before."""
+    """Lags in records by role (None if unknown), megabytes by process, latency in seconds."""
 
-    at: float
     lags: Mapping[str, int | None]
     memory: Mapping[str, float]
-    processor: Mapping[str, float]
-    published: float
-    notified: float
-    latencies: tuple[float | None, float | None]  # p50 and p99
+    p99: float | None
 
 
-class SoakSampler:
-    """Samples the processes of the installation that are named in `kept`."""
-
-    def __init__(self, installation: Installation, kept: Mapping[str, int]) -> None:
-        self._installation = installation
-        self._kept = kept
-        self._begin = self._last = time.time()
-        self._used = {name: _seconds_used(pid) for name, pid in kept.items()}
-        self._published = installation.stream.published
-        self._notified = installation.tally.plain
-        self.samples: list[SoakSample] = []
-
-    async def sample(self) -> None:
-        """Take one sample."""
-        place, last = self._installation, self._last
-        lags = await place.progress.lags()
-        now = self._last = time.time()
-        used = {name: _seconds_used(pid) for name, pid in self._kept.items()}
-        published, notified = place.stream.published, place.tally.plain
-        seconds = now - last
-        latencies = place.tally.take_latencies()
-        self.samples.append(
-            SoakSample(
-                at=now - self._begin,
-                lags={role: lags[role] for role in LAGGING},
-                memory={name: _memory(pid) for name, pid in self._kept.items()},
-                processor={name: (used[name] - self._used[name]) / seconds for name in used},
-                published=(published - self._published) / seconds,
-                notified=(notified - self._notified) / seconds,
-                latencies=(quantile(latencies, 0.5), quantile(latencies, 0.99)),
-            )
-        )
-        self._used, self._published, self._notified = used, published, notified
-
-
-def quantile(ordered: list[float], share: float) -> float | None:
-    """The quantile of sorted values."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+async def _sample(place: Installation, kept: Mapping[str, int]) -> SoakSample:
+    latencies = place.tally.take_latencies()
+    p99 = latencies[int(0.99 * len(latencies))] if latencies else None
+    memory = {name: _memory(pid) for name, pid in kept.items()}
+    return SoakSample(await place.progress.lags(), memory, p99)
 
 
 def _memory(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * _PAGE / _MEGABYTE
-
-
-def _seconds_used(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 # Between the middle third and the last one of a run. What a process remembers (claims, beacons,
@@ -385,7 +279,6 @@ _MEMORY_SHARE, _MEMORY_MEGABYTES = 0.05, 6.0
 _LAG_SECONDS = 2.0
 # A process that is killed holds its partitions until its session has ended, and then others start.
 _LONGEST_LAG_SECONDS = 60.0
-_EDIT_SEEN_SECONDS = 30.0
 _FEWEST = 9
 
 
@@ -416,18 +309,6 @@ def judge_samples(samples: Sequence[SoakSample], rate: float) -> Iterator[Check]
         most = max(known, default=0)
         found = f"{most:,} records, {most / rate:.0f} s of the load"
         yield Check(f"largest lag of {role}", found, most <= _LONGEST_LAG_SECONDS * rate)
-
-
-def judge_edits(effects: Sequence[float], unseen: int) -> Check:
-    """From the interface's answer to the first notification with the edit, in seconds. One that is
-    followed by the next edit too soon need not be seen."""
-    if not effects:
-        return Check("edits", "none has taken effect", is_well=False)
-    slowest = max(effects)
-    found = f"{len(effects)} seen, the slowest after {slowest:.1f} s; {unseen} never alone"
-    return Check(
-        "edits take effect", found, slowest <= _EDIT_SEEN_SECONDS and unseen < len(effects)
-    )
 
 
 def _lag(role: str, middle: Sequence[SoakSample], last: Sequence[SoakSample], rate: float) -> Check:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.catalog import CatalogShape, make_catalog
+from benchmarks.catalog import make_catalog
 from benchmarks.lineup import ROOT
-from benchmarks.machine import first_processor
+from benchmarks.machine import first_processor, peak_bytes, processor_seconds
 from benchmarks.servers import servers
 from benchmarks.topics import PARTITIONS, QUIET, BenchTopics, publish_all
 from benchmarks.workloads import Record
@@ -95,7 +95,7 @@ class Stage(NamedTuple):
             publish_all(self.kafka, topic, records)
         finally:
             process.send_signal(signal.SIGCONT)
-        begin, cpu = time.perf_counter(), _processor_seconds(process.pid)
+        begin, cpu = time.perf_counter(), processor_seconds(process.pid)
         give_up = time.monotonic() + _DRAIN_SECONDS
         while (done := watch.committed() - before) < len(records):
             if time.monotonic() > give_up or process.poll() is not None:
@@ -104,17 +104,23 @@ class Stage(NamedTuple):
         return {
             "records": done,
             "seconds": time.perf_counter() - begin,
-            "seconds_processor": _processor_seconds(process.pid) - cpu,
-            "peak_bytes": _peak_bytes(process.pid),
+            "seconds_processor": processor_seconds(process.pid) - cpu,
+            "peak_bytes": peak_bytes(process.pid),
         }
 
 
 @contextlib.asynccontextmanager
 async def stage(
-    broker: str, shape: CatalogShape, *, apart: bool = False, checkout: Path = ROOT
+    broker: str,
+    campaigns: int,
+    *,
+    partitions: int = PARTITIONS,
+    apart: bool = False,
+    checkout: Path = ROOT,
 ) -> AsyncIterator[Stage]:
-    """Servers, among them a PostgreSQL with the tables of `checkout`, and a catalog. `apart`: the
-    servers stay off the first processor, which is for a pinned process."""
+    """Servers, among them a PostgreSQL with the tables of `checkout`, and a catalog of so many
+    campaigns a beacon. `apart`: the servers stay off the first processor, which a pinned process
+    has."""
     async with servers(broker, apart=apart) as running:
         with started(PostgresServer) as postgres:
             url = create_database(postgres.admin_url)
@@ -126,9 +132,9 @@ async def stage(
                 check=True,
                 stdout=subprocess.DEVNULL,
             )
-            await make_catalog(url, shape)
+            await make_catalog(url, campaigns)
             prefix = f"bench-{secrets.token_hex(4)}."
-            topics = BenchTopics(running.kafka, prefix, by_mention=not running.keeps_all)
+            topics = BenchTopics(running.kafka, prefix, partitions)
             yield Stage(running.kafka, running.redis, url, topics)
 
 
@@ -158,13 +164,3 @@ class GroupWatch:
         except KafkaException:  # brokers since 4.0 say so of a group that does not exist yet
             return False
         return any(each.assignment and each.assignment.topic_partitions for each in members)
-
-
-def _processor_seconds(pid: int) -> float:
-    columns = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # imported there by name
     AdminClient,
     OffsetSpec,
 )
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.catalog import number_of
 from benchmarks.workloads import Record
 from engine.kafka.topics import Topics
 
@@ -26,29 +24,18 @@ _POLL_SECONDS = 0.2  # a list that is not full comes at its end only
 Ends = dict[int, int]
 
 
-class Notified(NamedTuple):
-    """The fields of a notification that outcomes are compared by."""
-
-    udid: str
-    beacon: int
-    campaign: int
-    id: str
+Notified = tuple[str, int, int]  # udid, minor of the beacon, campaign
 
 
 class BenchTopics:
     """The five topics of the product under one prefix."""
 
-    def __init__(self, kafka: str, prefix: str, *, by_mention: bool) -> None:
-        """`by_mention`: the embedded broker creates topics so, and has no request for it."""
+    def __init__(self, kafka: str, prefix: str, partitions: int = PARTITIONS) -> None:
         self._kafka = kafka
         self.prefix = prefix
         self.names = Topics.named(prefix)
         self._admin = AdminClient({"bootstrap.servers": kafka, "log_level": QUIET})
-        if by_mention:
-            for name in self.names.all():
-                self._admin.list_topics(name, timeout=_SECONDS)
-            return
-        wanted = [NewTopic(name, PARTITIONS, 1) for name in self.names.all()]
+        wanted = [NewTopic(name, partitions, 1) for name in self.names.all()]
         for made in self._admin.create_topics(wanted).values():
             made.result(_SECONDS)
 
@@ -87,10 +74,15 @@ class BenchTopics:
                 elif time.monotonic() > give_up:
                     raise SystemExit("the notifications could not be read")
                 for message in messages:
-                    if _is_notification(message):
-                        found.append(_notified(message.value() or b""))
-                    else:
+                    error = message.error()
+                    if error is None:
+                        body = orjson.loads(message.value() or b"")
+                        device, beacon, campaign = body["device"], body["beacon"], body["campaign"]
+                        found.append((device["udid"], beacon["minor"], campaign["id"]))
+                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                         left.discard(message.partition() or 0)
+                    else:
+                        raise SystemExit(f"the notifications could not be read: {error}")
         finally:
             consumer.close()
         return found
@@ -108,14 +100,8 @@ class BenchTopics:
         )
 
 
-def _notified(value: bytes) -> Notified:
-    decoded = orjson.loads(value)
-    beacon = number_of(decoded["beacon"]["major"], decoded["beacon"]["minor"])
-    return Notified(decoded["device"]["udid"], beacon, decoded["campaign"]["id"], decoded["id"])
-
-
 def publish_all(kafka: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Publish all records, compressed (the embedded broker keeps 5 MB of a partition)."""
+    """Publish all records."""
     producer = Producer(
         {
             "bootstrap.servers": kafka,
@@ -140,13 +126,3 @@ def _make_room(producer: Producer) -> None:
     producer.poll(0)
     while len(producer) > _QUEUE // 2:
         producer.poll(0.1)
-
-
-def _is_notification(message: Message) -> bool:
-    """False at the end of a partition. Raises SystemExit if the message is an error."""
-    error = message.error()
-    if error is None:
-        return True
-    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
-        return False
-    raise SystemExit(f"the notifications could not be read: {error}")

@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.catalog import BEACONS, UUID, CatalogShape, place_of
+from benchmarks.catalog import BEACONS, UUID, place_of
 from engine.kafka.messages import format_instant
 
 _SEED = 20261120
 _ROAMING_DEVICES = 5000
-_DEVICE = "device"
 _STRIDE = 7919  # a prime: few devices are at beacons far apart, however many there are
 _SPAN = 60  # seconds over which the detections spread
 
@@ -20,7 +19,7 @@ Record = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Workload:
-    """`devices` at `beacons` beacons of `campaigns` open campaigns each, and `closed` ones.
+    """`devices` at BEACONS beacons of `campaigns` campaigns each.
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
@@ -33,20 +32,12 @@ class Workload:
     campaigns: int
     roaming: bool = False
     held: int = 0
-    beacons: int = BEACONS
-    closed: int = 0
 
-    @property
-    def catalog(self) -> CatalogShape:
-        """The catalog of the workload."""
-        return CatalogShape(self.campaigns, self.beacons, self.closed)
-
-    def records(self, count: int, word: str = _DEVICE) -> Iterator[Record]:
-        """Key and value of `count` detections of the last minute, in an order that repeats. The
-        devices' udids begin with `word`."""
+    def records(self, count: int) -> Iterator[Record]:
+        """Key and value of `count` detections of the last minute, in an order that repeats."""
         begin = time.time() - _SPAN
         for number, (device, beacon) in enumerate(self._meetings(count)):
-            yield _record(udid_of(device, word), beacon, begin + number * _SPAN / count)
+            yield _record(udid_of(device), beacon, begin + number * _SPAN / count)
 
     def earlier_records(self, count: int) -> list[Record]:
         """The earlier detections whose claims are held."""
@@ -75,10 +66,10 @@ class Workload:
             if self.roaming:
                 if not place:
                     draw.shuffle(order)
-                yield order[place], (order[place] * 7 + lap) % self.beacons
+                yield order[place], (order[place] * 7 + lap) % BEACONS
             else:
                 device = number if self.devices >= count else draw.randrange(self.devices)
-                yield device, device * _STRIDE % self.beacons
+                yield device, device * _STRIDE % BEACONS
 
 
 def workloads(count: int) -> dict[str, Workload]:
@@ -97,9 +88,9 @@ def workloads(count: int) -> dict[str, Workload]:
     return {workload.name: workload for workload in every}
 
 
-def udid_of(device: int, word: str = _DEVICE) -> str:
+def udid_of(device: int) -> str:
     """The udid of a device."""
-    return f"{word}-{device:08d}"
+    return f"device-{device:08d}"
 
 
 def _record(udid: str, beacon: int, at: float) -> Record:

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -35,7 +33,6 @@ func (w *stopwatch) print() {
 		"seconds":           time.Since(w.begin).Seconds(),
 		"seconds_processor": (processor - w.processor).Seconds(),
 		"notifications":     w.notifications,
-		"peak_bytes":        peak(),
 	})
 	fmt.Println(string(line))
 }
@@ -47,19 +44,4 @@ func used() time.Duration {
 		return 0
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// peak is the most memory so far, in bytes. (Rusage also has that of the parent.)
-func peak() int64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(status), "\n") {
-		var kib int64
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
-			return kib * 1024
-		}
-	}
-	return 0
 }

@@ -22,30 +22,25 @@ public final class Main {
 
   public static void main(String[] arguments) throws Exception {
     var campaigns = Campaign.byBeacon(Path.of(of("CATALOG")));
-    long warming = Long.parseLong(System.getenv().getOrDefault("BENCH_WARM_RECORDS", "0"));
-    if (warming > 0) {
-      // The same classes over other topics: what the compiler learns there serves the measured run.
-      run(campaigns, warming, "WARM_");
-    }
-    System.out.println(run(campaigns, Long.parseLong(arguments[0]), ""));
+    System.out.println(run(campaigns, Long.parseLong(arguments[0])));
   }
 
   private static String run(
-      Map<Campaign.Place, List<Campaign>> campaigns, long wanted, String prefix)
+      Map<Campaign.Place, List<Campaign>> campaigns, long wanted)
       throws InterruptedException, IOException {
     Stopwatch watch = new Stopwatch(wanted);
     Path directory = Files.createTempDirectory("streams");
     double maxAge = Double.parseDouble(of("MAX_AGE"));
     Topology topology = new Topology();
     topology
-        .addSource("detections", of(prefix + "DETECTIONS"))
+        .addSource("detections", of("DETECTIONS"))
         .addProcessor("trigger", () -> new Trigger(campaigns, maxAge, watch), "detections")
         .addStateStore(
             Stores.keyValueStoreBuilder(
                 Stores.inMemoryKeyValueStore(Trigger.CLAIMS), Serdes.String(), Serdes.Long()),
             "trigger")
-        .addSink("notifications", of(prefix + "NOTIFICATIONS"), "trigger");
-    KafkaStreams streams = new KafkaStreams(topology, options(prefix, directory));
+        .addSink("notifications", of("NOTIFICATIONS"), "trigger");
+    KafkaStreams streams = new KafkaStreams(topology, options(directory));
     streams.setUncaughtExceptionHandler(
         error -> {
           error.printStackTrace();
@@ -59,9 +54,9 @@ public final class Main {
     return watch.result();
   }
 
-  private static Properties options(String prefix, Path directory) {
+  private static Properties options(Path directory) {
     Properties options = new Properties();
-    options.put(StreamsConfig.APPLICATION_ID_CONFIG, of("GROUP") + prefix.toLowerCase());
+    options.put(StreamsConfig.APPLICATION_ID_CONFIG, of("GROUP"));
     options.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, of("KAFKA"));
     options.put(StreamsConfig.STATE_DIR_CONFIG, directory.toString());
     options.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);

@@ -1,10 +1,7 @@
 package bench;
 
 import com.sun.management.OperatingSystemMXBean;
-import java.io.IOException;
 import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.Locale;
 import java.util.concurrent.CountDownLatch;
 
@@ -40,12 +37,11 @@ final class Stopwatch {
           String.format(
               Locale.ROOT,
               "{\"records\": %d, \"seconds\": %.6f, \"seconds_processor\": %.6f,"
-                  + " \"notifications\": %d, \"peak_bytes\": %d}",
+                  + " \"notifications\": %d}",
               done - first,
               (System.nanoTime() - begin) / 1e9,
               (used() - processor) / 1e9,
-              notifications,
-              peak());
+              notifications);
       finished.countDown();
     }
   }
@@ -58,18 +54,5 @@ final class Stopwatch {
   private static long used() {
     return ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean())
         .getProcessCpuTime();
-  }
-
-  private static long peak() {
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-        if (line.startsWith("VmHWM:")) {
-          return 1024 * Long.parseLong(line.replaceAll("[^0-9]", ""));
-        }
-      }
-    } catch (IOException error) {
-      return 0;
-    }
-    return 0;
   }
 }

@@ -1,5 +1,6 @@
 package bench;
 
+import com.fasterxml.jackson.annotation.JsonInclude;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.ObjectReader;
@@ -122,4 +123,12 @@ final class Trigger implements Processor<String, byte[], String, byte[]> {
   private static String written(Instant at) {
     return FORM.format(at.atOffset(ZoneOffset.UTC));
   }
+}
+
+/** A detection as it comes; the device goes into the notification. */
+record Detection(
+    String uuid, int major, int minor, String proximity, Device device, String detected_at) {
+
+  @JsonInclude(JsonInclude.Include.NON_NULL)
+  record Device(String udid, String name, String version, String model) {}
 }

@@ -24,8 +24,8 @@ from api.answers import (
 )
 from api.bodies import RecordId, VenueId, accepts
 from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
-from api.tenancy import IN_ORDER, ById, ByTriple, Reference, find_referenced
-from api.tenancy import Id as ReferenceId
+from api.records import IN_ORDER, ById, ByTriple, Reference, find_referenced
+from api.records import Id as ReferenceId
 from catalog.fields import ABSENT, Fields, choice, text
 from catalog.index.reading import CampaignAtBeacon, read_campaign_at_beacon
 from catalog.inputs import READ, Instant

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 from pydantic import BeforeValidator, Field, model_validator
 from sqlalchemy.orm import joinedload
 from starlette.requests import Request
-from starlette.responses import Response
 
 from api.answers import (
     Answer,
@@ -20,24 +19,23 @@ from api.answers import (
     bad_fields,
     no_session,
 )
-from api.bodies import After, Limit, OwnId, accepted, accepts, read_object
+from api.bodies import accepted, accepts, read_object
 from api.permissions import (
     PREFIX,
     AuthorizedCaller,
     address_of,
     may_read,
-    may_write,
     services_of,
     signed_in,
 )
-from api.tenancy import created, deleted, edited, listed, of_company
+from api.records import Records, Values, add_operations
+from api.tenancy import of_company
 from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import SECRET, Fields, text
 from catalog.inputs import AREAS, NOTHING, ApplicationInput
 from catalog.models import Account, Application, at_offset
 
 router = APIRouter(prefix=PREFIX)
-Writer = Annotated[AuthorizedCaller, may_write("application")]
 _KEY_BYTES = 24
 # In bytes. Small, because the sender is not known yet.
 _LONGEST_CREDENTIALS = 16 * 1024
@@ -176,39 +174,23 @@ async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> D
     return DoneAnswer()
 
 
-_APPLICATION = accepts(
-    ApplicationInput, {"name": "Library for Android", "type": "android", "active": True}
+async def _with_key(_session: Any, _caller: Any, values: Values, record: Any) -> Values:
+    return values if record else {**values, "api_key": secrets.token_urlsafe(_KEY_BYTES)}
+
+
+APPLICATIONS = Records(
+    kind="application",
+    path="/profile/application",
+    tag="profile",
+    model=Application,
+    answer=ApplicationAnswer,
+    created=ApplicationInput,
+    example={"name": "Library for Android", "type": "android", "active": True},
+    about={
+        "create": "The service generates its `api_key`, which never changes.",
+        "delete": "Its key stops working.",
+    },
+    columns=_with_key,
 )
 
-
-@router.get("/profile/application", tags=["profile"], response_model=list[ApplicationAnswer])
-async def list_applications(
-    caller: Annotated[AuthorizedCaller, may_read("application")],
-    limit: Limit = None,
-    after: After = 0,
-) -> Response:
-    """The company's applications."""
-    query = of_company(Application, caller.company_id)
-    return await listed(caller, query, ApplicationAnswer, after=after, limit=limit)
-
-
-@router.post("/profile/application", tags=["profile"], status_code=201, openapi_extra=_APPLICATION)
-async def create_application(caller: Writer) -> ApplicationAnswer:
-    """Create an application. The service generates its `api_key`, which never changes."""
-    values = await caller.values(ApplicationInput)
-    values["api_key"] = secrets.token_urlsafe(_KEY_BYTES)
-    return await created(caller, Application, ApplicationAnswer, values)
-
-
-@router.put("/profile/application/{id}", tags=["profile"], openapi_extra=_APPLICATION)
-async def edit_application(caller: Writer, number: OwnId) -> ApplicationAnswer:
-    """Change an application. Optional fields that are not given stay as they are."""
-    values = await caller.values(ApplicationInput)
-    query = of_company(Application, caller.company_id)
-    return await edited(caller, query, ApplicationAnswer, number, values)
-
-
-@router.delete("/profile/application/{id}", tags=["profile"])
-async def delete_application(caller: Writer, number: OwnId) -> DoneAnswer:
-    """Delete the application; its key stops working."""
-    return await deleted(caller, of_company(Application, caller.company_id), number)
+add_operations(router, APPLICATIONS, with_get=False)

@@ -6,40 +6,16 @@ from fastapi import APIRouter
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
-from starlette.responses import Response
 
-from api.answers import Answer, Count, DoneAnswer, Id, NamedAnswer, Text
-from api.bodies import After, Limit, OwnId, RecordId, VenueId, accepts
-from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
-from api.tenancy import (
-    Query,
-    Tags,
-    add_shared_operations,
-    assign,
-    created,
-    deleted,
-    edited,
-    find,
-    find_referenced,
-    find_venue,
-    listed,
-    of_company,
-    shown,
-    write,
-    written,
-)
+from api.answers import Answer, Count, Id, NamedAnswer, Text
+from api.permissions import PREFIX, AuthorizedCaller
+from api.records import Records, Tags, Values, add_operations, referenced
 from catalog.fields import ABSENT
 from catalog.inputs import BeaconFields, GeofenceInput, VenueInput
-from catalog.limits import check_beacon, check_venue_size, lock_company
-from catalog.models import Beacon, Geofence, Venue
+from catalog.limits import check_beacon, check_venue_size
+from catalog.models import Beacon, Geofence, Tag, Venue
 
 router = APIRouter(prefix=PREFIX)
-Writer = Annotated[AuthorizedCaller, may_write("venue")]
-Reader = Annotated[AuthorizedCaller, may_read("venue")]
-_VENUE = accepts(
-    VenueInput,
-    {"name": "Library", "address": "Castelló de la Plana", "active": True, "width": 32},
-)
 
 
 class VenueAnswer(Answer):
@@ -53,71 +29,29 @@ class VenueAnswer(Answer):
     time_zone: Text
 
 
-@router.post(
-    "/venue",
-    tags=["venue"],
-    status_code=201,
-    openapi_extra=_VENUE,
-    operation_id="create_venue_by_its_other_path",
+VENUES = Records(
+    kind="venue",
+    path="/region",
+    model=Venue,
+    answer=VenueAnswer,
+    created=VenueInput,
+    example={
+        "name": "Library",
+        "address": "Castelló de la Plana",
+        "active": True,
+        "width": 32,
+    },
+    about={
+        "delete": "Its beacons, geofences and campaigns are deleted with it; none of them fires "
+        "any more."
+    },
 )
-@router.post("/region", tags=["venue"], status_code=201, openapi_extra=_VENUE)
-async def create_venue(caller: Writer) -> VenueAnswer:
-    """Create a venue."""
-    values = await caller.values(VenueInput)
-    return await created(caller, Venue, VenueAnswer, values)
-
-
-@router.get("/region", tags=["venue"], response_model=list[VenueAnswer])
-async def list_venues(caller: Reader, limit: Limit = None, after: After = 0) -> Response:
-    """The company's venues."""
-    query = of_company(Venue, caller.company_id)
-    return await listed(caller, query, VenueAnswer, after=after, limit=limit)
-
-
-@router.get("/region/{id}", tags=["venue"])
-async def get_venue(caller: Reader, number: OwnId) -> VenueAnswer:
-    """One venue."""
-    return await shown(caller, of_company(Venue, caller.company_id), VenueAnswer, number)
-
-
-@router.put("/region/{id}", tags=["venue"], openapi_extra=_VENUE)
-async def edit_venue(caller: Writer, number: OwnId) -> VenueAnswer:
-    """Change a venue. Optional fields that are not given stay as they are."""
-    values = await caller.values(VenueInput)
-    query = of_company(Venue, caller.company_id)
-    return await edited(caller, query, VenueAnswer, number, values)
-
-
-@router.delete("/region/{id}", tags=["venue"])
-async def delete_venue(caller: Writer, number: OwnId) -> DoneAnswer:
-    """Delete the venue with its beacons, geofences and campaigns. None of them fires any more."""
-    return await deleted(caller, of_company(Venue, caller.company_id), number)
-
-
-# Beacons.
-
-_BEACONS = "/region/{id}/beacon"
-BeaconWriter = Annotated[AuthorizedCaller, may_write("beacon")]
 
 
 class BeaconInput(BeaconFields):
     """A beacon with its tags."""
 
     tags: Tags = ABSENT
-
-
-_BEACON = accepts(
-    BeaconInput,
-    {
-        "name": "Study desk Z",
-        "uuid": "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10",
-        "major": 1,
-        "minor": 260,
-        "active": True,
-        "proximity": "near",
-        "tags": [{"name": "study"}],
-    },
-)
 
 
 class BeaconAnswer(Answer):
@@ -134,72 +68,45 @@ class BeaconAnswer(Answer):
     tags: list[NamedAnswer]
 
 
-@router.post(_BEACONS, tags=["beacon"], status_code=201, openapi_extra=_BEACON)
-async def create_beacon(caller: BeaconWriter, venue_id: VenueId) -> BeaconAnswer:
-    """Create a beacon in the venue.
-
-    409: the triple uuid, major, minor is taken, perhaps by another company's beacon.
-    """
-    values = await caller.values(BeaconInput)
-
-    async def work(session: AsyncSession) -> BeaconAnswer:
-        company, limits = caller.company_id, caller.services.catalog_limits
-        await lock_company(session, company)
-        await find_venue(session, company, venue_id, lock=True)
-        tags = await find_referenced(session, company, "tags", values.get("tags", []))
-        record = Beacon(**values | {"tags": tags}, venue_id=venue_id)
-        session.add(record)
-        await session.flush()
-        await check_venue_size(session, limits, Beacon, venue_id)
-        if tags:
-            await check_beacon(session, limits, company, record, caller.services.clock())
-        found = await written(session, _beacons(caller, venue_id), record.id)
-        return BeaconAnswer.model_validate(found)
-
-    return await write(caller.services, work)
+async def _beacon_columns(
+    session: AsyncSession, caller: AuthorizedCaller, values: Values, record: Beacon | None
+) -> Values:
+    # Loaded, so that `check` finds them.
+    tags: Values = {} if record else {"tags": []}
+    return {**values, **tags, **await referenced(session, caller.company_id, values)}
 
 
-@router.put(_BEACONS + "/{uid}", tags=["beacon"], openapi_extra=_BEACON)
-async def edit_beacon(caller: BeaconWriter, venue_id: VenueId, number: RecordId) -> BeaconAnswer:
-    """Change a beacon. Optional fields that are not given stay as they are.
-
-    409: the triple uuid, major, minor is taken, perhaps by another company's beacon.
-    """
-    values = await caller.values(BeaconInput)
-    tags = values.pop("tags", None)
-    query = _beacons(caller, venue_id)
-
-    async def work(session: AsyncSession) -> BeaconAnswer:
-        company, limits = caller.company_id, caller.services.catalog_limits
-        await lock_company(session, company)
-        record = await find(session, query, number, lock=True)
-        before = set(record.tags)
-        assign(record, values)
-        if tags is not None:
-            record.tags = await find_referenced(session, company, "tags", tags)
-        await session.flush()
-        if not before.issuperset(record.tags):
-            await check_beacon(session, limits, company, record, caller.services.clock())
-        return BeaconAnswer.model_validate(await written(session, query, number))
-
-    return await write(caller.services, work)
+async def _check_beacon(
+    session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon, before: set[Tag] | None
+) -> None:
+    limits, now = caller.services.catalog_limits, caller.services.clock()
+    if before is None:
+        await check_venue_size(session, limits, Beacon, beacon.venue_id)
+    if not (before or set()).issuperset(beacon.tags):
+        await check_beacon(session, limits, caller.company_id, beacon, now)
 
 
-def _beacons(caller: AuthorizedCaller, venue_id: int) -> Query[Beacon]:
-    query = of_company(Beacon, caller.company_id, venue_id)
-    return query.options(selectinload(Beacon.tags))
-
-
-add_shared_operations(router, _BEACONS, "beacon", _beacons, BeaconAnswer)
-
-
-# Geofences.
-
-_FENCES = "/region/{id}/geofencing"
-FenceWriter = Annotated[AuthorizedCaller, may_write("geofence")]
-_FENCE = accepts(
-    GeofenceInput,
-    {"name": "Campus", "longitude": -0.0672, "latitude": 39.9944, "radius": 300, "active": True},
+_TAKEN = "409: the triple uuid, major, minor is taken, perhaps by another company's beacon."
+BEACONS = Records(
+    kind="beacon",
+    path="/region/{id}/beacon",
+    model=Beacon,
+    answer=BeaconAnswer,
+    created=BeaconInput,
+    example={
+        "name": "Study desk Z",
+        "uuid": "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10",
+        "major": 1,
+        "minor": 260,
+        "active": True,
+        "proximity": "near",
+        "tags": [{"name": "study"}],
+    },
+    about={"create": _TAKEN, "edit": _TAKEN, "delete": "Nothing fires by it any more."},
+    options=(selectinload(Beacon.tags),),
+    columns=_beacon_columns,
+    scope=lambda beacon: set(beacon.tags),
+    check=_check_beacon,
 )
 
 
@@ -212,22 +119,22 @@ class GeofenceAnswer(Answer):
     active: bool
 
 
-@router.post(_FENCES, tags=["geofence"], status_code=201, openapi_extra=_FENCE)
-async def create_geofence(caller: FenceWriter, venue_id: VenueId) -> GeofenceAnswer:
-    """Create a geofence in the venue."""
-    values = await caller.values(GeofenceInput)
-    return await created(caller, Geofence, GeofenceAnswer, values, venue_id)
+GEOFENCES = Records(
+    kind="geofence",
+    path="/region/{id}/geofencing",
+    model=Geofence,
+    answer=GeofenceAnswer,
+    created=GeofenceInput,
+    example={
+        "name": "Campus",
+        "longitude": -0.0672,
+        "latitude": 39.9944,
+        "radius": 300,
+        "active": True,
+    },
+    about={"delete": "Nothing fires by it any more."},
+)
 
-
-@router.put(_FENCES + "/{uid}", tags=["geofence"], openapi_extra=_FENCE)
-async def edit_geofence(caller: FenceWriter, venue_id: VenueId, number: RecordId) -> GeofenceAnswer:
-    """Change a geofence."""
-    values = await caller.values(GeofenceInput)
-    return await edited(caller, _geofences(caller, venue_id), GeofenceAnswer, number, values)
-
-
-def _geofences(caller: AuthorizedCaller, venue_id: int) -> Query[Geofence]:
-    return of_company(Geofence, caller.company_id, venue_id)
-
-
-add_shared_operations(router, _FENCES, "geofence", _geofences, GeofenceAnswer)
+add_operations(router, VENUES, other_path="/venue")
+add_operations(router, BEACONS)
+add_operations(router, GEOFENCES)

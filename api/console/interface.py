@@ -5,17 +5,17 @@ to any other client.
 """
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
+import httpx
 import orjson
 from starlette.requests import Request
-from starlette.types import Message, Send
+from starlette.responses import Response
 
 from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER
 
 Query = Mapping[str, object]
+_JSON = "application/json"
 
 
 class RefusedError(Exception):
@@ -56,6 +56,7 @@ class InterfaceClient:
 
     def __init__(self, request: Request, *, email: str = "", token: str = "") -> None:
         self._request = request
+        self._request_id = str(request.scope.get("request_id", ""))
         self._session = {KEY_HEADER: email, TOKEN_HEADER: token} if token else {}
 
     async def get(self, path: str, **query: object) -> Any:
@@ -74,67 +75,38 @@ class InterfaceClient:
         query: Query | None = None,
     ) -> InterfaceReply:
         """Call an operation. Returns its answer, also that of a failure."""
-        status, answered = 500, bytearray()
-
-        async def collect(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            answered.extend(message.get("body", b""))
-
         content = b"" if body is None else orjson.dumps(body)
-        await self._run(method, path, query or {}, "application/json", content, collect)
-        return InterfaceReply(status, orjson.loads(bytes(answered) or b"null"))
+        answer = await self._send(method, path, query or {}, content=content)
+        return InterfaceReply(answer.status_code, orjson.loads(answer.content or b"null"))
 
-    async def stream_file(
-        self, send: Send, path: str, query: Query, *, accept: str, name: str
-    ) -> None:
-        """Send the answer to a GET to the browser as a file `name`, without buffering it."""
+    async def file(self, path: str, query: Query, *, accept: str, name: str) -> Response:
+        """The answer to a GET, as a file `name` for the browser."""
+        found = await self._send("GET", path, query, accept=accept)
+        headers = {"content-type": found.headers["content-type"], "vary": "accept"}
+        if found.is_success:
+            headers["content-disposition"] = f'attachment; filename="{name}"'
+        return Response(found.content, found.status_code, headers)
 
-        async def forward(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [
-                    pair for pair in message["headers"] if pair[0] in (b"content-type", b"vary")
-                ]
-                if message["status"] == HTTPStatus.OK:
-                    as_file = f'attachment; filename="{name}"'.encode()
-                    headers.append((b"content-disposition", as_file))
-                message["headers"] = headers
-            await send(message)
-
-        await self._run("GET", path, query, accept, b"", forward)
-
-    async def _run(
-        self, method: str, path: str, query: Query, accept: str, content: bytes, send: Send
-    ) -> None:
-        """Pass a request to the application, and its answer to `send`."""
+    async def _send(
+        self, method: str, path: str, query: Query, *, content: bytes = b"", accept: str = _JSON
+    ) -> httpx.Response:
         request = self._request
-        headers = {
-            **self._session,
-            "accept": accept,
-            "content-type": "application/json",
-            "content-length": str(len(content)),
-            "x-request-id": str(request.scope.get("request_id", "")),
-        }
-        present = {name: value for name, value in query.items() if value not in (None, "")}
-        inherited = ("type", "asgi", "scheme", "client", "server")
-        scope = {name: request.scope.get(name) for name in inherited} | {
-            "http_version": "1.1",
-            "method": method,
-            "path": PREFIX + path,
-            "raw_path": (PREFIX + path).encode(),
-            "root_path": "",
-            "query_string": urlencode(present).encode(),
+        headers = {"accept": accept, "content-type": _JSON, "x-request-id": self._request_id}
+        sent = httpx.Request(
+            method,
+            f"{request.base_url}{PREFIX.removeprefix('/')}{path}",
+            params={name: str(value) for name, value in query.items() if value not in (None, "")},
             # Other characters than Latin-1 are replaced: no account has them.
-            "headers": [
+            headers=[
                 (name.encode(), value.encode("latin-1", errors="replace"))
-                for name, value in headers.items()
+                for name, value in (self._session | headers).items()
             ],
-            "state": {},
-        }
-        messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-
-        async def receive() -> Message:
-            """The body, then the messages of the browser, such as its disconnection."""
-            return messages.pop() if messages else await request.receive()
-
-        await request.app(scope, receive, send)
+            content=content,
+        )
+        client = request.client or ("", 0)
+        transport = httpx.ASGITransport(
+            request.app, raise_app_exceptions=False, client=(client[0], client[1])
+        )
+        answer = await transport.handle_async_request(sent)
+        await answer.aread()
+        return answer

@@ -1,8 +1,5 @@
 """Who changed what and when, secrets left out."""
 
-import structlog
-
-from catalog.accounts import set_active
 from catalog.models import Company
 from tests.api.harness import VENUE, Bodies, Harness, Headers
 
@@ -79,18 +76,6 @@ async def test_only_entries_of_the_company_that_the_account_may_read(
         company = await session.get_one(Company, await api.company_of(owner))
     reader = await api.account(company, region=0)
     assert [entry["kind"] for entry in await api.read("/audit", reader)] == ["connector"]
-
-
-async def test_a_log_line_and_no_author_elsewhere(api: Harness, owner: Headers, bodies: Bodies):
-    headers = owner | {"x-request-id": "mine"}
-    with structlog.testing.capture_logs() as logs:
-        venue = (await api.made("/region", headers, bodies.venue()))["id"]
-        # Not in a request: the command line.
-        await set_active(api.database, owner["x-service-key"], active=True)
-    (line,) = [line for line in logs if line["event"] == "catalog changed"]
-    (entry,) = await api.read("/audit", owner)
-    assert (line["operation"], line["id"]) == ("create venue", venue)
-    assert (line["account"], entry["request"]) == (entry["account_id"], "mine")
 
 
 async def test_the_newest_first(api: Harness, owner: Headers, bodies: Bodies):

@@ -104,17 +104,6 @@ async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodi
     assert "x-token=*****" in trial["reply"]["body"]
 
 
-async def test_the_shown_reply_is_bounded(api: Harness, owner: Headers, bodies: Bodies):
-    many: dict[str, Any] = {f"x_{number}": "y" * 300 for number in range(150)}
-    long = CONTENT | {"template": "é" * 8_000, "title": "t" * 9_000}
-    async with serving(replying(200, long, **many)) as service:
-        await store(api, owner, bodies, service.url())
-        trial = await tried(api, owner)
-    assert len(trial["reply"]["headers"]) == 100
-    assert len(trial["reply"]["body"]) < 4_100
-    assert max(len(text) for text in trial["notification"].values()) < 4_100
-
-
 async def test_nothing_is_kept_and_only_ones_own_records_are_sent(api: Harness, bodies: Bodies):
     ours, theirs = [await Holder(api, await api.account()).fill(bodies) for _ in range(2)]
     async with api.database.write.begin() as session:  # a name that is another company's id

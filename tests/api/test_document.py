@@ -48,7 +48,3 @@ async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
     assert len(parts) == 3
     for part in parts:
         assert (await api.client.get(part)).status_code == 200
-
-
-async def test_without_the_console_there_is_none(api: Harness) -> None:
-    assert (await api.client.get("/console")).status_code == 404

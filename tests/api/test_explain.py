@@ -172,9 +172,3 @@ async def test_another_companys_records_do_not_exist(explained: CampaignToExplai
     assert set(refused.json()["fields"]) == {"beacon"}
     theirs.campaign = explained.campaign
     assert (await theirs.explain(at=OPEN)).status_code == 404
-
-
-async def test_bad_parameters_are_named(explained: CampaignToExplain):
-    refused = await explained.explain(at="Saturday", beacon="desk", proximity="close", udid="")
-    assert refused.status_code == 400
-    assert set(refused.json()["fields"]) == {"at", "beacon", "proximity", "udid"}

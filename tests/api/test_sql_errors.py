@@ -1,13 +1,11 @@
 """Errors of SQL: a temporary one is 503 with Retry-After, any other is 500."""
 
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
-from jinja2 import TemplateNotFound
 from sqlalchemy import make_url, text
 
-from tests.api.harness import Bodies, Harness, error_body
+from tests.api.harness import Bodies, Harness
 from tests.servers.postgres import execute
 
 
@@ -37,24 +35,6 @@ async def test_a_table_that_is_not_there(api: Harness) -> None:
     answer = await api.call("GET", "/region", owner)
     assert answer.status_code == 500, answer.text
     assert answer.json() == {"status": "error", "message": "internal error", "code": 500}
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (ConnectionRefusedError(111, "refused"), 503),
-        (OSError("Multiple exceptions"), 503),
-        (FileNotFoundError(2, "no such file", "rules.txt"), 500),
-        (TemplateNotFound("page.html"), 500),
-    ],
-)
-async def test_only_a_connection_is_an_error_of_sql(
-    api: Harness, monkeypatch: pytest.MonkeyPatch, error: OSError, status: int
-) -> None:
-    monkeypatch.setattr("api.sessions.Sessions.find", AsyncMock(side_effect=error))
-    error_body(
-        await api.call("GET", "/region", {"x-service-key": "e", "x-service-token": "t"}), status
-    )
 
 
 async def test_sessions_that_the_server_has_ended(

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from catalog.inputs import AREAS
-from catalog.models import Account, Base, Company, DetectionTrace, Device, Session
+from catalog.models import Account, Base, Company, Device, Session
 from tests.api.harness import Bodies, Harness, Headers, Operation, operations
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -195,23 +195,6 @@ async def test_lists_and_profiles_hold_only_ones_own(api: Harness, ours: Holder,
         company = await session.get_one(Company, await api.company_of(ours.headers))
     colleague = await api.account(company)
     assert await api.read("/region", colleague) == await api.read("/region", ours.headers)
-
-
-async def test_a_trace_shows_nothing_of_another_company(api: Harness, ours: Holder, theirs: Holder):
-    """A beacon that belongs to another company now."""
-    device = ours.ids["crm"]
-    where = {"venue_id": theirs.ids["region"], "beacon_id": theirs.ids["beacon"]}
-    await api.add(DetectionTrace(**where, device_id=device, status="far", create_on=NOW, ip="::1"))
-    (trace,) = (await api.read(f"/crm/{device}", ours.headers))["beacon"]
-    assert trace == {
-        "lieu": "",
-        "lieu_id": theirs.ids["region"],
-        "id": trace["id"],
-        "beacon": {"id": theirs.ids["beacon"]},
-        "status": "far",
-        "create_on": "2026-11-20T12:00:00+0000",
-        "ip": "::1",
-    }
 
 
 async def test_the_triple_is_taken_also_by_another_company(

@@ -6,8 +6,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from catalog.models import WEEKDAYS, AuditEntry, DetectionTrace
 from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDetectionStore
 from rules.model import CampaignReason, DayFigures, Reason
@@ -210,17 +208,6 @@ async def test_html_of_a_campaign_is_shown_in_a_frame_that_can_do_nothing(
     assert policy[:2] == ["sandbox", "default-src 'none'"]
     assert "script-src" not in preview.headers["content-security-policy"]
     assert preview.headers.get_list("x-frame-options") == ["SAMEORIGIN"]
-
-
-@pytest.mark.parametrize("format_", ["template", "url"])
-async def test_other_contents_are_text(visitor: Visitor, bodies: Bodies, format_: str):
-    venue = await visitor.made("/region", bodies.venue())
-    content = "<b>&" if format_ == "template" else "https://example.org/?<b>"
-    body = bodies.campaign(format=format_, **{format_: content})
-    number = await visitor.made(f"/lieu/{venue}/campaign", body)
-    path = f"/console/venues/{venue}/campaigns/{number}/preview"
-    page = SeenPage((await visitor.client.get(path)).text)
-    assert [tag for tag, _ in page.tags] == ["pre"]
 
 
 async def test_pictures_are_data_or_nothing(visitor: Visitor, bodies: Bodies):

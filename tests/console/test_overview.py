@@ -50,12 +50,6 @@ async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone
     assert f"Times in {offset_text}." in page.text
 
 
-async def test_where_venues_have_different_clocks_it_is_utc(visitor: Visitor, bodies: Bodies):
-    for zone in ("Europe/Paris", "Asia/Kolkata"):
-        await visitor.made("/region", bodies.venue(time_zone=zone))
-    assert "Times in UTC." in (await visitor.get("/parts/hours")).text
-
-
 async def test_reasons(visitor: Visitor, bodies: Bodies):
     assert (await visitor.get("/parts/reasons")).texts[0] == "No figures yet."
     venue = await visitor.made("/region", bodies.venue())

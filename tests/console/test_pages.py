@@ -4,8 +4,6 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from api import campaigns as campaign_routes
-from api import statistics as statistic_routes
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, device_of, statistic
@@ -66,17 +64,6 @@ async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, ven
     assert "Door 400" in text
     assert "Van 2" in text
     assert "509 detections since" in text
-
-
-async def test_a_venue_is_made_and_changed(visitor: Visitor):
-    given = {"name": "Depot", "address": "Quai", "time_zone": "Mars/Base", "active": "1"}
-    assert "time_zone-note" in (await visitor.post("/venues/new", given)).text
-    made = await visitor.post("/venues/new", given | {"time_zone": "Europe/Paris", "width": "20"})
-    path = made.headers["location"].removeprefix("/console")
-    changed = {"name": "Depot 2", "address": "", "width": "30"}
-    await visitor.post(f"{path}/edit", changed)
-    record = (await visitor.api.call("GET", f"/region/{path[8:]}", visitor.headers)).json()
-    assert (record["name"], record["width"], record["active"]) == ("Depot 2", 30, False)
 
 
 async def test_a_device(visitor: Visitor):
@@ -177,22 +164,6 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date
     assert sheet.headers.get_list("x-request-id") == [sheet.headers["x-request-id"]]
     assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
     assert len(sheet.text.splitlines()) == 3
-
-
-async def test_a_streamed_answer_is_downloaded_completely(
-    visitor: Visitor, bodies: Bodies, venue: int, today: date, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(campaign_routes, "PAGE", 2)
-    monkeypatch.setattr(statistic_routes, "_PAGE", 2)
-    numbers = [await visitor.made(f"/lieu/{venue}/campaign", bodies.campaign()) for _ in range(7)]
-    async with visitor.api.database.write.begin() as session:
-        session.add_all(
-            statistic(today, "campaign", number, venue, (1, 1, 1)) for number in numbers
-        )
-    shown = (await visitor.get(f"/venues/{venue}/campaigns")).links()
-    assert {f"/console/venues/{venue}/campaigns/{number}" for number in numbers} <= shown
-    sheet = await visitor.client.get("/console/statistics.csv")
-    assert len(sheet.text.splitlines()) == 8
 
 
 async def test_the_audit_shows_who_made_it_here(visitor: Visitor):

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from api.console.texts import LANGUAGES, load_translations, read_texts
+from api.console.texts import LANGUAGES, read_texts
 from api.reports import ROLES, AwaitedCheck
 from connectors.model import CallFault
 from rules.model import Reason
@@ -50,12 +50,6 @@ def test_every_language_says_the_same(language: str) -> None:
     for key, text in words.items():
         assert text.strip(), key
         assert places(text) == places(english[key]), key
-
-
-def test_an_unknown_name_is_shown_unchanged() -> None:
-    words = load_translations("en")
-    assert words.get("reason_of_tomorrow") == "reason_of_tomorrow"
-    assert words("opens_today", clock="09:00") == "Opens today at 09:00"
 
 
 @pytest.mark.parametrize(

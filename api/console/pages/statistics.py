@@ -5,7 +5,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from api.console.context import PageContext
 from api.console.texts import Translations, parse_time
@@ -40,8 +39,10 @@ async def show(context: PageContext) -> Response:
 
 
 async def csv_file(context: PageContext) -> Response:
-    """The CSV of the operation, streamed to the browser."""
-    return _CsvResponse(context)
+    """The CSV of the operation, as a file."""
+    return await context.interface.file(
+        "/statistics", _chosen(context), accept="text/csv", name="statistics.csv"
+    )
 
 
 def _chosen(context: PageContext) -> dict[str, str]:
@@ -52,20 +53,6 @@ def _chosen(context: PageContext) -> dict[str, str]:
         "venue": context.query("venue"),
         "kind": kind if kind in _KINDS else _KINDS[0],
     }
-
-
-class _CsvResponse(Response):
-    """Streams the answer of the operation to the browser, without buffering it."""
-
-    def __init__(self, context: PageContext) -> None:
-        super().__init__()
-        self._visit = context
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        chosen = _chosen(self._visit)
-        await self._visit.interface.stream_file(
-            send, "/statistics", chosen, accept="text/csv", name="statistics.csv"
-        )
 
 
 def last_days(context: PageContext, days: int) -> dict[str, str]:

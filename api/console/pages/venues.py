@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from api.console.context import PageContext
 from api.console.forms import PostedForm, tag_names, tag_text
 from api.console.interface import InterfaceReply
+from api.console.texts import Translations
 
 _ON_THE_PLAN = 500
 _NAMED = 12
@@ -62,86 +63,120 @@ async def show_recent(context: PageContext) -> Response:
     )
 
 
-class RecordForm(NamedTuple):
-    """The form of venues, beacons or geofences.
+class FormField(NamedTuple):
+    """A field of a form: an input, or a list if it has `options`.
 
-    `path` is the operation's, `page` that of the console, `home` where saving leads to; `empty` are
-    the values of a new record, `submitted` reads those of a form.
+    `kind` is text, number (whole), decimal or tags; `label` and `hint` are texts by their keys, or
+    the words themselves. Half fields stand side by side.
     """
+
+    name: str
+    label: str
+    kind: str = "text"
+    required: bool = False
+    half: bool = False
+    hint: str = ""
+    options: tuple[str, ...] = ()
+
+    def shown(self, values: dict[str, Any]) -> Any:
+        """The value as the input shows it."""
+        value = values[self.name]
+        return tag_text(tag["name"] for tag in value) if self.kind == "tags" else value
+
+    def choices(self, texts: Translations) -> list[tuple[str, str]]:
+        """The options with their texts."""
+        return [(option, texts(f"{self.name}_{option}")) for option in self.options]
+
+    def submitted(self, form: PostedForm) -> Any:
+        """The value of a posted form, as the interface takes it."""
+        if self.kind == "tags":
+            return [{"name": name} for name in tag_names(form.text(self.name))]
+        read = {"number": form.number, "decimal": form.decimal}.get(self.kind, form.text)
+        return read(self.name)
+
+    def empty(self) -> Any:
+        """The value of a new record."""
+        if self.kind == "tags":
+            return []
+        return "near" if self.options else ""
+
+
+class RecordForm(NamedTuple):
+    """The form of a kind of record: the paths of its list, in the interface and in the console."""
 
     record: str
     path: str
     page: str
-    home: str
-    empty: dict[str, Any]
-    submitted: Callable[[PostedForm], dict[str, Any]]
+    fields: tuple[FormField, ...]
+
+    def home(self, parameters: Mapping[str, Any]) -> str:
+        """The page of a venue, to which saving leads; the list of venues where there is none."""
+        return f"/venues/{parameters['id']}" if "id" in parameters else "/venues"
 
     @property
     def number(self) -> str:
         """The name of the record's number in the paths."""
         return "id" if self.record == "venue" else "uid"
 
+    def empty(self) -> dict[str, Any]:
+        """The values of a new record."""
+        return {"active": True, **{each.name: each.empty() for each in self.fields}}
 
-def _venue(form: PostedForm) -> dict[str, Any]:
-    return {
-        **form.texts(("name", "address", "image", "time_zone")),
-        "active": form.is_on("active"),
-        "width": form.number("width"),
-        "height": form.number("height"),
-    }
-
-
-def _beacon(form: PostedForm) -> dict[str, Any]:
-    return {
-        **form.texts(("name", "uuid", "proximity", "color")),
-        **{name: form.number(name) for name in ("major", "minor", "x", "y")},
-        "active": form.is_on("active"),
-        "tags": [{"name": name} for name in tag_names(form.text("tags"))],
-    }
+    def submitted(self, form: PostedForm) -> dict[str, Any]:
+        """The record in a posted form."""
+        values = {each.name: each.submitted(form) for each in self.fields}
+        return {"active": form.is_on("active"), **values}
 
 
-def _geofence(form: PostedForm) -> dict[str, Any]:
-    return {
-        "name": form.text("name"),
-        "longitude": form.decimal("longitude"),
-        "latitude": form.decimal("latitude"),
-        "radius": form.number("radius"),
-        "active": form.is_on("active"),
-    }
-
-
+_NAME = FormField("name", "name", required=True)
 _VENUES = RecordForm(
     "venue",
     "/region",
     "/venues",
-    "/venues/{id}",
-    dict.fromkeys(("name", "address", "image", "time_zone"), "")
-    | {"active": True, "width": None, "height": None},
-    _venue,
+    (
+        _NAME,
+        FormField("address", "address"),
+        FormField("time_zone", "time_zone", hint="Europe/Paris"),
+        FormField("width", "width", "number", half=True),
+        FormField("height", "height", "number", half=True),
+        FormField("image", "image", hint="image_hint"),
+    ),
 )
 _BEACONS = RecordForm(
     "beacon",
     "/region/{id}/beacon",
     "/venues/{id}/beacons",
-    "/venues/{id}",
-    dict.fromkeys(("name", "uuid", "major", "minor", "color"), "")
-    | {"active": True, "proximity": "near", "x": None, "y": None, "tags": []},
-    _beacon,
+    (
+        _NAME,
+        FormField("uuid", "UUID", required=True),
+        FormField("major", "Major", "number", required=True, half=True),
+        FormField("minor", "Minor", "number", required=True, half=True),
+        FormField(
+            "proximity", "proximity", hint="proximity_hint", options=("immediate", "near", "far")
+        ),
+        FormField("x", "x", "number", half=True),
+        FormField("y", "y", "number", half=True),
+        FormField("color", "colour", half=True, hint="#0a7d6c"),
+        FormField("tags", "tags", "tags", half=True, hint="tags_hint"),
+    ),
 )
 _GEOFENCES = RecordForm(
     "geofence",
     "/region/{id}/geofencing",
     "/venues/{id}/geofences",
-    "/venues/{id}",
-    dict.fromkeys(("name", "longitude", "latitude", "radius"), "") | {"active": True},
-    _geofence,
+    (
+        _NAME,
+        FormField("latitude", "latitude", "decimal", required=True, half=True),
+        FormField("longitude", "longitude", "decimal", required=True, half=True),
+        FormField("radius", "radius", "number", required=True, hint="radius_hint"),
+    ),
 )
 
 
 async def show_new(kind: RecordForm, context: PageContext) -> Response:
     """Show the form for a new record; a beacon may have a position already."""
     position = {name: context.query(name) for name in ("x", "y") if context.query(name)}
-    return _form(context, kind, kind.empty | (position if kind is _BEACONS else {}))
+    return _form(context, kind, kind.empty() | (position if kind is _BEACONS else {}))
 
 
 async def show_form(kind: RecordForm, context: PageContext) -> Response:
@@ -155,7 +190,7 @@ async def create(kind: RecordForm, context: PageContext) -> Response:
     parameters = context.request.path_params
     reply = await context.interface.call("POST", kind.path.format_map(parameters), values)
     if reply.is_success:
-        return context.redirect(kind.home.format_map({"id": reply.body["id"], **parameters}))
+        return context.redirect(kind.home({"id": reply.body["id"], **parameters}))
     return _form(context, kind, values, reply)
 
 
@@ -164,13 +199,13 @@ async def save(kind: RecordForm, context: PageContext) -> Response:
     values = kind.submitted(context.form)
     reply = await context.interface.call("PUT", _path(context, kind), values)
     if reply.is_success:
-        return context.redirect(kind.home.format_map(context.request.path_params))
+        return context.redirect(kind.home(context.request.path_params))
     return _form(context, kind, values | {"id": context.path_number(kind.number)}, reply)
 
 
 async def remove(kind: RecordForm, context: PageContext) -> Response:
     """Delete a record; a venue with its beacons, geofences and campaigns."""
-    home = "/venues" if kind is _VENUES else kind.home.format_map(context.request.path_params)
+    home = "/venues" if kind is _VENUES else kind.home(context.request.path_params)
     return await context.change("DELETE", _path(context, kind), home)
 
 
@@ -197,14 +232,22 @@ def _form(
     values: dict[str, Any],
     refusal: InterfaceReply | None = None,
 ) -> Response:
+    parameters = context.request.path_params
+    page = kind.page.format_map(parameters)
+    if "id" in values:
+        address = f"{page}/{values['id']}{'/edit' if kind is _VENUES else ''}"
+    else:
+        address = f"{page}/new"
+    home = "/venues" if kind is _VENUES else kind.home(parameters)
     return context.form_page(
         "record_form.html",
         kind.record,
         values,
         refusal,
-        tags=tag_text(tag["name"] for tag in values.get("tags", [])),
-        kind=kind.record,
-        venue_id=context.request.path_params.get("id"),
+        kind=kind,
+        home=home,
+        address=address,
+        removal=f"{page}/{values['id']}/delete" if "id" in values else "",
     )
 
 

@@ -1,0 +1,309 @@
+"""The operations that all kinds of records share: list, create, get, edit, delete.
+
+A new kind of record is a `Records`, and a call of `add_operations`. Its fields may refer to other
+records: a tag by its name (created if it is new) or id, a beacon by its id or triple, a geofence by
+its id. All must belong to the company.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, NamedTuple
+
+from fastapi import APIRouter, Depends
+from pydantic import AfterValidator, Field
+from sqlalchemy import or_, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.responses import Response
+
+from api.answers import INT64, Answer, DoneAnswer, Record, bad_fields
+from api.bodies import After, Limit, OwnId, RecordId, VenueId, accepts
+from api.permissions import AuthorizedCaller, may_read, may_write
+from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, write, written
+from catalog.fields import Conflicts, Fields, integer
+from catalog.inputs import Name, Triple, TripleFields
+from catalog.limits import lock_company
+from catalog.models import Beacon, Geofence, Tag
+
+
+class Place(NamedTuple):
+    """The records that a path names: those of a venue or of the company, or one of them."""
+
+    venue_id: int | None = None
+    number: int = 0
+
+
+Values = Mapping[str, Any]
+
+
+async def _as_given(_session: Any, _caller: Any, values: Values, _record: Any) -> Values:
+    return values
+
+
+async def _unlimited(*_: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records(Generic[M]):
+    """A kind of record: its paths, its fields, and what is special about writing it.
+
+    Records whose path has a venue's id belong to the venue, others to the company.
+
+    - `edited` are the fields of a PUT, if they differ from those of a POST, `created`.
+    - `about` adds to the descriptions of the operations, by their names.
+    - `options` load what the answer shows; a list is read `page` records at a time.
+    - `conflicts` finds faults in the combination of a new record's fields.
+    - `columns` are the attributes to set for values, those of a new record if there is none yet.
+    - `check` raises LimitError over a limit, given what `scope` was before; None if it is new.
+    """
+
+    kind: str
+    path: str
+    tag: str = ""
+    model: type[M]
+    answer: type[Answer]
+    created: type[Fields]
+    edited: type[Fields] | None = None
+    example: Record
+    about: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[Any] = ()
+    page: int = PAGE
+    conflicts: Conflicts = lambda _: ()
+    columns: Callable[[AsyncSession, AuthorizedCaller, Values, M | None], Awaitable[Values]] = (
+        _as_given
+    )
+    scope: Callable[[M], Any] = lambda _: None
+    check: Callable[[AsyncSession, AuthorizedCaller, M, Any], Awaitable[None]] = _unlimited
+
+    def query(self, caller: AuthorizedCaller, venue_id: int | None) -> Query[M]:
+        """The records in a place, with what their answers show."""
+        return of_company(self.model, caller.company_id, venue_id).options(*self.options)
+
+    async def get(self, caller: AuthorizedCaller, place: Place) -> Answer:
+        """One record. Raises ApiError 404, as `edit` and `delete` do."""
+        async with caller.services.database.autocommit() as session:
+            found = await find(session, self.query(caller, place.venue_id), place.number)
+            return self.answer.model_validate(found)
+
+    async def create(self, caller: AuthorizedCaller, place: Place) -> Answer:
+        """Add the record in the body. Raises ApiError, 404 if there is no such venue."""
+        values = await caller.values(self.created, self.conflicts)
+
+        async def work(session: AsyncSession) -> Answer:
+            await lock_company(session, caller.company_id)
+            owner = {"company_id": caller.company_id}
+            if place.venue_id is not None:
+                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+                owner = {"venue_id": place.venue_id}
+            record = self.model(**await self.columns(session, caller, values, None), **owner)
+            session.add(record)
+            await session.flush()
+            await self.check(session, caller, record, None)
+            number = record.id  # type: ignore[attr-defined]
+            found = await written(session, self.query(caller, place.venue_id), number)
+            return self.answer.model_validate(found)
+
+        return await write(caller.services, work)
+
+    async def edit(self, caller: AuthorizedCaller, place: Place) -> Answer:
+        """Set the fields in the body; others stay as they are."""
+        values = await caller.values(self.edited or self.created)
+        query = self.query(caller, place.venue_id)
+
+        async def work(session: AsyncSession) -> Answer:
+            await lock_company(session, caller.company_id)
+            record = await find(session, query, place.number, lock=True)
+            before = self.scope(record)
+            for name, value in (await self.columns(session, caller, values, record)).items():
+                setattr(record, name, value)
+            await session.flush()
+            await self.check(session, caller, record, before)
+            return self.answer.model_validate(await written(session, query, place.number))
+
+        return await write(caller.services, work)
+
+    async def delete(self, caller: AuthorizedCaller, place: Place) -> DoneAnswer:
+        """Delete a record."""
+        query = self.query(caller, place.venue_id)
+
+        async def work(session: AsyncSession) -> None:
+            await session.delete(await find(session, query, place.number, lock=True))
+
+        await write(caller.services, work)
+        return DoneAnswer()
+
+
+def _of_company() -> Place:
+    return Place()
+
+
+def _of_venue(venue_id: VenueId) -> Place:
+    return Place(venue_id)
+
+
+def _one_of_company(number: OwnId) -> Place:
+    return Place(None, number)
+
+
+def _one_of_venue(venue_id: VenueId, number: RecordId) -> Place:
+    return Place(venue_id, number)
+
+
+def add_operations(
+    router: APIRouter, records: Records[Any], *, with_get: bool = True, other_path: str = ""
+) -> None:
+    """Add the operations to a router. `other_path` creates a record, too."""
+    kind, path, answer = records.kind, records.path, records.answer
+    in_venue = "{id}" in path
+    one = f"{path}/{{uid}}" if in_venue else f"{path}/{{id}}"
+    all_of = Depends(_of_venue if in_venue else _of_company)
+    one_of = Depends(_one_of_venue if in_venue else _one_of_company)
+    reader, writer = may_read(kind), may_write(kind)
+
+    async def list_all(
+        caller: AuthorizedCaller = reader,
+        place: Place = all_of,
+        limit: Limit = None,
+        after: After = 0,
+    ) -> Response:
+        query = records.query(caller, place.venue_id)
+        return await listed(
+            caller,
+            query,
+            answer,
+            after=after,
+            limit=limit,
+            venue_id=place.venue_id,
+            page=records.page,
+        )
+
+    async def create(caller: AuthorizedCaller = writer, place: Place = all_of) -> Answer:
+        return await records.create(caller, place)
+
+    async def get(caller: AuthorizedCaller = reader, place: Place = one_of) -> Answer:
+        return await records.get(caller, place)
+
+    async def edit(caller: AuthorizedCaller = writer, place: Place = one_of) -> Answer:
+        return await records.edit(caller, place)
+
+    async def delete(caller: AuthorizedCaller = writer, place: Place = one_of) -> DoneAnswer:
+        return await records.delete(caller, place)
+
+    def add(verb: str, method: str, at: str, work: Any, shown: Any, text: str, **more: Any) -> None:
+        text = f"{text} {records.about.get(verb, '')}".strip()
+        name = f"{verb}_{kind}s" if verb == "list" else f"{verb}_{kind}"
+        more = {"name": name, "summary": name.replace("_", " ").title(), **more}
+        router.add_api_route(
+            at,
+            work,
+            methods=[method],
+            response_model=shown,
+            description=text,
+            tags=[records.tag or kind],
+            **more,
+        )
+
+    text = f"Create {'an' if kind[0] in 'aeiou' else 'a'} {kind}."
+    body: Record = {"openapi_extra": accepts(records.created, records.example)}
+    changes: Record = {"openapi_extra": accepts(records.edited or records.created, records.example)}
+    several: Any = list[answer]  # type: ignore[valid-type]
+    add("list", "GET", path, list_all, several, f"The {kind}s.")
+    add("create", "POST", path, create, answer, text, status_code=201, **body)
+    if other_path:
+        body["name"] = f"create_{kind}_by_its_other_path"
+        add("create", "POST", other_path, create, answer, text, status_code=201, **body)
+    if with_get:
+        add("get", "GET", one, get, answer, f"One {kind}.")
+    text = f"Change the {kind}. Optional fields that are not given stay as they are."
+    add("edit", "PUT", one, edit, answer, text, **changes)
+    add("delete", "DELETE", one, delete, DoneAnswer, f"Delete the {kind}.")
+
+
+_MOST = 1000
+Reference = int | str | Triple
+Id = Annotated[int, integer(1, INT64)]
+
+
+class RecordById(Fields):
+    """A record of the company by its id."""
+
+    id: Id
+
+
+class TagByName(Fields):
+    """A tag of the company by its name; a new name creates a tag."""
+
+    name: Name
+
+
+def _listed(accepted: str) -> Any:
+    return Field(max_length=_MOST, description=f"a list of at most {_MOST} {accepted}")
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "tags": (Tag, "tag"),
+    "beacons": (Beacon, "beacon"),
+    "geofencings": (Geofence, "geofence"),
+}
+IN_ORDER = Field(union_mode="left_to_right")
+ById = Annotated[RecordById, AfterValidator(lambda record: record.id)]
+ByName = Annotated[TagByName, AfterValidator(lambda tag: tag.name)]
+ByTriple = Annotated[TripleFields, AfterValidator(lambda b: Triple(b.uuid, b.major, b.minor))]
+Tags = Annotated[
+    list[Annotated[ByName | ById | Name, IN_ORDER]],
+    _listed('objects {"name": string} or {"id": integer}, or names'),
+]
+Beacons = Annotated[
+    list[Annotated[ById | ByTriple | Id, IN_ORDER]],
+    _listed("beacons by id, or by uuid, major and minor"),
+]
+Geofences = Annotated[list[Annotated[ById | Id, IN_ORDER]], _listed("geofences by id")]
+
+
+async def referenced(
+    session: AsyncSession, company_id: int, values: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """The records that the references among the values name, by attribute. Raises ApiError 400."""
+    return {
+        field: await find_referenced(session, company_id, field, values[field])
+        for field in _KINDS
+        if field in values
+    }
+
+
+async def find_referenced(
+    session: AsyncSession, company_id: int, field: str, references: Sequence[Reference]
+) -> list[Any]:
+    """The records that the references in `field` name; new tags are added to the session.
+
+    Raises ApiError 400 for what is not the company's.
+    """
+    model, what = _KINDS[field]
+    ids = [each for each in references if isinstance(each, int)]
+    names = [each for each in references if isinstance(each, str)]
+    triples = [each for each in references if isinstance(each, Triple)]
+    conditions = [model.id.in_(ids)]
+    if names:
+        conditions.append(Tag.name.in_(names))
+    if triples:
+        conditions.append(tuple_(Beacon.uuid, Beacon.major, Beacon.minor).in_(triples))
+    found: dict[Reference, Any] = {}
+    for record in await session.scalars(of_company(model, company_id).where(or_(*conditions))):
+        found[record.id] = record
+        if isinstance(record, Tag):
+            found[record.name] = record
+        if isinstance(record, Beacon):
+            found[Triple(record.uuid, record.major, record.minor)] = record
+    for name in names:
+        if name not in found:
+            found[name] = Tag(company_id=company_id, name=name)
+            session.add(found[name])
+    unknown = {
+        f"{field}[{place}]": f"{reference}: not a {what} of this company"
+        for place, reference in enumerate(references)
+        if reference not in found
+    }
+    if unknown:
+        raise bad_fields(unknown)
+    # Two references may name the same record.
+    return list(dict.fromkeys(found[reference] for reference in references))

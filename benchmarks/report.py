@@ -96,7 +96,7 @@ def finish(
     console.print(sentence(machine), highlight=False)
     if arguments.json is not None:
         found = {"machine": machine, "sheets": sheets, "notes": notes, "rounds": rounds}
-        arguments.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        arguments.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2, default=list))
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

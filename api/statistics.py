@@ -21,7 +21,7 @@ from starlette.responses import StreamingResponse
 from api.answers import INT64, Answer, Count, Id, ReasonName, Text, Timestamp, bad_fields
 from api.bodies import OwnId
 from api.permissions import PREFIX, AuthorizedCaller, may_read
-from api.tenancy import find_venue, of_company
+from api.tenancy import find_venue, json_array, of_company
 from catalog.database import Database
 from catalog.models import Campaign
 from catalog.plain_text import for_csv
@@ -163,13 +163,14 @@ async def statistics(
     """
     days = _days(caller, first, last)
     choice = StatisticFilter(*days, venue_id=venue, kind=kind)
-    pages = _pages(caller.services.database, caller.company_id, choice)
-    # Read before the answer begins, so that an error of SQL can still be answered.
-    first_page: Lines = await anext(pages, [])
     as_csv = _wants_csv(request.headers.get("accept", ""))
-    write = _as_csv if as_csv else _as_json
+    written = _rows_of if as_csv else _objects
+    found = _pages(caller.services.database, caller.company_id, choice)
+    pages = (written(lines) async for lines in found)
+    # Read before the answer begins, so that an error of SQL can still be answered.
+    first_page = await anext(pages, b"")
     return StreamingResponse(
-        write(first_page, pages),
+        _sheet(first_page, pages) if as_csv else json_array(first_page, pages),
         media_type=f"{CSV}; charset=utf-8" if as_csv else _JSON,
         headers={"vary": "accept"},
     )
@@ -314,25 +315,18 @@ async def _pages(database: Database, company_id: int, choice: StatisticFilter) -
         after = StatisticCursor(last.day, last.venue_id, last.kind, last.id)
 
 
-async def _as_json(begin: Lines, pages: Pages) -> AsyncIterator[bytes]:
-    yield b"[" + _objects(begin)
-    async for lines in pages:
-        yield b"," + _objects(lines)
-    yield b"]"
-
-
 def _objects(lines: Lines) -> bytes:
     return _LINES.dump_json(_LINES.validate_python(lines))[1:-1]
 
 
-async def _as_csv(begin: Lines, pages: Pages) -> AsyncIterator[bytes]:
-    yield _rows([_COLUMNS]) + _rows(map(_cells, begin))
-    async for lines in pages:
-        yield _rows(map(_cells, lines))
+async def _sheet(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield _rows([_COLUMNS]) + first
+    async for rows in pages:
+        yield rows
 
 
-def _cells(line: StatisticLine) -> Sequence[object]:
-    return for_csv(getattr(line, name) for name in _COLUMNS)
+def _rows_of(lines: Lines) -> bytes:
+    return _rows(for_csv(getattr(line, name) for name in _COLUMNS) for line in lines)
 
 
 def _rows(rows: Iterable[Sequence[object]]) -> bytes:

@@ -85,7 +85,7 @@ async def listed(
     if venue_id is not None and not first:
         async with caller.services.database.autocommit() as session:
             await find_venue(session, caller.company_id, venue_id)
-    return StreamingResponse(_joined(first, pages), media_type="application/json")
+    return StreamingResponse(json_array(first, pages), media_type="application/json")
 
 
 async def _pages(
@@ -112,7 +112,8 @@ async def _pages(
         left = None if left is None else left - len(found)
 
 
-async def _joined(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def json_array(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A JSON array of the objects of each page, which commas separate."""
     yield b"[" + first
     async for records in pages:
         yield b"," + records

@@ -5,7 +5,6 @@ else every second one in one of these.
 """
 
 import os
-import time
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,9 +13,6 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from engine.redis.decision_store import DecisionStore, DeviceDecision
-from engine.redis.devices import DeviceKey
-from rules.model import StoredDecision, Zone
 from tests.api.harness import PASSWORD
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
@@ -123,56 +119,6 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
     path = f"/region/{world.ids['venue']}/beacon"
     made = (await visit.harness.call("GET", path, visit.headers)).json()[-1]
     assert (made["name"], made["x"], made["y"]) == ("Kiosk", 15, 8)
-
-
-async def test_support_looks_after_a_person(visit: BrowserVisit, world: World):
-    company = await world.visitor.company()
-    at = time.time() - 60
-    kept = StoredDecision(at, at, world.ids["beacon"], Zone.NEAR, "throttled", {})
-    store = DecisionStore(
-        redis=visit.harness.stores.redis, prefix="proximity:", most=10, deadline=10.0
-    )
-    await store.keep([DeviceDecision(DeviceKey(company, "anna"), kept)])
-
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.click("Devices")
-        page.fill("Device (udid)", "anna")
-        page.click("Find")
-        page.wait_for_text("held back: it was sent lately")
-        page.wait_for_text("Door")
-        page.click("Mark as test device")
-        page.wait_for_text("No test device any more")
-        assert page.complaints() == []
-
-    await visit.walk(steps)
-    path = f"/crm/{world.ids['device']}"
-    device = (await visit.harness.call("GET", path, visit.headers)).json()["device"][0]
-    assert device["test"] is True
-
-
-async def test_support_forgets_a_person(visit: BrowserVisit, world: World):
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.click("Devices")
-        page.click("anna")
-        page.click("Forget this person")
-        page.wait_for_text("What is stored about this device")
-        page.wait_for_text("Kafka keeps its messages until")
-        page.click("Forget now")
-        # The browser waits for the second step.
-        page.click("Yes, delete it for good")
-        page.click("Forget now")
-        page.wait_for_text("What was deleted")
-        page.click("Devices")
-        page.wait_for_text("No device yet.")
-        page.click("Audit")
-        page.wait_for_text("deleted device")
-        assert "anna" not in page.text
-        assert page.complaints() == []
-
-    await visit.walk(steps)
-    assert (await visit.harness.call("GET", "/crm", visit.headers)).json() == []
 
 
 async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):

@@ -125,9 +125,10 @@ class MessageWriter:
         record = grant.record
         attributes = {
             "messaging.system": "kafka",
-            "messaging.source.name": record.topic,
-            "messaging.kafka.source.partition": record.partition,
-            "messaging.kafka.message.offset": record.offset,
+            "messaging.operation.type": "process",
+            "messaging.destination.name": record.topic,
+            "messaging.destination.partition.id": str(record.partition),
+            "messaging.kafka.offset": record.offset,
             "proximity.company": grant.beacon.company_reference.id,
             "proximity.campaign": grant.campaign.id,
         }

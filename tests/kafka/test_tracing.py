@@ -155,9 +155,10 @@ async def test_the_span_of_a_message_names_its_record_company_and_campaign(
     assert made.name == "proximity.trigger"
     assert dict(made.attributes or {}) == {
         "messaging.system": "kafka",
-        "messaging.source.name": "proximity.detections",
-        "messaging.kafka.source.partition": 3,
-        "messaging.kafka.message.offset": 7,
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "proximity.detections",
+        "messaging.destination.partition.id": "3",
+        "messaging.kafka.offset": 7,
         "proximity.company": 9,
         "proximity.campaign": 7,
         "proximity.outcome": "published",

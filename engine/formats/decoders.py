@@ -4,13 +4,14 @@ Trigger, recorder and commands read detections only with these decoders, so that
 content of a record.
 """
 
+import base64
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Literal, Protocol
 
 import msgspec
 
-from engine.formats.cloudevents import unwrapped
 from engine.formats.gateways import (
     read_espresense,
     read_kontakt,
@@ -24,10 +25,9 @@ from engine.formats.registry import (
     JSON_SCHEMA,
     RegisteredFormat,
     RegistryAddress,
-    SchemaKind,
     SchemaRegistry,
 )
-from engine.formats.report import MOST_SIGHTINGS, ReadReport, Report, Sighting
+from engine.formats.report import MOST_SIGHTINGS, ReadReport, Report, Sighting, header
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.detections import (
     UNDECODABLE,
@@ -39,12 +39,12 @@ from engine.kafka.detections import (
     decode_record,
     detection_of,
 )
-from engine.kafka.messages import LONGEST_UDID, Detection
+from engine.kafka.messages import LONGEST_UDID, Detection, parse_text
 from engine.kafka.topics import detection_topics
 from engine.kafka.workers import Records
 from engine.process.failures import ServerErrors
 from engine.process.settings import Settings
-from engine.process.settings_types import REGISTERED_FORMATS, DetectionTopic
+from engine.process.settings_types import REGISTERED_FORMATS
 
 # Positions reserved for each event of a batch: more than a record has bytes.
 _POSITIONS_AN_EVENT = 2**32
@@ -150,7 +150,7 @@ class ReportDecoder:
         report = Report(record.value or b"", record.key, record.headers, record.timestamp / 1000)
         if not self._in_cloudevents:
             return (report,)
-        reports = unwrapped(report)
+        reports = _unwrapped(report)
         if self._schemas is not None:
             self._schemas.check(reports)
         return reports
@@ -166,6 +166,80 @@ class ReportDecoder:
         return detection
 
 
+# CloudEvents 1.0 around any format, structured, binary or in batches:
+# https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/kafka-protocol-binding.md
+# The binding has no batches; clients that send batches use the media type of the JSON format
+# (https://github.com/cloudevents/spec/blob/main/cloudevents/formats/json-format.md, section 4).
+_STRUCTURED = "application/cloudevents"
+_JSON = "application/cloudevents+json"
+_BATCH = "application/cloudevents-batch+json"
+
+
+class _Event(msgspec.Struct, gc=False):
+    specversion: Literal["1.0"]
+    id: str
+    source: str
+    type: str
+    time: str | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    data_base64: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_decode_batch = msgspec.json.Decoder(list[_Event]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def _unwrapped(report: Report) -> Sequence[Report]:
+    """The reports in the record's CloudEvents (several in a batch), each with its event's time.
+
+    Raises msgspec.DecodeError, RecursionError or ValueError.
+    """
+    content_type = (header(report, "content-type") or "").partition(";")[0].strip().lower()
+    if content_type == _JSON:
+        return (_structured(report, _decode(report.value)),)
+    if content_type == _BATCH:
+        events = _decode_batch(report.value)
+        if len(events) > MOST_SIGHTINGS:
+            raise ValueError(f"{len(events)} CloudEvents in a batch; at most {MOST_SIGHTINGS}")
+        return [_structured(report, event) for event in events]
+    if content_type.startswith(_STRUCTURED):
+        raise ValueError(
+            f"structured CloudEvents must be {_JSON} or {_BATCH}, not {content_type[:80]}"
+        )
+    return (_binary(report),)
+
+
+def _structured(report: Report, event: _Event) -> Report:
+    if event.data_base64 is not None:
+        if event.data is not msgspec.UNSET:
+            raise ValueError("a CloudEvent has data or data_base64, not both")
+        value = base64.b64decode(event.data_base64, validate=True)
+    elif isinstance(event.data, msgspec.Raw):
+        value = bytes(event.data)
+        if value.lstrip()[:1] == b'"':  # the text in a JSON string
+            value = _decode_text(value).encode()
+    else:
+        raise ValueError("the CloudEvent has no data")
+    return _dated(report._replace(value=value), event.time)
+
+
+def _binary(report: Report) -> Report:
+    version = header(report, "ce_specversion")
+    if version is None:
+        raise ValueError(f"no CloudEvent: neither content-type {_JSON} nor a header ce_specversion")
+    if version != "1.0":
+        raise ValueError(f"CloudEvents must have version 1.0, not {version[:80]}")
+    for name in ("ce_id", "ce_source", "ce_type"):
+        if not header(report, name):
+            raise ValueError(f"the CloudEvent has no header {name}")
+    return _dated(report, header(report, "ce_time"))
+
+
+def _dated(report: Report, time: str | None) -> Report:
+    return report if time is None else report._replace(at=parse_text(time))
+
+
 def detection_decoders(
     settings: Settings, *, limited: bool = False, registry_errors: ServerErrors | None = None
 ) -> Mapping[str, DetectionDecoder]:
@@ -174,36 +248,24 @@ def detection_decoders(
     With `registry_errors`, which counts and logs failures, decoders wait while the schema registry
     is down; without it they raise SchemaRegistryError.
     """
-    return {
-        topic.name: _decoder(
-            topic,
-            settings,
-            DeadLetterLimit.from_settings(settings) if limited else None,
-            registry_errors,
-        )
-        for topic in detection_topics(settings)
-    }
-
-
-def _decoder(
-    topic: DetectionTopic,
-    settings: Settings,
-    limit: DeadLetterLimit | None,
-    registry_errors: ServerErrors | None,
-) -> DetectionDecoder:
+    decoders: dict[str, DetectionDecoder] = {}
     exponent = settings.path_loss_exponent
-    if topic.format == "own" and not topic.in_cloudevents:
-        return OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
-    schemas = None
-    if topic.format in REGISTERED_FORMATS:
-        schemas = _registered(topic.format, settings, registry_errors)
-    return ReportDecoder(
-        schemas or _READERS[topic.format],
-        schemas=schemas,
-        path_loss_exponent=exponent,
-        in_cloudevents=topic.in_cloudevents,
-        limit=limit,
-    )
+    for topic in detection_topics(settings):
+        limit = DeadLetterLimit.from_settings(settings) if limited else None
+        if topic.format == "own" and not topic.in_cloudevents:
+            decoders[topic.name] = OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
+            continue
+        schemas = None
+        if topic.format in REGISTERED_FORMATS:
+            schemas = _registered(topic.format, settings, registry_errors)
+        decoders[topic.name] = ReportDecoder(
+            schemas or _READERS[topic.format],
+            schemas=schemas,
+            path_loss_exponent=exponent,
+            in_cloudevents=topic.in_cloudevents,
+            limit=limit,
+        )
+    return decoders
 
 
 def _read_own(report: Report) -> Iterable[Sighting]:
@@ -230,17 +292,7 @@ def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -
     address = RegistryAddress(
         "" if url is None else url.get_secret_value(), ca_file=settings.schema_registry_ca_file
     )
-    return RegisteredFormat(SchemaRegistry(address, _kind(format_), errors=errors))
-
-
-def _kind(format_: str) -> SchemaKind:
-    # Imported here: without such a topic these libraries are not needed.
-    if format_ == "avro":
-        from engine.formats.avro import AVRO
-
-        return AVRO
-    if format_ == "protobuf":
-        from engine.formats.protobuf import PROTOBUF
-
-        return PROTOBUF
-    return JSON_SCHEMA
+    kind = JSON_SCHEMA
+    if format_ != "json-schema":  # without such a topic these libraries are not needed
+        kind = getattr(import_module(f"engine.formats.{format_}"), format_.upper())
+    return RegisteredFormat(SchemaRegistry(address, kind, errors=errors))

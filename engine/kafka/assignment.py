@@ -87,7 +87,6 @@ class OffsetCommitter:
         self._errors = metrics.kafka_errors
         self._step = StepTimer(metrics, role)
         self._on_commit = on_commit
-        self._logged_refusal = False
         self._progress = asyncio.Event()
 
     def note_progress(self) -> None:
@@ -119,7 +118,7 @@ class OffsetCommitter:
         except (CommitFailedError, IllegalStateError):
             return True
         except (KafkaError, TimeoutError):
-            return False  # no answer is no refusal
+            pass  # no answer is no refusal
         return False
 
     async def commit(
@@ -138,14 +137,10 @@ class OffsetCommitter:
         try:
             with self._step("commit"):
                 async with asyncio.timeout(deadline):
-                    await self._consumer.commit(
-                        {each: at.to_commit() for each, at in commits.items()}
-                    )
-        except (CommitFailedError, IllegalStateError) as error:
+                    offsets = {each: at.to_commit() for each, at in commits.items()}
+                    await self._consumer.commit(offsets)
+        except (CommitFailedError, IllegalStateError):
             self._errors.inc()
-            if not self._logged_refusal:
-                log.warning("commit refused", role=self._role, error=describe(error))
-            self._logged_refusal = True
             return False
         except (KafkaError, TimeoutError) as error:
             if not self._errors.may_recover(error):
@@ -153,7 +148,6 @@ class OffsetCommitter:
             self._errors.failed(error, _COMMITTING)
             return False
         self._errors.answered(_COMMITTING)
-        self._logged_refusal = False
         for partition, position in commits.items():
             partitions[partition].note_committed(position)
         self._on_commit()

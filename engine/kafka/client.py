@@ -25,8 +25,6 @@ from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.login_token import token_provider
 from engine.process.errors import SettingsError
-from engine.process.failures import ServerErrors
-from engine.process.health import PROBE
 from engine.process.lifecycle import cancel
 from engine.process.settings import PREFIX, Settings
 
@@ -38,7 +36,6 @@ NOT_THERE, FORBIDDEN = 3, 29  # errors of a topic
 _METADATA_MS = 4000
 _IDLE_METADATA_MS = 300_000  # of a client that looks brokers up only to send them requests
 _GROUP = 0
-_PROBE_SECONDS = 1.5
 _CLOSE_SECONDS = 1.0
 
 
@@ -172,6 +169,14 @@ class KafkaCluster:
             except (KafkaError, OSError, TimeoutError) as error:
                 failure = error
         raise failure
+
+    async def probe(self) -> None:
+        """Return if a broker answers now."""
+        try:
+            await self.send(MetadataRequest([]))
+        except (KafkaError, OSError, TimeoutError):
+            await self.close()
+            raise
 
     async def committed(
         self, group: str, partitions: Collection[TopicPartition]
@@ -308,45 +313,3 @@ class _MetadataRequest10Builder(Request[_MetadataRequest10]):  # type: ignore[mi
         no_tags: dict[int, bytes] = {}
         topics = [(0, 0, name, no_tags) for name in self._topics]
         return request_struct_class(topics, False, False, False, no_tags)
-
-
-class BrokerProbe:
-    """Checks whether a broker answers now. Concurrent callers share one request.
-
-    No result is cached: a producer or consumer that has nothing to send notices a broker that hangs
-    only after its request timeout. `errors` counts each request that no broker answered.
-    """
-
-    def __init__(self, settings: Settings, *, errors: ServerErrors) -> None:
-        self._cluster = KafkaCluster(settings, _PROBE_SECONDS)
-        self._errors = errors
-        self._probing: asyncio.Task[bool] | None = None
-
-    async def answers(self) -> bool:
-        """Whether a broker answers within 1.5 s."""
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.create_task(self._probe(), name="kafka probe")
-        # The request continues until aiokafka's own deadline: a connection that is cancelled while
-        # it is being made stays open for ever.
-        await asyncio.wait([self._probing], timeout=_PROBE_SECONDS)
-        if self._probing.done() and self._probing.result():
-            self._errors.answered(PROBE)
-            return True
-        self._errors.lost(PROBE, "no broker answers")
-        return False
-
-    async def close(self) -> None:
-        """Disconnect."""
-        if self._probing is not None:
-            await asyncio.wait([self._probing], timeout=_CLOSE_SECONDS)
-            await cancel([self._probing])
-        await self._cluster.close()
-
-    async def _probe(self) -> bool:
-        try:
-            await self._cluster.send(MetadataRequest([]))
-        except (KafkaError, OSError, TimeoutError):
-            self._errors.inc()
-            await self._cluster.close()
-            return False
-        return True

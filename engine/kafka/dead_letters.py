@@ -13,7 +13,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
 from engine.kafka.messages import format_instant
-from engine.kafka.producer import OnAcknowledged, Outgoing, Publisher
+from engine.kafka.producer import OnAcknowledged, Outgoing, Publisher, message_size
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -128,6 +128,7 @@ def _name(record: ConsumerRecord[bytes, bytes]) -> int:
 
 
 _LONGEST_DETAIL = 500
+_LONGEST_KEY = 4 * 255  # bytes of a udid
 # The prefix of headers that are copied from the original record: those of CloudEvents, the MQTT
 # topic that names the receiver, the schema's id (engine/formats), and the trace context.
 ORIGINAL = "original-"
@@ -260,37 +261,33 @@ class DeadLetterPublisher:
     async def publish(self, letters: Sequence[DeadLetter]) -> None:
         """Publish all dead letters.
 
-        One that is itself too large is published without its value and, if that is not enough,
-        without its key: its headers say where the original record is.
+        One that is itself too large is published without its value, and without a key that is
+        longer than any udid: its headers say where the original record is.
         """
+        if not letters:
+            return
         failed_at = self._clock()
         left = list(letters)
-        unsent = {n: letter.outgoing(self._topic, failed_at) for n, letter in enumerate(left)}
-        while unsent:
-            try:
-                await self._publisher.publish(list(unsent.values()))
-                break
-            except MessageTooLargeError as error:
-                too_large = {id(message) for message in error.messages}
-                unsent = {n: message for n, message in unsent.items() if id(message) in too_large}
-                for n, message in unsent.items():
-                    if message.key is None and message.value is None:
-                        raise
-                    left[n], unsent[n] = _smaller(left[n], message, failed_at)
+        outgoing = [letter.outgoing(self._topic, failed_at) for letter in left]
+        try:
+            await self._publisher.publish(outgoing)
+        except MessageTooLargeError as error:
+            too_large = {id(message) for message in error.messages}
+            smaller = []
+            for n, message in enumerate(outgoing):
+                if id(message) in too_large:
+                    left[n] = _left_out(left[n], message)
+                    key = message.key if len(message.key or b"") <= _LONGEST_KEY else None
+                    small = left[n].outgoing(self._topic, failed_at)
+                    smaller.append(small._replace(key=key, value=None))
+            await self._publisher.publish(smaller)
         for letter in left:
             self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()
 
 
-def _smaller(
-    letter: DeadLetter, message: Outgoing, failed_at: float
-) -> tuple[DeadLetter, Outgoing]:
-    """The letter without its value, or, if it has none, without its key."""
-    left_out = message.key if message.value is None else message.value
-    detail = f"{letter.reason}: {letter.detail}; left without its {len(left_out or b'')} bytes"
-    letter = DeadLetter(letter.record, DeadLetterReason.TOO_LARGE, detail)
-    headers = letter.outgoing(message.topic, failed_at).headers
-    key = None if message.value is None else message.key
-    return letter, message._replace(key=key, value=None, headers=headers)
+def _left_out(letter: DeadLetter, message: Outgoing) -> DeadLetter:
+    detail = f"{letter.reason}: {letter.detail}; left without its {message_size(message)} bytes"
+    return DeadLetter(letter.record, DeadLetterReason.TOO_LARGE, detail)
 
 
 def _too_large(refused: MessageOfRecord) -> DeadLetter:

@@ -61,9 +61,7 @@ def decode_records(
             keep(decode(record))
         except UNDECODABLE as error:
             dead_positions.append(len(messages) + len(dead_letters))
-            dead_letters.append(
-                DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
-            )
+            dead_letters.append(_dead_letter(record, error))
     if limit is None:
         return decoded
     if among is None:
@@ -96,12 +94,14 @@ async def decode_each(
             messages += list(decode(record))
         except UNDECODABLE as error:
             dead_positions.append(position)
-            dead_letters.append(
-                DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
-            )
+            dead_letters.append(_dead_letter(record, error))
     if limit is not None:
         limit.note(records, dead_positions)
     return decoded
+
+
+def _dead_letter(record: Record, error: Exception) -> DeadLetter:
+    return DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
 
 
 def failure_reason(error: Exception) -> DeadLetterReason:
@@ -157,7 +157,7 @@ class DecodedDetection(msgspec.Struct, gc=False):
     position and `index` identify the detection.
     """
 
-    record: ConsumerRecord[bytes, bytes]
+    record: Record
     message: Detection
     key: BeaconKey
     zone: Zone
@@ -174,15 +174,13 @@ def decode_detections(
 ) -> DecodedBatch[DecodedDetection]:
     """Decode a batch; see decode_records."""
 
-    def decode(record: ConsumerRecord[bytes, bytes]) -> DecodedDetection:
+    def decode(record: Record) -> DecodedDetection:
         return detection_of(record, _decode(record.value or b""), path_loss_exponent)
 
     return decode_records(records, decode, limit, among=among)
 
 
-def decode_record(
-    record: ConsumerRecord[bytes, bytes], path_loss_exponent: float
-) -> DecodedDetection:
+def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection:
     """One detection.
 
     Raises msgspec.DecodeError (not JSON), RecursionError (JSON nested too deep to be read) or
@@ -191,9 +189,7 @@ def decode_record(
     return detection_of(record, _decode(record.value or b""), path_loss_exponent)
 
 
-def detection_of(
-    record: ConsumerRecord[bytes, bytes], message: Detection, path_loss_exponent: float
-) -> DecodedDetection:
+def detection_of(record: Record, message: Detection, path_loss_exponent: float) -> DecodedDetection:
     """The detection in a record's message. Raises ValueError (a field is wrong)."""
     written = message.detected_at
     check_udid(message.device.udid)

@@ -67,32 +67,41 @@ _DEAD_LETTER_HEADERS = {
 }
 
 
-def json_schemas() -> dict[str, dict[str, Any]]:
+def json_schemas() -> dict[str, Any]:
     """A JSON Schema (2020-12) by topic name, without the prefix."""
-    schemas = {
-        name: {"$schema": _DIALECT, **_with_published_names(msgspec.json.schema(type_))}
-        for name, (type_, _) in _MESSAGES.items()
-    }
-    _require_proximity_or_rssi(schemas["detections"]["$defs"])
-    return schemas
+    schemas = {name: msgspec.json.schema(type_) for name, (type_, _) in _MESSAGES.items()}
+    return {name: {"$schema": _DIALECT, **_published(schema)} for name, schema in schemas.items()}
 
 
-def _with_published_names(schema: dict[str, Any]) -> dict[str, Any]:
+def _published(schema: dict[str, Any]) -> dict[str, Any]:
+    """With published names, and the rule that detections.py checks and the type cannot express."""
     text = json.dumps(schema)
     for name, published in _PUBLISHED_NAMES.items():
         text = text.replace(name, published)
     renamed: dict[str, Any] = json.loads(text)
+    detection = renamed.get("$defs", renamed).get("Detection", {})
+    if detection:
+        detection["anyOf"] = [{"required": ["proximity"]}, {"required": ["rssi"]}]
     return renamed
 
 
 def asyncapi(version: str) -> dict[str, Any]:
     """The AsyncAPI 3 document of all topics, with the default prefix of topic names."""
-    types = [type_ for type_, _ in _MESSAGES.values()]
     _, components = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
+        [type_ for type_, _ in _MESSAGES.values()], ref_template="#/components/schemas/{name}"
     )
-    components = _with_published_names(components)
-    _require_proximity_or_rssi(components)
+    channels = {name: _channel(name, type_) for name, (type_, _) in _MESSAGES.items()}
+    dead_letter = {
+        "summary": "The original key and value, byte for byte.",
+        "contentType": "application/octet-stream",
+        "headers": _DEAD_LETTER_HEADERS,
+        "payload": {},
+    }
+    channels["dead-letters"] = {
+        "address": "proximity.dead-letters",
+        "messages": {"DeadLetter": dead_letter},
+    }
+    actions = {name: action for name, (_, action) in _MESSAGES.items()} | {"dead-letters": "send"}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -105,31 +114,13 @@ def asyncapi(version: str) -> dict[str, Any]:
             ),
         },
         "defaultContentType": "application/json",
-        "channels": _channels(),
-        "operations": _operations(),
-        "components": {"schemas": components},
-    }
-
-
-def _require_proximity_or_rssi(definitions: dict[str, Any]) -> None:
-    """Add the rule that detections.py checks and the type cannot express."""
-    definitions["Detection"]["anyOf"] = [{"required": ["proximity"]}, {"required": ["rssi"]}]
-
-
-def _channels() -> dict[str, Any]:
-    channels = {name: _channel(name, type_) for name, (type_, _) in _MESSAGES.items()}
-    channels["dead-letters"] = {
-        "address": "proximity.dead-letters",
-        "messages": {
-            "DeadLetter": {
-                "summary": "The original key and value, byte for byte.",
-                "contentType": "application/octet-stream",
-                "headers": _DEAD_LETTER_HEADERS,
-                "payload": {},
-            }
+        "channels": channels,
+        "operations": {
+            f"{action}-{name}": {"action": action, "channel": {"$ref": f"#/channels/{name}"}}
+            for name, action in actions.items()
         },
+        "components": {"schemas": _published(components)},
     }
-    return channels
 
 
 def _channel(name: str, type_: type[msgspec.Struct]) -> dict[str, Any]:
@@ -144,19 +135,9 @@ def _channel(name: str, type_: type[msgspec.Struct]) -> dict[str, Any]:
     return {"address": f"proximity.{name}", "messages": {type_.__name__: message}}
 
 
-def _operations() -> dict[str, Any]:
-    actions = {name: action for name, (_, action) in _MESSAGES.items()} | {"dead-letters": "send"}
-    return {
-        f"{action}-{name}": {"action": action, "channel": {"$ref": f"#/channels/{name}"}}
-        for name, action in actions.items()
-    }
-
-
 def documents() -> dict[str, str]:
     """Every published file by name, ready to write."""
-    files: dict[str, Any] = {
-        f"{name}.schema.json": schema for name, schema in json_schemas().items()
-    }
+    files = {f"{name}.schema.json": schema for name, schema in json_schemas().items()}
     files["asyncapi.json"] = asyncapi("1")
     return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
 

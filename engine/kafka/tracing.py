@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from aiokafka import ConsumerRecord
@@ -119,19 +119,8 @@ class Span:
             self._span.end()
 
 
-class Tracer(Protocol):
-    """Begins spans for records whose headers hold a trace context.
-
-    The span is a consumer's, or, with `is_client`, that of a request to another service.
-    """
-
-    def begin(
-        self, name: str, headers: Headers, attributes: Attributes, *, is_client: bool = False
-    ) -> Span: ...
-
-
-class NoopTracer:
-    """Passes trace contexts on without spans. Implements Tracer."""
+class Tracer:
+    """Begins spans for records whose headers hold a trace context. This one makes no spans."""
 
     def begin(
         self,
@@ -141,12 +130,15 @@ class NoopTracer:
         *,
         is_client: bool = False,  # noqa: ARG002
     ) -> Span:
-        """The trace context, passed on unchanged."""
+        """The span of a consumer or, with `is_client`, of a request to another service.
+
+        Without spans it passes the trace context on unchanged.
+        """
         return Span(trace_headers(headers))
 
 
-class OtelTracer:
-    """Makes spans in the traces of the senders of records. Implements Tracer.
+class OtelTracer(Tracer):
+    """Makes spans in the traces of the senders of records.
 
     `tracer` is OpenTelemetry's, whose sampler follows the parent.
     """
@@ -187,7 +179,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
     Raises SettingsError.
     """
     if settings.otel_endpoint is None:
-        yield NoopTracer()
+        yield Tracer()
         return
     try:
         provider = _provider(settings.otel_endpoint)

@@ -16,7 +16,7 @@ import structlog
 from aiokafka import TopicPartition
 
 from engine.kafka.offsets import Position
-from engine.kafka.tracing import NoopTracer, Span, Tracer
+from engine.kafka.tracing import Span, Tracer
 from engine.kafka.workers import Records
 from engine.process.failures import Backoff, ServerErrors, database_may_recover, took_too_long
 from engine.process.metrics import Metrics, StepTimer
@@ -92,7 +92,7 @@ class Recorder:
     deadline: float
     on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
     largest_pieces: Mapping[str, int] = field(default_factory=dict)
-    tracer: Tracer = field(default_factory=NoopTracer)
+    tracer: Tracer = field(default_factory=Tracer)
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:

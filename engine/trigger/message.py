@@ -17,7 +17,7 @@ from catalog.index.entries import ConnectorEntry
 from engine.kafka.messages import CampaignReference, ConnectorEndpoint, format_instant
 from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
-from engine.kafka.tracing import NoopTracer, Span, Tracer
+from engine.kafka.tracing import Span, Tracer
 from engine.redis.devices import DeviceRecord, completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import DecidedDetection, Grant
@@ -79,7 +79,7 @@ class MessageWriter:
         self._notifications = topics.notifications
         self._connector_calls = topics.connector_calls
         self._lifetime = lifetime
-        self._tracer = tracer or NoopTracer()
+        self._tracer = tracer or Tracer()
         self._fragments = CampaignFragments()
 
     def write(

@@ -18,14 +18,15 @@ from catalog.index.transaction import LagListener
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
-from engine.kafka.client import BrokerProbe, KafkaCluster
+from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, role_group
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import RetentionReader
-from engine.kafka.tracing import NoopTracer, Tracer
+from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import Transactions, WorkerMaker
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
+from engine.process.health import PROBE, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimReader
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 5.0
 _SCHEMA_SECONDS = 3.0
+_KAFKA_SECONDS = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +162,7 @@ class ProcessParts:
     publisher: Publisher
     metrics: Metrics
     clocks: "ClockSkew | None" = None
-    tracer: Tracer = field(default_factory=NoopTracer)
+    tracer: Tracer = field(default_factory=Tracer)
 
     def device_lookup(self) -> DeviceLookup:
         """A look-up of the catalog's devices, through Redis."""
@@ -215,13 +217,14 @@ async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[BrokerProbe]:
+async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[ServerProbe]:
     """The probe of Kafka for readiness; closed at the end."""
-    probe = BrokerProbe(settings, errors=metrics.kafka_errors)
-    try:
-        yield probe
-    finally:
-        await probe.close()
+    async with KafkaCluster(settings, _KAFKA_SECONDS) as cluster:
+        # The request has its own deadline: a connection that is cancelled while it is being made
+        # stays open for ever.
+        deadline = 10 * _KAFKA_SECONDS
+        errors = metrics.kafka_errors
+        yield ServerProbe(cluster.probe, operation=PROBE, errors=errors, deadline=deadline)
 
 
 def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:

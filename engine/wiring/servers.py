@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.deadline import within
 from catalog.redis_connection import REDIS_SECONDS
-from engine.kafka.client import BrokerProbe
 from engine.process.health import PROBE, Check, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -35,7 +34,7 @@ ReadClock = Callable[[], Awaitable[float]]
 
 
 def server_checks(
-    settings: Settings, stores: Stores, probe: BrokerProbe, metrics: Metrics
+    settings: Settings, stores: Stores, probe: ServerProbe, metrics: Metrics
 ) -> Mapping[str, Check]:
     """The checks by the names that /readyz shows: kafka, redis, redis_writes and sql."""
 

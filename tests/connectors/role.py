@@ -18,7 +18,7 @@ from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.messages import ConnectorCall, parse
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing
-from engine.kafka.tracing import NoopTracer, Tracer
+from engine.kafka.tracing import Tracer
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -142,7 +142,7 @@ class World:
         tracer: Tracer | None = None,
     ) -> AsyncIterator["Process"]:
         """A process of the role that owns PARTITION; it is stopped in order or killed."""
-        one = Process(self, memory or ResultMemory(), tracer or NoopTracer())
+        one = Process(self, memory or ResultMemory(), tracer or Tracer())
         try:
             yield one
             one.raise_failures()

@@ -40,7 +40,7 @@ AT = 1_795_165_200_000_000
 SAMPLES: dict[str, list[bytes]] = {
     "own": [orjson.dumps(detection())],
     "minew": [samples.MINEW, samples.MINEW_2017],
-    "theengs": [samples.THEENGS, samples.THEENGS_BY_UUID],
+    "theengs": [samples.THEENGS],
     "owntracks": [samples.OWNTRACKS, samples.OWNTRACKS_STEPS],
     "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
     "mist": [samples.MIST, samples.MIST_LOCATION],

@@ -75,19 +75,6 @@ async def test_json_schema(registry: SchemaRegistryService) -> None:
     assert (found.key, found.zone, found.detected_at) == ((BEACON, 1, 42), Zone.NEAR, AT)
 
 
-async def test_the_first_message_of_a_file_is_a_single_zero(
-    registry: SchemaRegistryService,
-) -> None:
-    file = registered.proto_file()
-    file.message_type.reverse()
-    text = file.SerializeToString()
-    registry.schemas[7] = Registered("PROTOBUF", "", serialized=text)
-    message = protobuf(**PROTO, rssi=-50).removeprefix(registered.SECOND)
-    for indexes in (b"\x00", b"\x02\x00"):
-        found = await decoded_detection(registry, "protobuf", framed(7, indexes + message))
-        assert found.key == (BEACON, 1, 42)
-
-
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
     """Whatever the registry has, and for both callers: `read` and a batch."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
@@ -161,12 +148,9 @@ async def test_a_schema_that_a_header_names(registry: SchemaRegistryService, nam
     record = report(MESSAGE, headers=[header(name)])
     batch = await registered_decoder(registry, "avro").decode([record, record])
     assert [found.key for found in batch.messages] == [TRIPLE] * 2
-    assert registry.requested == [f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"]
-
-
-async def test_a_guid_in_front_of_the_message(registry: SchemaRegistryService) -> None:
-    registry.schemas[GUID] = registered.AVRO
-    assert (await decoded_detection(registry, "avro", b"\1" + GUID.bytes + MESSAGE)).key == TRIPLE
+    framing = framed(7, b"") if name == 7 else b"\1" + GUID.bytes
+    assert (await decoded_detection(registry, "avro", framing + MESSAGE)).key == TRIPLE
+    assert set(registry.requested) == {f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"}
 
 
 async def test_the_indexes_of_protobuf_stand_in_the_header_too(

@@ -1,4 +1,4 @@
-"""Publishers and administration on the brokers of the tests."""
+"""Settings, publishers and administration on the brokers of the tests."""
 
 from collections.abc import AsyncIterator
 
@@ -7,17 +7,17 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from engine.kafka.producer import Publisher
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
+from tests.kafka.members import settings_for
 
 
 @pytest.fixture
-def settings(broker: str) -> Settings:
-    return load_settings(kafka_bootstrap_servers=broker)
+def settings(broker: str, topic_prefix: str) -> Settings:
+    return settings_for(broker, topic_prefix)
 
 
 @pytest.fixture
 def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}published"
+    return f"{topic_prefix}topic"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from engine.kafka.workers import BatchHandler, BatchWorker, Records
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 
 ROLE = "contract"
 Handle = Callable[[TopicPartition, Records], Awaitable[None]]
@@ -118,12 +119,31 @@ async def member(
         await cancel([one.task])
 
 
-async def publish(settings: Settings, messages: list[Outgoing]) -> None:
-    """A transactional member."""
+def settings_for(broker: str, prefix: str, **more: float) -> Settings:
+    """Settings of a member that notices an end quickly."""
+    quick = {"kafka_session_timeout": 4, "drain_timeout": 5}
+    names = {"kafka_bootstrap_servers": broker, "group_prefix": prefix, "topic_prefix": prefix}
+    return load_settings(None, **names, **(quick | more))
+
+
+def values(begin: int, end: int) -> list[bytes]:
+    """The values that `publish_numbers` publishes."""
+    return [b"%06d" % n for n in range(begin, end)]
+
+
+async def publish_numbers(
+    settings: Settings, topic: str, begin: int, count: int, key: bytes | None = None
+) -> None:
+    """Publish numbers under one key, or under keys in all partitions."""
     publisher = Publisher.from_settings(settings)
     await publisher.start()
     try:
-        await publisher.publish(messages)
+        await publisher.publish(
+            [
+                Outgoing(topic, key or b"%d" % (n % 40), b"%06d" % n, [])
+                for n in range(begin, begin + count)
+            ]
+        )
     finally:
         await publisher.close()
 

@@ -5,15 +5,22 @@ import time
 from functools import partial
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from engine.kafka.producer import Outgoing
+from engine.kafka.offsets import Position
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.kafka.members import ROLE, RecordedValues, committed, member, publish
+from tests.kafka.members import (
+    ROLE,
+    RecordedValues,
+    committed,
+    member,
+    publish_numbers,
+    settings_for,
+    values,
+)
 from tests.servers.waiting import eventually
 
 SEEN_WITHIN = 10.0
@@ -22,38 +29,14 @@ SLACK = 20.0
 
 
 @pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}consumed"
-
-
-@pytest.fixture
 def settings(kafka_bootstrap: str, topic_prefix: str) -> Settings:
-    return load_settings(
-        None,
-        kafka_bootstrap_servers=kafka_bootstrap,
-        group_prefix=topic_prefix,
-        kafka_session_timeout=4,
-        drain_timeout=5,
-        batch_records=50,
-    )
+    return settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
 
 
 @pytest.fixture
 async def made(admin: AIOKafkaAdminClient, topic: str) -> str:
     await admin.create_topics([NewTopic(topic, 1, 1)])
     return topic
-
-
-async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """Publish under many keys, so that all partitions get records."""
-    await publish(
-        settings,
-        [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in range(begin, begin + count)],
-    )
-
-
-def values(begin: int, end: int) -> list[bytes]:
-    return [b"%06d" % n for n in range(begin, end)]
 
 
 def all_of(seen: RecordedValues, begin: int, end: int) -> bool:
@@ -124,10 +107,6 @@ async def test_a_topic_recreated_while_stopped_is_read_completely(
 
 
 async def commit_as_before(settings: Settings, topic: str, seen: RecordedValues) -> None:
-    from aiokafka import AIOKafkaConsumer
-
-    from engine.kafka.offsets import Position
-
     assert len(seen.values) == 100
     async with AIOKafkaConsumer(
         bootstrap_servers=settings.kafka_bootstrap_servers,

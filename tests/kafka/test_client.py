@@ -9,14 +9,15 @@ import pytest
 from aiokafka.conn import AIOKafkaConnection
 
 from engine.cli.check import check_kafka
-from engine.kafka.client import BrokerProbe, KafkaCluster
-from engine.kafka.producer import Outgoing
+from engine.kafka.client import KafkaCluster
 from engine.kafka.topic_reader import partitions_of
 from engine.kafka.topics import Topics
+from engine.process.health import ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.kafka.members import publish
+from engine.wiring.parts import open_broker_probe
+from tests.kafka.members import publish_numbers
 from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
@@ -26,15 +27,9 @@ _look_up = AIOKafkaConnection._do_version_lookup
 
 
 @pytest.fixture
-def settings(broker: str, topic_prefix: str) -> Settings:
-    return load_settings(None, kafka_bootstrap_servers=broker, topic_prefix=topic_prefix)
-
-
-@pytest.fixture
-async def topic(settings: Settings, topic_prefix: str) -> str:
-    name = f"{topic_prefix}there"
-    await publish(settings, [Outgoing(name, b"k", b"v", [])])
-    return name
+async def topic(settings: Settings, topic: str) -> str:
+    await publish_numbers(settings, topic, 0, 1)
+    return topic
 
 
 @pytest.fixture
@@ -81,14 +76,11 @@ async def test_check_queries_all_topics(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def probing(bootstrap: str) -> AsyncIterator[tuple[BrokerProbe, Callable[[], float]]]:
+async def probing(bootstrap: str) -> AsyncIterator[tuple[ServerProbe, Callable[[], float]]]:
     metrics = Metrics()
     settings = load_settings(None, kafka_bootstrap_servers=bootstrap)
-    probe = BrokerProbe(settings, errors=metrics.kafka_errors)
-    try:
+    async with open_broker_probe(settings, metrics) as probe:
         yield probe, lambda: counted(metrics)
-    finally:
-        await probe.close()
 
 
 def counted(metrics: Metrics) -> float:

@@ -7,67 +7,39 @@ import time
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from engine.kafka.producer import Outgoing
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.kafka.members import ROLE, RecordedValues, committed, member, publish
+from tests.kafka.members import (
+    ROLE,
+    RecordedValues,
+    committed,
+    member,
+    publish_numbers,
+    settings_for,
+    values,
+)
 from tests.servers.waiting import eventually
 
-KEYS = 40  # enough for every one of the four partitions
 
-
-@pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}consumed"
-
-
-def settings_for(broker: str, topic_prefix: str, **more: float) -> Settings:
-    quick = {"kafka_session_timeout": 4, "drain_timeout": 5}
-    addresses = {"kafka_bootstrap_servers": broker, "group_prefix": topic_prefix}
-    return load_settings(None, **addresses, **(quick | more))
-
-
-@pytest.fixture
-def settings(broker: str, topic_prefix: str) -> Settings:
-    return settings_for(broker, topic_prefix)
-
-
-def messages(topic: str, begin: int, count: int, key: str | None = None) -> list[Outgoing]:
-    return [
-        Outgoing(topic, (key or f"{n % KEYS}").encode(), b"%06d" % n, [])
-        for n in range(begin, begin + count)
-    ]
-
-
-def values(begin: int, count: int) -> list[bytes]:
-    return [b"%06d" % n for n in range(begin, begin + count)]
-
-
-async def test_each_partition_is_handled_in_order(settings: Settings, topic: str) -> None:
-    await publish(settings, messages(topic, 0, 2000))
-    seen = RecordedValues()
-    async with member(settings, topic, seen.handle) as one:
-        await eventually(lambda: len(seen.values) >= 2000)
+async def test_each_partition_is_handled_in_order_and_the_next_member_goes_on(
+    settings: Settings, topic: str
+) -> None:
+    await publish_numbers(settings, topic, 0, 2000)
+    first, second = RecordedValues(), RecordedValues()
+    async with member(settings, topic, first.handle) as one:
+        await eventually(lambda: len(first.values) >= 2000)
         assert one.partitions == 4
-    assert sorted(seen.values) == values(0, 2000)
+    assert sorted(first.values) == values(0, 2000)
     for partition in range(4):
-        offsets = seen.offsets(partition)
+        offsets = first.offsets(partition)
         assert offsets == list(range(len(offsets)))
         assert offsets
-
-
-async def test_the_next_one_begins_where_the_last_one_ended(settings: Settings, topic: str) -> None:
-    await publish(settings, messages(topic, 0, 500))
-    first, second = RecordedValues(), RecordedValues()
-    async with member(settings, topic, first.handle):
-        await eventually(lambda: len(first.values) >= 500)
-    assert sum(await committed(settings, topic)) == 500
-    await publish(settings, messages(topic, 500, 300))
+    assert sum(await committed(settings, topic)) == 2000
+    await publish_numbers(settings, topic, 2000, 300)
     async with member(settings, topic, second.handle):
         await eventually(lambda: len(second.values) >= 300)
-    assert sorted(second.values) == values(500, 300)
+    assert sorted(second.values) == values(2000, 2300)
 
 
 async def test_batches_in_flight_are_not_committed(settings: Settings, topic: str) -> None:
@@ -83,10 +55,10 @@ async def test_batches_in_flight_are_not_committed(settings: Settings, topic: st
     async def first_committed() -> bool:
         return sum(await committed(settings, topic)) == 100
 
-    await publish(settings, messages(topic, 0, 100, key="one"))
+    await publish_numbers(settings, topic, 0, 100, b"one")
     async with member(settings, topic, second_waits):
         await eventually(first_committed)
-        await publish(settings, messages(topic, 100, 100, key="one"))
+        await publish_numbers(settings, topic, 100, 100, b"one")
         await asyncio.wait_for(started.wait(), 10)
         assert await first_committed()
         resume.set()
@@ -103,7 +75,7 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
         if any(record.value == b"000123" for record in records):
             raise BrokenError
 
-    await publish(settings, messages(topic, 0, 200, key="one"))
+    await publish_numbers(settings, topic, 0, 200, b"one")
     async with member(settings, topic, fail) as one:
         assert isinstance(await one.failed(), BrokenError)
     seen = RecordedValues()
@@ -112,10 +84,11 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     assert b"000123" in seen.values
 
 
-async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_prefix: str) -> None:
+async def test_fetching_pauses_above_the_bound_and_resumes(
+    broker: str, topic_prefix: str, topic: str
+) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=50)
-    topic = f"{topic_prefix}consumed"
-    await publish(settings, messages(topic, 0, 3000))
+    await publish_numbers(settings, topic, 0, 3000)
     seen, resume, peak = RecordedValues(), asyncio.Event(), 0
 
     async def slow(partition: TopicPartition, records: Records) -> None:
@@ -133,10 +106,11 @@ async def test_fetching_pauses_above_the_bound_and_resumes(broker: str, topic_pr
     assert peak < 120 + 50
 
 
-async def test_a_partition_that_is_stuck_stops_no_other(broker: str, topic_prefix: str) -> None:
+async def test_a_partition_that_is_stuck_stops_no_other(
+    broker: str, topic_prefix: str, topic: str
+) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=50)
-    topic = f"{topic_prefix}consumed"
-    await publish(settings, messages(topic, 0, 1600))
+    await publish_numbers(settings, topic, 0, 1600)
     seen, resume = RecordedValues(), asyncio.Event()
 
     async def stuck(partition: TopicPartition, records: Records) -> None:
@@ -162,11 +136,10 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
 
 
 async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
-    broker: str, topic_prefix: str
+    broker: str, topic_prefix: str, topic: str
 ) -> None:
     settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
-    topic = f"{topic_prefix}consumed"
-    await publish(settings, messages(topic, 0, 10, key="one"))
+    await publish_numbers(settings, topic, 0, 10, b"one")
     started = asyncio.Event()
 
     async def never(_partition: TopicPartition, _records: Records) -> None:
@@ -179,34 +152,32 @@ async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
 
 
 async def test_a_revoked_partition_finishes_its_batch_and_commits(
-    kafka_bootstrap: str, topic_prefix: str
+    kafka_bootstrap: str, topic_prefix: str, topic: str
 ) -> None:
     """A second member joins under load, and leaves: every record is handled, and only once."""
     settings = settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
-    topic = f"{topic_prefix}consumed"
     seen = RecordedValues()
 
     async def slowly(partition: TopicPartition, records: Records) -> None:
         await asyncio.sleep(0.02)  # the work, not a wait
         await seen.handle(partition, records)
 
-    await publish(settings, messages(topic, 0, 2000))
+    await publish_numbers(settings, topic, 0, 2000)
     async with member(settings, topic, slowly) as one:
         await eventually(lambda: len(seen.values) > 200)
         async with member(settings, topic, slowly) as two:
             await eventually(lambda: one.partitions == two.partitions == 2)
-            await publish(settings, messages(topic, 2000, 1000))
+            await publish_numbers(settings, topic, 2000, 1000)
         await eventually(lambda: len(seen.values) >= 3000)
     assert sorted(seen.values) == values(0, 3000)
     assert sum(await committed(settings, topic)) == 3000
 
 
 async def test_a_revoked_partition_that_has_finished_nothing_ends(
-    kafka_bootstrap: str, topic_prefix: str
+    kafka_bootstrap: str, topic_prefix: str, topic: str
 ) -> None:
     """aiokafka refuses a commit of nothing, and workers went on beside those of the next owner."""
     settings = settings_for(kafka_bootstrap, topic_prefix)
-    topic = f"{topic_prefix}consumed"
     begun, ended, released = set[TopicPartition](), set[TopicPartition](), asyncio.Event()
 
     async def hold(partition: TopicPartition, _records: Records) -> None:
@@ -216,7 +187,7 @@ async def test_a_revoked_partition_that_has_finished_nothing_ends(
         finally:
             ended.add(partition)
 
-    await publish(settings, messages(topic, 0, 200))
+    await publish_numbers(settings, topic, 0, 200)
     async with member(settings, topic, hold) as one:
         await eventually(lambda: len(begun) == 4)
         async with member(settings, topic, RecordedValues().handle) as two:
@@ -228,14 +199,13 @@ async def test_a_revoked_partition_that_has_finished_nothing_ends(
 
 @pytest.mark.timeout(90)
 async def test_a_lost_partition_is_dropped_uncommitted(
-    kafka_bootstrap: str, topic_prefix: str
+    kafka_bootstrap: str, topic_prefix: str, topic: str
 ) -> None:
     """A member hangs for longer than the session timeout; another one owns the partition then."""
     settings = settings_for(
         kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=20, batch_records=50
     )
-    topic = f"{topic_prefix}consumed"
-    await publish(settings, messages(topic, 0, 50, key="one"))
+    await publish_numbers(settings, topic, 0, 50, b"one")
     seen, hanging, cancelled = RecordedValues(), threading.Event(), threading.Event()
 
     async def hang_on_the_second(_partition: TopicPartition, records: Records) -> None:
@@ -262,19 +232,18 @@ async def test_a_lost_partition_is_dropped_uncommitted(
         return sum(await committed(settings, topic)) == 50
 
     await eventually(first_committed, deadline=40)
-    await publish(settings, messages(topic, 50, 100, key="one"))
+    await publish_numbers(settings, topic, 50, 100, b"one")
     await eventually(hanging.is_set, deadline=40)
     async with member(settings, topic, seen.handle):
         await eventually(lambda: len(seen.values) >= 100, deadline=40)
         assert await losing < 15  # the drain timeout is not waited for
-    assert seen.values == values(50, 100)
+    assert seen.values == values(50, 150)
     assert sum(await committed(settings, topic)) == 150
 
 
-async def test_the_lag_is_measured(broker: str, topic_prefix: str) -> None:
+async def test_the_lag_is_measured(broker: str, topic_prefix: str, topic: str) -> None:
     settings = settings_for(broker, topic_prefix, batch_records=20)
-    topic = f"{topic_prefix}consumed"
-    await publish(settings, messages(topic, 0, 400))
+    await publish_numbers(settings, topic, 0, 400)
     metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
 
     async def wait(partition: TopicPartition, records: Records) -> None:
@@ -289,7 +258,7 @@ async def test_the_lag_is_measured(broker: str, topic_prefix: str) -> None:
     async with member(settings, topic, wait, metrics=metrics):
         await eventually(lambda: lag() == 400)
         # It grows while nothing is fetched, too: all partitions are full.
-        await publish(settings, messages(topic, 400, 400))
+        await publish_numbers(settings, topic, 400, 400)
         await eventually(lambda: lag() == 800)
         resume.set()
         await eventually(lambda: lag() == 0)
@@ -298,7 +267,7 @@ async def test_the_lag_is_measured(broker: str, topic_prefix: str) -> None:
 
 async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
     started = time.time()
-    await publish(settings, messages(topic, 0, 40))
+    await publish_numbers(settings, topic, 0, 40)
     proceed = asyncio.Event()
 
     async def handle(_partition: TopicPartition, _records: Records) -> None:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import ConsumerRecord
-from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.dead_letters import (
     PATIENCE,
@@ -22,7 +21,7 @@ from tests.kafka.records import detection, record
 
 
 def test_a_dead_letter_is_the_original_with_its_story():
-    letter = DeadLetter(record(b"\xff", key=None), DeadLetterReason.MALFORMED_JSON, "byte 0")
+    letter = DeadLetter(record(b"\xff", key=None), DeadLetterReason.MALFORMED_JSON, "d" * 501)
     outgoing = letter.outgoing("proximity.dead-letters", 1_795_165_200.0)
     assert (outgoing.topic, outgoing.key, outgoing.value) == (
         "proximity.dead-letters",
@@ -31,7 +30,7 @@ def test_a_dead_letter_is_the_original_with_its_story():
     )
     assert dict(outgoing.headers) == {
         "reason": b"malformed_json",
-        "detail": b"byte 0",
+        "detail": b"d" * 500,
         "topic": b"proximity.detections",
         "partition": b"3",
         "offset": b"7",
@@ -84,22 +83,13 @@ def test_records_without_a_key_are_distinguished_by_their_value():
         stream.limit.note(other, [0])
 
 
-def test_one_good_record_ends_a_run():
-    stream = Stream(run=3)
-    for number in range(50):
-        stream.note(*(f"-{number}.{n}" for n in range(1000)))
-        stream.now += 9
-        stream.note("good")
-        stream.now += 9
-
-
 def test_invented_keys_stop_no_sender_whose_records_decode():
     """Whatever the share of the records, and of the keys, that it sends."""
     stream = Stream(run=1000, share=0.5)
     stream.note(*(f"phone {n}" for n in range(1000)))
     for number in range(20):
         stream.note(*(f"-{number}.{n}" for n in range(2000)), f"phone {number}")
-        stream.now += 5
+        stream.now += PATIENCE
 
 
 def test_a_broken_producer_is_recognized_by_its_earlier_keys():
@@ -125,17 +115,13 @@ def test_a_batch_that_is_read_again_counts_once():
 
 
 class SmallTopics:
-    """A publisher of topics that take messages of at most `most` bytes. `clock_is_wrong`: they
-    refuse what carries no timestamp, as brokers do when this host's clock is far off."""
+    """A publisher of topics that take messages of at most `most` bytes."""
 
-    def __init__(self, most: int, *, clock_is_wrong: bool = False) -> None:
+    def __init__(self, most: int) -> None:
         self.most = most
-        self.clock_is_wrong = clock_is_wrong
         self.left: list[Outgoing] = []
 
     async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
-        if self.clock_is_wrong and any(each.timestamp is None for each in messages):
-            raise InvalidTimestampError
         too_large = [each for each in messages if message_size(each) > self.most]
         self.left += [each for each in messages if each not in too_large]
         if too_large:
@@ -168,16 +154,10 @@ def of_size(size: int, key: bytes = b"") -> OfRecord:
     return OfRecord(Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
 
 
-async def test_without_messages_no_publisher_is_requested():
-    """A transactional one would begin a transaction for nothing."""
-    letters, _ = publishing(None)
-    assert await letters.publish_or_dead_letter([]) == []
-    await letters.publish([])
-
-
 async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
+    assert await publishing(None)[0].publish_or_dead_letter([]) == []  # begins no transaction
     small, large, larger = of_size(10), of_size(11), of_size(12)
     refused = await letters.publish_or_dead_letter([large, small, larger])
     assert refused == [large, larger]
@@ -190,38 +170,19 @@ async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
     assert counted(metrics) == {"too_large": 2}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "left", "left_out"),
-    [
-        (b"k" * 5, b"v" * 5, (b"k" * 5, b"v" * 5), []),
-        (b"k" * 10, b"v", (b"k" * 10, None), [1]),
-        (b"k" * 11, b"v", (None, None), [1, 11]),
-        (b"k" * 11, None, (None, None), [11]),
-        (None, b"v" * 12, (None, None), [12]),
-    ],
-)
-async def test_a_dead_letter_too_large_leaves_without_its_value_and_at_last_its_key(
-    key: bytes | None,
-    value: bytes | None,
-    left: tuple[bytes | None, bytes | None],
-    left_out: list[int],
-):
+@pytest.mark.parametrize("key", [b"k", b"k" * 2000, None])
+async def test_a_dead_letter_too_large_leaves_without_its_value(key: bytes | None):
     topics = SmallTopics(10)
     letters, metrics = publishing(topics)
     good = DeadLetter(record(b"g"), DeadLetterReason.INVALID_FIELD, "-")
-    await letters.publish(
-        [DeadLetter(record(value, key=key), DeadLetterReason.MALFORMED_JSON, "why"), good]
-    )
+    large = DeadLetter(record(b"v" * 12, key=key), DeadLetterReason.MALFORMED_JSON, "why")
+    await letters.publish([large, good])
     (sent,) = [each for each in topics.left if each.value != b"g"]
-    assert (sent.key, sent.value) == left
-    reason = "too_large" if left_out else "malformed_json"
-    assert counted(metrics) == {reason: 1, "invalid_field": 1}
+    assert (sent.key, sent.value) == (b"k" if key == b"k" else None, None)
+    assert counted(metrics) == {"too_large": 1, "invalid_field": 1}
     story = dict(sent.headers)
-    assert story["reason"].decode() == reason
-    assert story["offset"] == b"7"
-    without = "".join(f"; left without its {size} bytes" for size in left_out)
-    assert story["detail"].decode().endswith("why" + without)
-    assert "malformed_json: " in story["detail"].decode() or not left_out
+    assert (story["reason"], story["offset"]) == (b"too_large", b"7")
+    assert b"malformed_json: why; left without its " in story["detail"]
     assert len(topics.left) == 2
 
 
@@ -232,20 +193,6 @@ async def test_a_topic_that_refuses_even_the_headers_stops_the_process():
     assert counted(metrics) == {}
 
 
-async def test_where_this_clock_is_wrong_letters_carry_the_time_of_their_record():
-    topics = SmallTopics(10, clock_is_wrong=True)
-    letters, _ = publishing(topics)
-    both = [record(b"v" * 20), record(b"w")]
-    await letters.publish([DeadLetter(each, DeadLetterReason.INVALID_FIELD, "-") for each in both])
-    assert {each.timestamp for each in topics.left} == {both[0].timestamp}
-    assert sorted(each.value or b"" for each in topics.left) == [b"", b"w"]
-
-
-def test_a_long_detail_is_cut():
-    letter = DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "d" * 501)
-    assert dict(letter.outgoing("dead", 0.0).headers)["detail"] == b"d" * 500
-
-
 WHOLE = (record(detection()).value or b"")[:-1]
 
 
@@ -253,15 +200,12 @@ WHOLE = (record(detection()).value or b"")[:-1]
     ("value", "reason"),
     [
         (WHOLE + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed_json"),
-        (WHOLE + b',"x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}", "malformed_json"),
         (WHOLE + b',"x":' + b"[" * 100_000, "malformed_json"),
         (WHOLE.replace(b"device-1", b"\\ud800") + b"}", "malformed_json"),
         (WHOLE.replace(b"device-1", b"\xff") + b"}", "malformed_json"),
-        (WHOLE.replace(b"device-1", b"\xed\xa0\x80") + b"}", "malformed_json"),
         (WHOLE + b',"rssi":NaN}', "malformed_json"),
         (WHOLE + b',"rssi":1e999}', "invalid_field"),
         (WHOLE + b',"detected_at":' + b"9" * 5000 + b"}", "invalid_field"),
-        (WHOLE.replace(b":42", b":" + b"9" * 5000) + b"}", "invalid_field"),
         (WHOLE.replace(b'"device-1"', b'"a\\u0000b"') + b"}", "invalid_field"),
     ],
 )

@@ -1,6 +1,5 @@
 """Positions from a store other than the group's commits, on both brokers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
@@ -8,10 +7,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from engine.kafka.offsets import Position
-from engine.kafka.producer import Outgoing
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.kafka.members import RecordedValues, member, publish
+from tests.kafka.members import RecordedValues, member, publish_numbers, values
 from tests.servers.waiting import eventually
 
 Known = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, Position]]]
@@ -39,39 +36,12 @@ def at(place: Position | None) -> Starts:
     return Starts(load)
 
 
-@pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}consumed"
-
-
-@pytest.fixture
-def settings(broker: str, topic_prefix: str) -> Settings:
-    return load_settings(
-        None,
-        kafka_bootstrap_servers=broker,
-        group_prefix=topic_prefix,
-        kafka_session_timeout=4,
-        drain_timeout=5,
-    )
-
-
-async def publish_numbers(settings: Settings, topic: str, begin: int, count: int) -> None:
-    """Publish under one key, so that all records are in one partition."""
-    await publish(
-        settings, [Outgoing(topic, b"one", b"%06d" % n, []) for n in range(begin, begin + count)]
-    )
-
-
-def values(begin: int, end: int) -> list[bytes]:
-    return [b"%06d" % n for n in range(begin, end)]
-
-
 def has(seen: RecordedValues, count: int) -> bool:
     return len(seen.values) >= count
 
 
 async def test_each_start_is_where_it_is_set(settings: Settings, topic: str) -> None:
-    await publish_numbers(settings, topic, 0, 100)
+    await publish_numbers(settings, topic, 0, 100, b"one")
     topic_id = None
     for begin in (None, 40, 0, 99):  # whatever the group has committed meanwhile
         starts = at(begin if begin is None else Position(begin, topic_id))
@@ -86,30 +56,12 @@ async def test_each_start_is_where_it_is_set(settings: Settings, topic: str) -> 
             topic_id = next(iter(starts.stored.values())).topic_id
 
 
-async def test_nothing_is_handled_before_the_answer(settings: Settings, topic: str) -> None:
-    await publish_numbers(settings, topic, 0, 50)
-    seen, requested, answer = RecordedValues(), asyncio.Event(), asyncio.Event()
-
-    async def load(_: Collection[TopicPartition]) -> Places:
-        requested.set()
-        await answer.wait()
-        return {}
-
-    async with member(settings, topic, seen.handle, starts=Starts(load)) as one:
-        await asyncio.wait_for(requested.wait(), 15)
-        assert one.consumer.assigned
-        assert one.partitions == 0
-        assert seen.values == []
-        answer.set()
-        await eventually(lambda: len(seen.values) >= 50)
-
-
 @pytest.mark.parametrize("place", [Position(6), Position(3, "0" * 32)])
 async def test_a_topic_that_is_another_one_is_read_from_its_beginning(
     settings: Settings, topic: str, place: Position
 ) -> None:
     """An offset beyond the end with an unknown topic id, or of another topic."""
-    await publish_numbers(settings, topic, 0, 5)
+    await publish_numbers(settings, topic, 0, 5, b"one")
     seen, starts = RecordedValues(), at(place)
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
@@ -121,7 +73,7 @@ async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
     settings: Settings, topic: str
 ) -> None:
     """As after an election that lost records: the topic is the same, its offsets went back."""
-    await publish_numbers(settings, topic, 0, 5)
+    await publish_numbers(settings, topic, 0, 5, b"one")
     new = at(None)
     async with member(settings, topic, RecordedValues().handle, starts=new):
         await eventually(lambda: new.stored)
@@ -129,7 +81,7 @@ async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
     seen, starts = RecordedValues(), at(Position(9, topic_id))
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(lambda: starts.stored)
-        await publish_numbers(settings, topic, 5, 3)
+        await publish_numbers(settings, topic, 5, 3, b"one")
         await eventually(partial(has, seen, 3))
     assert seen.values == values(5, 8)
 
@@ -137,7 +89,7 @@ async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
 async def test_a_place_that_is_not_true_any_more_is_requested_again(
     settings: Settings, topic: str
 ) -> None:
-    await publish_numbers(settings, topic, 0, 5)
+    await publish_numbers(settings, topic, 0, 5, b"one")
     requested = 0
 
     class Overtaken(Starts):
@@ -154,7 +106,7 @@ async def test_a_place_that_is_not_true_any_more_is_requested_again(
 
 
 async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
-    await publish_numbers(settings, topic, 0, 5)
+    await publish_numbers(settings, topic, 0, 5, b"one")
 
     async def load(_: Collection[TopicPartition]) -> Places:
         raise LookupError

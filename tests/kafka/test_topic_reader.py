@@ -11,7 +11,6 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client import KafkaCluster
-from engine.kafka.producer import Outgoing
 from engine.kafka.topic_reader import (
     OffsetRange,
     Offsets,
@@ -20,24 +19,12 @@ from engine.kafka.topic_reader import (
     partitions_of,
 )
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.kafka.members import publish
-
-
-@pytest.fixture
-def settings(broker: str, topic_prefix: str) -> Settings:
-    return load_settings(None, kafka_bootstrap_servers=broker, group_prefix=topic_prefix)
-
-
-@pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}read"
+from tests.kafka.members import publish_numbers, settings_for
 
 
 async def fill(settings: Settings, topic: str, begin: int, count: int) -> list[TopicPartition]:
     """Publish to all of the four partitions; the partitions."""
-    numbers = range(begin, begin + count)
-    await publish(settings, [Outgoing(topic, b"%d" % n, b"%06d" % n, []) for n in numbers])
+    await publish_numbers(settings, topic, begin, count)
     return await partitions_of(settings, [topic])
 
 
@@ -104,11 +91,10 @@ async def test_a_commit_is_kept_with_its_metadata(settings: Settings, topic: str
 
 
 async def test_records_that_are_deleted_are_skipped_or_an_error(
-    kafka_bootstrap: str, topic_prefix: str, admin: AIOKafkaAdminClient
+    kafka_bootstrap: str, topic_prefix: str, topic: str, admin: AIOKafkaAdminClient
 ) -> None:
     """On the real broker: the embedded one deletes nothing."""
-    settings = load_settings(None, kafka_bootstrap_servers=kafka_bootstrap)
-    topic = f"{topic_prefix}deleted"
+    settings = settings_for(kafka_bootstrap, topic_prefix)
     partitions = await fill(settings, topic, 0, 400)
     first = min(partitions)
     await admin.delete_records({first: RecordsToDelete(before_offset=10)})

@@ -37,18 +37,17 @@ UNKNOWN = TopicRetention(is_known=False)
 HOUR = 3_600_000
 
 
-async def test_the_longest_of_all_topics(kafka_bootstrap: str, topic_prefix: str):
+async def test_the_longest_of_all_topics(
+    kafka_bootstrap: str, topic_prefix: str, admin: AIOKafkaAdminClient
+):
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
     reader = RetentionReader(settings)
     # (Topics that are not there keep nothing.)
     assert await reader.read() == TopicRetention(is_known=True, longest=timedelta())
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await admin.start()
     for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
         configs = {"retention.ms": str(retention), "segment.ms": str(HOUR)}
         topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
         await admin.create_topics([topic])
-    await admin.close()
     longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
 
     async def is_read() -> bool:  # a broker may learn of a topic a moment later

@@ -33,14 +33,11 @@ def settings(kafka_bootstrap: str) -> Settings:
 
 
 @pytest.fixture
-async def source(settings: Settings, topic_prefix: str) -> TopicPartition:
+async def source(admin: AIOKafkaAdminClient, topic_prefix: str) -> TopicPartition:
     """A partition to process, and a topic to publish to with messages of at most 50 kB."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka_bootstrap_servers)
-    await admin.start()
     small = {"max.message.bytes": "50000"}
     out = NewTopic(f"{topic_prefix}out", 2, 1, topic_configs=small)
     await admin.create_topics([NewTopic(f"{topic_prefix}in", 1, 1), out])
-    await admin.close()
     return TopicPartition(f"{topic_prefix}in", 0)
 
 

@@ -7,9 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from connectors.breaker import BreakerStatus
+
 Format = Literal["template", "url", "html"]
 Pairs = tuple[tuple[str, str], ...]
-BreakerStatus = Literal["closed", "open", "half_open"]
 
 
 class HttpMethod(StrEnum):

@@ -1,6 +1,6 @@
-"""Makes the calls of all companies: fairly, within bounds, with retries, past breakers.
+"""Makes the calls of all companies: in turn, within bounds, with retries, past breakers.
 
-Each process has one scheduler. `FairQueue` shares its slots among companies.
+Each process has one scheduler.
 """
 
 import asyncio
@@ -8,138 +8,28 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol
 
-from connectors.breaker import Breakers, BreakerState
+import structlog
+
+from connectors.breaker import PAUSE_SECONDS, Breaker, BreakerStatus
 from connectors.client import Reply, ServiceCaller, call_service
 from connectors.errors import CallError
 from connectors.model import Call, CallFault, CallResult, Content, Failed
 from connectors.request import Request
 
-OnResult = Callable[[CallResult], None]
-Item = TypeVar("Item")
+log = structlog.get_logger(__name__)
 
-_SWEEP_SECONDS = 0.25  # old calls expire, and open breakers are asked about
-# Calls that start in one pass of the event loop; then other tasks have their turn. At most one call
-# of a company starts in a pass: a service that fails at once frees its slots in every pass, and
-# would make the calls of others wait.
-_STARTS_A_PASS = 16
-_FAILED_UNTRIED = {
+OnResult = Callable[[CallResult], None]
+
+_SWEEP_SECONDS = 0.25  # old calls expire, and open breakers let a call through
+_FORGET_SECONDS = 600.0
+_UNTRIED = {
     CallFault.BREAKER: "the company's service kept failing until the detection was too old",
     CallFault.STALE: "the detection was too old when the call's turn came",
 }
-
-
-@dataclass(slots=True)
-class _Company(Generic[Item]):
-    waiting: deque[Item] = field(default_factory=deque)
-    running: int = 0
-    is_paused: bool = False
-    in_ring: bool = False
-
-
-class FairQueue(Generic[Item]):
-    """Gives out at most `in_all` slots, at most `per_company` to one company, companies in turn.
-
-    When slots run short, a company may use no more slots than are free. The last eighth of the
-    slots is for companies that use none yet, so a company finds a slot even while the services of
-    dozens of companies hang. The items of a paused company wait and keep their order. Pure.
-    """
-
-    def __init__(self, *, in_all: int, per_company: int) -> None:
-        self.free = in_all
-        self._per_company = per_company
-        self._reserved = in_all // 8
-        self._companies: dict[int, _Company[Item]] = {}
-        self._ring: deque[int] = deque()
-
-    def add(self, company_id: int, item: Item, *, first: bool = False) -> None:
-        """Queue the item behind the company's others, or before them."""
-        company = self._companies.setdefault(company_id, _Company())
-        (company.waiting.appendleft if first else company.waiting.append)(item)
-        self._enter(company_id, company)
-
-    def take(self, but: Collection[int] = ()) -> tuple[int, Item] | None:
-        """The next item to run, or None without an item or a free slot. Skips the companies `but`.
-
-        `finish` frees the slot.
-        """
-        for _ in range(len(self._ring) if self.free else 0):
-            company_id = self._ring.popleft()
-            company = self._companies[company_id]
-            company.in_ring = False
-            if not self._is_ready(company):
-                self._forget_if_idle(company_id, company)
-                continue
-            is_crowding = company.running and company.running >= self.free - self._reserved
-            item = None if is_crowding or company_id in but else self._start(company)
-            self._enter(company_id, company)
-            if item is not None:
-                return company_id, item
-        return None
-
-    def take_of(self, company_id: int) -> Item | None:
-        """The next item of a company, paused or not; None without an item or a free slot."""
-        company = self._companies.get(company_id)
-        if company is None or not company.waiting or not self.free:
-            return None
-        return self._start(company)
-
-    def finish(self, company_id: int) -> None:
-        """An item that was taken has ended: its slot is free."""
-        company = self._companies[company_id]
-        company.running -= 1
-        self.free += 1
-        self._enter(company_id, company)
-        self._forget_if_idle(company_id, company)
-
-    def pause(self, company_id: int) -> None:
-        """Take no items of the company until `resume`."""
-        self._companies.setdefault(company_id, _Company()).is_paused = True
-
-    def resume(self, company_id: int) -> None:
-        """Take items of the company again."""
-        company = self._companies.get(company_id)
-        if company is not None:
-            company.is_paused = False
-            self._enter(company_id, company)
-            self._forget_if_idle(company_id, company)
-
-    def paused(self) -> dict[int, bool]:
-        """The paused companies, and whether an item of each waits."""
-        return {id_: bool(one.waiting) for id_, one in self._companies.items() if one.is_paused}
-
-    def discard(self, unwanted: Callable[[Item], bool]) -> list[Item]:
-        """Remove the waiting items for which `unwanted(item)` is true; the order stays."""
-        removed: list[Item] = []
-        for company in self._companies.values():
-            remaining: deque[Item] = deque()
-            for item in company.waiting:
-                # `unwanted` may read a clock, so a second call could give another answer.
-                (removed if unwanted(item) else remaining).append(item)
-            company.waiting = remaining
-        return removed
-
-    def _is_ready(self, company: _Company[Item]) -> bool:
-        has_slot = company.running < self._per_company
-        return bool(company.waiting) and not company.is_paused and has_slot
-
-    def _enter(self, company_id: int, company: _Company[Item]) -> None:
-        if not company.in_ring and self._is_ready(company):
-            company.in_ring = True
-            self._ring.append(company_id)
-
-    def _start(self, company: _Company[Item]) -> Item:
-        company.running += 1
-        self.free -= 1
-        return company.waiting.popleft()
-
-    def _forget_if_idle(self, company_id: int, company: _Company[Item]) -> None:
-        if not (company.waiting or company.running or company.is_paused or company.in_ring):
-            del self._companies[company_id]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +41,8 @@ class Limits:
     and Hahne), so a company whose service hangs leaves half of the room that it found.
 
     A call has at most `tries`. The wait before try n+1 is between a half and the whole of
-    `first_wait` * 2 ** (n-1) seconds, but not shorter than the service's Retry-After.
+    `first_wait` * 2 ** (n-1) seconds, but not shorter than the service's Retry-After. An open
+    breaker pauses calls for `breaker_pause` seconds.
     """
 
     company: int = 32
@@ -159,6 +50,7 @@ class Limits:
     unfinished: int = 50_000
     tries: int = 3
     first_wait: float = 0.5
+    breaker_pause: float = PAUSE_SECONDS
 
     def next_try(
         self, *, tried: int, error: CallError, now: float, fresh_until: float, chance: float
@@ -204,33 +96,47 @@ class ScheduledCall:
     def failed(self, untried: CallFault) -> Failed:
         """The failure of the last try, or a failure with the fault `untried` without any try."""
         if self.failure is None:
-            return Failed(untried, _FAILED_UNTRIED[untried])
+            return Failed(untried, _UNTRIED[untried])
         tries = "1 try" if self.tried == 1 else f"{self.tried} tries"
         return Failed(self.failure.fault, f"{self.failure.detail}; {tries}")
+
+
+@dataclass(slots=True, eq=False)
+class _Company:
+    """One company's calls. `used_at` is epoch seconds."""
+
+    id: int
+    breaker: Breaker
+    used_at: float
+    waiting: deque[ScheduledCall] = field(default_factory=deque)
+    unfinished: int = 0
+    in_flight: int = 0
+    in_rotation: bool = False
 
 
 class CallScheduler:
     """Makes the submitted calls, fairly and within `limits`.
 
+    A company may use no more slots than are free, and the last eighth of the slots is for companies
+    that use none yet. So a company finds a slot even while the services of dozens of others hang.
+
     `run` must be running; it raises errors that are not the fault of a call. `agent` is the
-    user-agent. `on_try(call, seconds)` is called after every try, `on_retry` before every retry.
-    Calls start only while `can_start()` is true; call `resume` when it becomes true.
+    user-agent. `on_try(call, seconds, breaker)` is called after every try, `on_retry` before every
+    retry. Calls start only while `can_start()` is true; call `resume` when it becomes true.
     """
 
     def __init__(
         self,
         *,
         caller: ServiceCaller,
-        breakers: Breakers,
         limits: Limits,
         agent: str,
         clock: Callable[[], float] = time.time,
-        on_try: Callable[[Call, float], None] = lambda _call, _seconds: None,
+        on_try: Callable[[Call, float, Breaker], None] = lambda *_: None,
         on_retry: Callable[[], None] = lambda: None,
         can_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._caller = caller
-        self._breakers = breakers
         self._limits = limits
         self._agent = agent
         self._clock = clock
@@ -238,17 +144,15 @@ class CallScheduler:
         self._on_retry = on_retry
         self._can_start = can_start
         self._random = random.Random()  # noqa: S311  # spreads tries, guards nothing
-        self.queue: FairQueue[ScheduledCall] = FairQueue(
-            in_all=limits.in_all, per_company=limits.company
-        )
-        self._unfinished: Counter[int] = Counter()
+        self._companies: dict[int, _Company] = {}
+        self._rotation: deque[_Company] = deque()  # companies of which a call might start
+        self._free = limits.in_all
+        self._reserved = limits.in_all // 8
         self.unfinished = 0
         self._in_flight: set[asyncio.Task[bool | None]] = set()
-        self._started: set[int] = set()  # companies of which a call has started in this pass
+        self._resumes_soon = False
         self._stopped = False
-        self._broken = asyncio.Event()
         self._error: BaseException | None = None
-        breakers.on_state = self._on_state
 
     def submit(
         self, call: Call, on_result: OnResult, trace: Callable[[], TrySpan] | None = None
@@ -257,15 +161,16 @@ class CallScheduler:
 
         If its company has too many calls, the call fails before `submit` returns.
         """
-        scheduled = ScheduledCall(call, on_result, trace)
-        waiting = self._unfinished[call.company_id]
-        if waiting >= self._limits.unfinished - self.unfinished:
+        scheduled, company = ScheduledCall(call, on_result, trace), self._company(call.company_id)
+        if company.unfinished >= self._limits.unfinished - self.unfinished:
             scheduled.ended = True
-            on_result(Failed(CallFault.OVERLOAD, f"{waiting} calls of the company wait already"))
-        else:
-            self._unfinished[call.company_id] += 1
-            self.unfinished += 1
-            self._enqueue(scheduled)
+            detail = f"{company.unfinished} calls of the company wait already"
+            on_result(Failed(CallFault.OVERLOAD, detail))
+            return scheduled
+        company.unfinished += 1
+        self.unfinished += 1
+        company.waiting.append(scheduled)
+        self._resume_soon(company)
         return scheduled
 
     async def drain(self, calls: Collection[ScheduledCall], deadline: float) -> None:
@@ -288,99 +193,107 @@ class CallScheduler:
                 call.retry.cancel()
             if call.task is not None:
                 call.task.cancel()
-        self.queue.discard(lambda call: call.ended)
 
     async def run(self) -> None:
-        """Exchange breakers' states and expire old calls until cancelled.
-
-        Then no more calls start, and tries in flight are cancelled.
-        """
-        tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._breakers.run()),
-            asyncio.create_task(self._sweep()),
-        ]
+        """Expire old calls until cancelled. Then none starts, and tries in flight are cancelled."""
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            while self._error is None:
+                await asyncio.sleep(_SWEEP_SECONDS)
+                self._sweep()
+            raise self._error
         finally:
             self._stopped = True
-            tasks += self._in_flight
-            for task in tasks:
+            for task in self._in_flight:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._in_flight, return_exceptions=True)
 
     def resume(self) -> None:
-        """Start the calls that may start now."""
-        while len(self._started) < _STARTS_A_PASS and not self._stopped and self._can_start():
-            if (taken := self.queue.take(self._started)) is None:
-                return
-            company_id, call = taken
-            if not self._started:
-                asyncio.get_running_loop().call_soon(self._begin_pass)
-            self._started.add(company_id)
-            self._start(call, is_probe=False)
-
-    def _begin_pass(self) -> None:
-        self._started.clear()
-        self.resume()
-
-    def _enqueue(self, call: ScheduledCall, *, first: bool = False) -> None:
-        """Queue the call; it waits until its company's breaker is known to be closed."""
-        company_id = call.call.company_id
-        self.queue.add(company_id, call, first=first)
-        if self._breakers.is_closed(company_id):
-            self.resume()
+        """Start the calls that may start now, one of each company in turn."""
+        self._resumes_soon = False
+        if self._stopped or not self._can_start():
             return
-        self.queue.pause(company_id)
-        self._breakers.request_state(company_id)
+        now, crowding = self._clock(), 0
+        while self._free and crowding < len(self._rotation):
+            company = self._rotation[0]
+            in_flight = company.in_flight
+            if in_flight and in_flight >= self._free - self._reserved:
+                self._rotation.rotate(-1)
+                crowding += 1
+                continue
+            self._rotation.popleft()
+            company.in_rotation = False
+            if in_flight < self._limits.company and company.breaker.allows(now):
+                self._start_next(company)
+                self._enter(company)
+                crowding = 0
 
-    def _on_state(self, company_id: int, state: BreakerState) -> None:
-        if not state.is_open:
-            self.queue.resume(company_id)
-            self.resume()
+    def breaker_counts(self) -> Counter[BreakerStatus]:
+        """The companies called lately, by the state of their breaker."""
+        return Counter(company.breaker.status for company in self._companies.values())
+
+    def _company(self, company_id: int) -> _Company:
+        company = self._companies.get(company_id)
+        if company is None:
+            breaker = Breaker(pause=self._limits.breaker_pause)
+            company = self._companies[company_id] = _Company(company_id, breaker, self._clock())
+        return company
+
+    def _resume_soon(self, company: _Company) -> None:
+        """Start calls once what happens in this pass of the event loop is known."""
+        self._enter(company)
+        if not self._resumes_soon:
+            self._resumes_soon = True
+            asyncio.get_running_loop().call_soon(self.resume)
+
+    def _enter(self, company: _Company) -> None:
+        if company.waiting and not company.in_rotation:
+            company.in_rotation = True
+            self._rotation.append(company)
+
+    def _start_next(self, company: _Company) -> None:
+        """Start the first waiting call that was not forgotten."""
+        waiting = company.waiting
+        while waiting and waiting[0].ended:
+            waiting.popleft()
+        if not waiting:
             return
-        self.queue.pause(company_id)
-        if state.is_prober:
-            call = None if self._stopped else self.queue.take_of(company_id)
-            if call is None:
-                self._breakers.report_probe(company_id, None)
-            else:
-                self._start(call, is_probe=True)
-
-    def _start(self, call: ScheduledCall, *, is_probe: bool) -> None:
-        call.task = asyncio.create_task(self._try(call))
+        call = waiting.popleft()
+        self._free -= 1
+        company.in_flight += 1
+        call.task = asyncio.create_task(self._try(company, call))
         self._in_flight.add(call.task)
+        decides = company.breaker.begin()
         # A callback frees the slot, because a task that is cancelled before its first step runs
         # nothing, not even its `finally`.
-        call.task.add_done_callback(partial(self._free_slot, call, is_probe))
+        call.task.add_done_callback(partial(self._free_slot, company, call, decides))
 
     def _free_slot(
-        self, call: ScheduledCall, is_probe: bool, task: asyncio.Task[bool | None]
+        self, company: _Company, call: ScheduledCall, decides: bool, task: asyncio.Task[bool | None]
     ) -> None:
         """Free the slot of a task that has ended. An error of the task itself ends `run`."""
+        self._free += 1
+        company.in_flight -= 1
         self._in_flight.discard(task)
         call.task = None
-        error = None if task.cancelled() else task.exception()
-        failed = None if task.cancelled() or error is not None else task.result()
-        company_id = call.call.company_id
-        if is_probe:
-            self._breakers.report_probe(company_id, failed)
-        elif failed is not None:
-            self._breakers.report(company_id, failed)
-        self.queue.finish(company_id)
-        self.resume()
-        if error is not None:
-            self._error = self._error or error
-            self._broken.set()
+        failed = None
+        if not task.cancelled():
+            self._error = self._error or task.exception()
+            failed = None if task.exception() else task.result()
+        was_open = company.breaker.is_open
+        company.used_at = self._clock()
+        company.breaker.end(failed, decides=decides, now=company.used_at)
+        if company.breaker.is_open != was_open:
+            state = "closed" if was_open else "open"
+            log.info("breaker", company=company.id, state=state)
+        self._resume_soon(company)
 
-    async def _try(self, call: ScheduledCall) -> bool | None:
+    async def _try(self, company: _Company, call: ScheduledCall) -> bool | None:
         """Make one try; then end the call or schedule its retry.
 
         Returns the outcome for the breaker: whether the try failed, or None for not counted.
         """
-        if self._is_stale(call):
-            self._expire(call)
+        if call.call.fresh_until <= self._clock():
+            self._expire(company, call)
             return None
 
         def on_reply(_request: Request, reply: Reply) -> None:
@@ -390,6 +303,7 @@ class CallScheduler:
         call.tried += 1
         call.status = None
         span = None if call.trace is None else call.trace()
+        result: CallResult | CallError
         try:
             result = await call_service(
                 self._caller,
@@ -399,26 +313,21 @@ class CallScheduler:
                 on_reply=on_reply,
                 traceparent=None if span is None else span.traceparent,
             )
+            outcome = "published" if isinstance(result, Content) else "declined"
         except CallError as error:
-            self._observe(call, begin, span, error.fault.value)
-            self._retry_or_fail(call, error)
-            return None if error.fault is CallFault.FORBIDDEN else error.counts
-        self._observe(call, begin, span, "published" if isinstance(result, Content) else "declined")
-        self._end(call, result)
-        return False
-
-    def _observe(
-        self, call: ScheduledCall, begin: float, span: TrySpan | None, outcome: str
-    ) -> None:
+            result, outcome = error, error.fault.value
         call.seconds = time.perf_counter() - begin
-        self._on_try(call.call, call.seconds)
+        self._on_try(call.call, call.seconds, company.breaker)
         if span is not None:
             span.end(outcome, call.status)
+        if not isinstance(result, CallError):
+            self._end(call, result)
+            return False
+        self._retry_or_fail(company, call, result)
+        return None if result.fault is CallFault.FORBIDDEN else result.counts
 
-    def _retry_or_fail(self, call: ScheduledCall, error: CallError) -> None:
+    def _retry_or_fail(self, company: _Company, call: ScheduledCall, error: CallError) -> None:
         """Schedule a retry, which holds no slot while it waits, or end the call."""
-        if call.ended:
-            return
         call.failure = Failed(error.fault, error.detail)
         now = self._clock()
         at = self._limits.next_try(
@@ -430,20 +339,19 @@ class CallScheduler:
         )
         if at is None:
             self._end(call, call.failed(error.fault))
-            return
-        self._on_retry()
-        call.retry = asyncio.get_running_loop().call_later(at - now, self._queue_again, call)
+        elif not call.ended:
+            self._on_retry()
+            loop = asyncio.get_running_loop()
+            call.retry = loop.call_later(at - now, self._queue_again, company, call)
 
-    def _queue_again(self, call: ScheduledCall) -> None:
+    def _queue_again(self, company: _Company, call: ScheduledCall) -> None:
         call.retry = None
-        self._enqueue(call, first=True)
+        company.waiting.appendleft(call)
+        self._resume_soon(company)
 
-    def _is_stale(self, call: ScheduledCall) -> bool:
-        return call.call.fresh_until <= self._clock()
-
-    def _expire(self, call: ScheduledCall) -> None:
-        is_open = self._breakers.is_open(call.call.company_id)
-        self._end(call, call.failed(CallFault.BREAKER if is_open else CallFault.STALE))
+    def _expire(self, company: _Company, call: ScheduledCall) -> None:
+        untried = CallFault.BREAKER if company.breaker.is_open else CallFault.STALE
+        self._end(call, call.failed(untried))
 
     def _end(self, call: ScheduledCall, result: CallResult) -> None:
         if not call.ended:
@@ -452,24 +360,19 @@ class CallScheduler:
 
     def _leave(self, call: ScheduledCall) -> None:
         call.ended = True
-        company_id = call.call.company_id
         self.unfinished -= 1
-        self._unfinished[company_id] -= 1
-        if not self._unfinished[company_id]:
-            del self._unfinished[company_id]
+        self._companies[call.call.company_id].unfinished -= 1
 
-    async def _sweep(self) -> None:
-        """Expire stale calls, and ask about open breakers. Raises the error of a try."""
-        while self._error is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SWEEP_SECONDS):
-                    await self._broken.wait()
-            for call in self.queue.discard(self._is_stale):
-                self._expire(call)
-            for company_id, is_waiting in self.queue.paused().items():
-                if is_waiting:
-                    self._breakers.request_state(company_id)
-                else:
-                    self.queue.resume(company_id)
-            self._breakers.forget_old()
-        raise self._error
+    def _sweep(self) -> None:
+        """Expire old calls, forget old companies, and let calls past breakers after the pause."""
+        now = self._clock()
+        for company in list(self._companies.values()):
+            if stale := [each for each in company.waiting if each.call.fresh_until <= now]:
+                for call in stale:
+                    self._expire(company, call)
+                company.waiting = deque(each for each in company.waiting if not each.ended)
+            self._enter(company)
+            is_idle = not company.unfinished and not company.in_flight
+            if is_idle and company.used_at + _FORGET_SECONDS <= now:
+                del self._companies[company.id]
+        self.resume()

@@ -1,17 +1,14 @@
-"""What the role keeps in Redis: breakers, and the history for account holders."""
+"""What account holders see of their calls, in Redis: the last ones, and the breaker."""
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import msgspec
-from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 
 from catalog.redis_connection import RedisClient
-from connectors.breaker import FORGET_SECONDS, BreakerPolicy, BreakerReport, BreakerState
+from connectors.breaker import Breaker
 from connectors.model import BreakerSummary, CallHistory, PastCall
 from engine.process.metrics import Metrics
 
@@ -20,82 +17,18 @@ _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
 _MOST_COMPANIES = 2000  # whose calls wait to be written
 _COMPANIES_A_WRITE = 100
+_BREAKER_SECONDS = 600
 _TAGS = 16  # slots over which a cluster spreads breakers
 
-_SCRIPT = files("engine.connector").joinpath("scripts/breaker.lua").read_text(encoding="utf-8")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
 
 
-class RedisBreakers:
-    """A BreakerStore in Redis: one script call, or one for each slot of a cluster.
-
-    `deadline` in seconds. Raises RedisError or TimeoutError.
-    """
-
-    def __init__(
-        self, *, redis: RedisClient, prefix: str, policy: BreakerPolicy, deadline: float
-    ) -> None:
-        self._prefix = prefix
-        self._policy = policy
-        self._deadline = deadline
-        self._clustered = isinstance(redis, RedisCluster)
-        self._script = redis.register_script(_SCRIPT)
-
-    async def exchange(
-        self, reports: Sequence[BreakerReport], *, prober: str, now: float
-    ) -> list[BreakerState]:
-        """As BreakerStore says."""
-        by_tag: dict[int, list[int]] = {}
-        for position, report in enumerate(reports):
-            tag = report.company_id % _TAGS if self._clustered else 0
-            by_tag.setdefault(tag, []).append(position)
-        states: dict[int, BreakerState] = {}
-        async with asyncio.timeout(self._deadline):
-            for positions in by_tag.values():
-                answers = await self._call([reports[i] for i in positions], prober, now)
-                states.update(zip(positions, answers, strict=True))
-        return [states[position] for position in range(len(reports))]
-
-    async def _call(
-        self, reports: Sequence[BreakerReport], prober: str, now: float
-    ) -> list[BreakerState]:
-        policy = self._policy
-        replies: Any = await self._script(
-            keys=[breaker_key(self._prefix, report.company_id) for report in reports],
-            args=[
-                round(now * 1000),
-                policy.window,
-                policy.failures,
-                round(policy.pause * 1000),
-                round(policy.lease * 1000),
-                round(FORGET_SECONDS * 1000),
-                prober,
-                *(part for report in reports for part in _arguments(report)),
-            ],
-        )
-        threes = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
-        return [
-            BreakerState(is_open=bool(is_open), is_prober=bool(is_prober), wait=wait / 1000)
-            for is_open, is_prober, wait in threes
-        ]
-
-
-def breaker_key(prefix: str, company_id: int) -> str:
-    """The key of the hash that scripts/breaker.lua reads and writes."""
-    return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
-
-
-def _arguments(report: BreakerReport) -> tuple[str, str]:
-    outcomes = "".join("1" if failed else "0" for failed in report.outcomes)
-    return report.purpose.value, outcomes
-
-
 class CallHistoryWriter:
-    """Writes the last outcomes of each company's calls, a few times a second.
+    """Writes each company's last calls and its breaker, a few times a second.
 
     No call waits for it, and what cannot be written is dropped. `run` must be running. `deadline`
-    (s) bounds one write.
+    (s) bounds one write. Of the breakers of several processes the one that was used last is kept.
     """
 
     def __init__(
@@ -105,40 +38,50 @@ class CallHistoryWriter:
         self._prefix = prefix
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._to_write: dict[int, deque[PastCall]] = {}
+        self._calls: dict[int, deque[PastCall]] = {}
+        self._breakers: dict[int, Breaker] = {}
         self._arrived = asyncio.Event()
 
     def add(self, company_id: int, call: PastCall) -> None:
         """Write the call soon; only the newest KEPT calls of each company are written."""
-        calls = self._to_write.get(company_id)
-        if calls is None:
-            if len(self._to_write) >= _MOST_COMPANIES:
-                return
-            calls = self._to_write[company_id] = deque(maxlen=KEPT)
-        calls.append(call)
-        self._arrived.set()
+        if company_id in self._calls or len(self._calls) < _MOST_COMPANIES:
+            self._calls.setdefault(company_id, deque(maxlen=KEPT)).append(call)
+            self._arrived.set()
+
+    def add_breaker(self, company_id: int, breaker: Breaker) -> None:
+        """Write the breaker soon, as it is then."""
+        if company_id in self._breakers or len(self._breakers) < _MOST_COMPANIES:
+            self._breakers[company_id] = breaker
+            self._arrived.set()
 
     async def run(self) -> None:
-        """Write collected calls until cancelled, and then the rest."""
+        """Write what was added until cancelled, and then the rest."""
         try:
             while True:
                 await self._arrived.wait()
                 await asyncio.sleep(_GATHER_SECONDS)
-                await self._write()
+                await self.write()
         finally:
-            await self._write()
+            await self.write()
 
-    async def _write(self) -> None:
+    async def write(self) -> None:
+        """Write what was added."""
         self._arrived.clear()
-        gathered, self._to_write = self._to_write, {}
-        companies = list(gathered.items())
+        calls, self._calls = self._calls, {}
+        breakers, self._breakers = self._breakers, {}
+        companies = sorted(calls.keys() | breakers.keys())
         for start in range(0, len(companies), _COMPANIES_A_WRITE):
             pipeline: Any = self._redis.pipeline(transaction=False)
-            for company_id, calls in companies[start : start + _COMPANIES_A_WRITE]:
-                key = _history_key(self._prefix, company_id)
-                pipeline.lpush(key, *map(_encode, calls))
-                pipeline.ltrim(key, 0, KEPT - 1)
-                pipeline.expire(key, _KEPT_SECONDS)
+            for company_id in companies[start : start + _COMPANIES_A_WRITE]:
+                if company_id in calls:
+                    key = _history_key(self._prefix, company_id)
+                    pipeline.lpush(key, *map(_encode, calls[company_id]))
+                    pipeline.ltrim(key, 0, KEPT - 1)
+                    pipeline.expire(key, _KEPT_SECONDS)
+                if company_id in breakers:
+                    key = _breaker_key(self._prefix, company_id)
+                    pipeline.hset(key, mapping=_written(breakers[company_id]))
+                    pipeline.expire(key, _BREAKER_SECONDS)
             try:
                 async with asyncio.timeout(self._deadline):
                     await pipeline.execute()
@@ -146,6 +89,19 @@ class CallHistoryWriter:
                 self._errors.failed(error, "past calls")
                 return
             self._errors.answered("past calls")
+
+
+def _breaker_key(prefix: str, company_id: int) -> str:
+    return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
+
+
+def _written(breaker: Breaker) -> dict[str, str]:
+    """The last outcomes, 1 for a failure, and until when it is open (epoch ms; empty: closed)."""
+    until = breaker.open_until
+    return {
+        "w": "".join("1" if failed else "0" for failed in breaker.outcomes),
+        "u": "" if until is None else str(round(until * 1000)),
+    }
 
 
 async def read_call_history(
@@ -157,7 +113,7 @@ async def read_call_history(
     """
     pipeline: Any = redis.pipeline(transaction=False)
     pipeline.lrange(_history_key(prefix, company_id), 0, KEPT - 1)
-    pipeline.hmget(breaker_key(prefix, company_id), "w", "u")
+    pipeline.hmget(_breaker_key(prefix, company_id), "w", "u")
     async with asyncio.timeout(deadline):
         written, (outcomes, open_until) = await pipeline.execute()
     calls = [call for each in written if (call := _read(each)) is not None]
@@ -173,8 +129,8 @@ def _read(written: bytes) -> PastCall | None:
 
 
 def _summary(outcomes: bytes, open_until: bytes | None, now: float) -> BreakerSummary:
-    """The breaker's state, which scripts/breaker.lua writes."""
-    if open_until is None:
+    """The breaker's state, as `_written` wrote it."""
+    if not open_until:
         return BreakerSummary("closed", len(outcomes), outcomes.count(b"1"), 0.0)
     wait = max(0.0, int(open_until) / 1000 - now)
     return BreakerSummary("open" if wait else "half_open", 0, 0, wait)

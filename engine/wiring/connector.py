@@ -1,16 +1,15 @@
 """Builds the role connector."""
 
-import secrets
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import get_args
 
 from aiokafka import TopicPartition
 
 from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
-from connectors.breaker import BreakerPolicy, Breakers
+from connectors.breaker import Breaker, BreakerStatus
 from connectors.client import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
@@ -25,13 +24,12 @@ from engine.connector.results import (
     Results,
     ResultTransactions,
 )
-from engine.connector.stores import CallHistoryWriter, RedisBreakers
+from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
-from engine.process.failures import redis_may_recover
-from engine.process.metrics import Metrics, engine_version
+from engine.process.metrics import engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdater
 from engine.wiring.parts import (
@@ -43,8 +41,7 @@ from engine.wiring.parts import (
     transactional_consumer,
 )
 
-_REDIS_SECONDS = 1.0  # after it results are published, and breakers work, without Redis
-_LEASE_BEYOND_CALL = 2.0
+_REDIS_SECONDS = 1.0  # after it results are published without Redis
 
 
 def user_agent() -> str:
@@ -86,17 +83,30 @@ def build_connector(parts: ProcessParts) -> Role:
     redis, prefix = parts.stores.redis, settings.redis_prefix
     topics = Topics.named(settings.topic_prefix)
     limits = Limits(company=settings.connector_company_calls, in_all=settings.connector_calls)
+    history = CallHistoryWriter(redis=redis, prefix=prefix, deadline=REDIS_SECONDS, metrics=metrics)
+
+    def on_try(call: Call, seconds: float, breaker: Breaker) -> None:
+        # The exemplar names the call as the company's history does.
+        exemplar = {"notification": call.id, "company": str(call.company_id)}
+        metrics.connector_call_seconds.observe(seconds, exemplar)
+        history.add_breaker(call.company_id, breaker)
+
     caller, memory = open_caller(settings), ResultMemory()
     scheduler = CallScheduler(
         caller=caller,
-        breakers=_breakers(parts),
         limits=limits,
         agent=user_agent(),
-        on_try=partial(_observe_try, metrics),
+        on_try=on_try,
         on_retry=metrics.connector_calls.labels("retried").inc,
         can_start=lambda: memory.has_room,
     )
     memory.on_room = scheduler.resume
+
+    def breakers(state: BreakerStatus) -> int:
+        return scheduler.breaker_counts()[state]
+
+    for state in get_args(BreakerStatus):
+        metrics.connector_breakers.labels(state).set_function(partial(breakers, state))
     receiver = CallReceiver(
         settings=settings,
         scheduler=scheduler,
@@ -105,7 +115,6 @@ def build_connector(parts: ProcessParts) -> Role:
         metrics=metrics,
         tracer=parts.tracer,
     )
-    history = CallHistoryWriter(redis=redis, prefix=prefix, deadline=REDIS_SECONDS, metrics=metrics)
     sums = figure_sums(parts, time.time)
     result_parts = ResultParts(
         topics=topics,
@@ -173,35 +182,3 @@ def build_connector(parts: ProcessParts) -> Role:
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )
-
-
-def _observe_try(metrics: Metrics, call: Call, seconds: float) -> None:
-    """With an exemplar, by which the company's history of calls names it."""
-    exemplar = {"notification": call.id, "company": str(call.company_id)}
-    metrics.connector_call_seconds.observe(seconds, exemplar)
-
-
-def _breakers(parts: ProcessParts) -> Breakers:
-    settings, metrics = parts.settings, parts.metrics
-    policy = BreakerPolicy(lease=settings.connector_call_timeout + _LEASE_BEYOND_CALL)
-    store = RedisBreakers(
-        redis=parts.stores.redis,
-        prefix=settings.redis_prefix,
-        policy=policy,
-        deadline=_REDIS_SECONDS,
-    )
-    breakers = Breakers(
-        store=store,
-        policy=policy,
-        name=f"{socket.gethostname()}-{secrets.token_hex(8)}",
-        clock=time.time,
-        is_temporary=redis_may_recover,
-        on_store_error=metrics.redis_errors.inc,
-    )
-
-    def count(state: str) -> float:
-        return breakers.counts()[state]
-
-    for state in breakers.counts():
-        metrics.connector_breakers.labels(state).set_function(partial(count, state))
-    return breakers

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from catalog.models import Company
-from connectors.breaker import BreakerPolicy, BreakerReport
+from connectors.breaker import Breaker
 from connectors.model import CallFault, PastCall
-from engine.connector.stores import KEPT, CallHistoryWriter, RedisBreakers
+from engine.connector.stores import KEPT, CallHistoryWriter
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -29,7 +29,6 @@ from tests.servers.waiting import eventually
 
 TOKEN, SECRET = 'the-"secret"-token', "whsec_c2VjcmV0LXNlY3JldA=="
 PARAMETERS = json.dumps([{"key": "x-token", "value": TOKEN}])
-POLICY = BreakerPolicy(window=20, failures=10, pause=60.0)
 
 
 async def store(api: Harness, owner: Headers, bodies: Bodies, url: str, **fields: Any) -> None:
@@ -210,16 +209,17 @@ async def test_the_calls_of_the_company_newest_first(
 
 async def test_the_breaker(api: Harness, owner: Headers, settings: Settings):
     company_id = await api.company_of(owner)
-    breakers = RedisBreakers(
-        redis=api.stores.redis, prefix=settings.redis_prefix, policy=POLICY, deadline=5.0
+    writer = CallHistoryWriter(
+        redis=api.stores.redis, prefix=settings.redis_prefix, deadline=5.0, metrics=Metrics()
     )
-    found = []
+    breaker, found = Breaker(pause=60.0), []
     for outcomes in ("0110", "1" * 8):
-        failed = tuple(each == "1" for each in outcomes)
-        report = BreakerReport(company_id=company_id, outcomes=failed)
-        await breakers.exchange([report], prober="one", now=time.time())
+        for each in outcomes:
+            breaker.end(each == "1", decides=breaker.begin(), now=time.time())
+        writer.add_breaker(company_id, breaker)
+        await writer.write()
         found.append((await api.read("/connector/calls", owner))["breaker"])
     closed, opened = found
     assert closed == {"state": "closed", "calls": 4, "failures": 2, "seconds": 0.0}
-    assert 0 < opened.pop("seconds") <= POLICY.pause
+    assert 0 < opened.pop("seconds") <= 60.0
     assert opened == {"state": "open", "calls": 0, "failures": 0}

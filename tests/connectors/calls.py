@@ -1,9 +1,26 @@
-"""A call, as plain as it gets."""
+"""Calls, and a caller that makes them."""
 
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import IPv4Network
 from typing import Any
 
-from connectors.model import Call, Endpoint, HttpMethod, ParameterPlace
+from connectors.client import CallLimits, ServiceCaller, call_service, client_context
+from connectors.egress import EgressGuard, Resolve
+from connectors.errors import CallError
+from connectors.model import (
+    Call,
+    CallFault,
+    Content,
+    Declined,
+    Endpoint,
+    HttpMethod,
+    ParameterPlace,
+)
+from connectors.request import build_request
 
 ID = "5b65e1ab-325a-5714-9e85-1624f7c33474"
 ENDPOINT = Endpoint(
@@ -38,3 +55,54 @@ CALL = Call(
 def call(**endpoint: Any) -> Call:
     """The call, with another endpoint."""
     return replace(CALL, endpoint=replace(ENDPOINT, **endpoint))
+
+
+LOOPBACK = (IPv4Network("127.0.0.0/8"),)
+AMPLE = CallLimits(connect=15.0, call=20.0)  # however busy the machine is
+_numbers = itertools.count(1)
+
+
+def call_to(url: str, *, company: int = 1, fresh: float = 60.0) -> Call:
+    """A call about a detection that is fresh for so many seconds more."""
+    number = next(_numbers)
+    id_ = f"00000000-0000-5000-8000-{number:012d}"
+    return Call(
+        id=id_,
+        company_id=company,
+        document=document(id_, f"phone {number}"),
+        fresh_until=time.time() + fresh,
+        endpoint=replace(ENDPOINT, url=url),
+    )
+
+
+def egress(look_up: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> EgressGuard:
+    return EgressGuard(allow_networks=allow, look_up=look_up)
+
+
+@asynccontextmanager
+async def caller(
+    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = AMPLE
+) -> AsyncIterator[ServiceCaller]:
+    """A caller that is closed at the end."""
+    context = ssl_context or client_context()
+    one = ServiceCaller(egress=guard or egress(), ssl_context=context, limits=limits)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def call_once(one: ServiceCaller, url: str, company: int = 1) -> bytes:
+    """The body of the reply."""
+    request = build_request(call_to(url, company=company), agent="test", now=0.0)
+    return (await one.send(company, request)).body
+
+
+async def result_of(one: ServiceCaller, url: str) -> Content | Declined | CallFault:
+    """The result of one try, or its fault."""
+    try:
+        return await call_service(
+            one, call_to(url), agent="test", clock=time.time, on_reply=lambda *_: None
+        )
+    except CallError as error:
+        return error.fault

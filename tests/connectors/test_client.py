@@ -16,20 +16,15 @@ import trustme
 from connectors.client import CallLimits, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CallError, EgressError
-from connectors.model import CallFault, CallResult, Content, Failed
+from connectors.model import CallFault, Content
 from connectors.request import build_request
-from connectors.schedule import Limits
-from tests.connectors.scheduling import (
+from tests.connectors.calls import (
     LOOPBACK,
-    ONCE,
-    RunningScheduler,
     call_once,
     call_to,
     caller,
     egress,
-    fault_of,
     result_of,
-    scheduling,
 )
 from tests.connectors.services import BURNING, CHUNKED, INTERIM, absurd_waits, head
 from tests.servers.http_service import (
@@ -44,7 +39,6 @@ from tests.servers.http_service import (
     serving,
     writing,
 )
-from tests.servers.waiting import eventually
 
 PUBLIC = "93.184.216.34"
 
@@ -61,7 +55,7 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
         if fits:
             assert await call_once(one, service.url()) == whole
         else:
-            assert await fault_of(one, service.url()) is CallFault.REPLY_TOO_LARGE
+            assert await result_of(one, service.url()) is CallFault.REPLY_TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -83,7 +77,7 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
     limits = CallLimits(connect=0.3, call=0.3)
     async with serving(answer) as service, caller(limits=limits) as one:
         begin = asyncio.get_running_loop().time()
-        assert await fault_of(one, service.url()) is CallFault.TIMEOUT
+        assert await result_of(one, service.url()) is CallFault.TIMEOUT
         assert asyncio.get_running_loop().time() - begin < 1.0
 
 
@@ -100,7 +94,7 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
 )
 async def test_replies_that_are_not_http_or_incomplete(answer: Any) -> None:
     async with serving(answer) as service, caller() as one:
-        assert await fault_of(one, service.url()) is CallFault.UNREACHABLE
+        assert await result_of(one, service.url()) is CallFault.UNREACHABLE
 
 
 async def test_a_reply_before_the_request_was_read_counts() -> None:
@@ -208,7 +202,7 @@ async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: 
         serving(content(), tls=tls.server(name)) as service,
         caller(ssl_context=context) as one,
     ):
-        assert await fault_of(one, service.url(host="localhost")) is CallFault.TLS
+        assert await result_of(one, service.url(host="localhost")) is CallFault.TLS
         assert service.received == []
 
 
@@ -241,7 +235,7 @@ async def test_a_name_that_turns_to_loopback_reaches_nothing(
             results = [await result_of(one, url) for _ in range(4)]
         assert CallFault.FORBIDDEN in results
         assert (inside.connections, inside.received) == (0, [])
-        assert len(outside.received) == results.count(None) == turn - 1
+        assert len(outside.received) == results.count(CallFault.REPLY) == turn - 1
 
 
 @pytest.mark.parametrize(
@@ -264,7 +258,7 @@ async def test_an_address_in_the_url_is_checked_as_the_client_reads_it(url: str)
     """(The client resolves names only, so it asks the guard about such hosts itself.)"""
     async with serving(content()) as inside, caller(EgressGuard()) as one:
         one._egress.check_url = lambda _url: None  # type: ignore[assignment]
-        assert await result_of(one, url.format(port=inside.port)) is not None
+        assert isinstance(await result_of(one, url.format(port=inside.port)), CallFault)
         assert inside.connections == 0
 
 
@@ -369,59 +363,30 @@ FINE: dict[str, Answer] = {
 }
 
 
-async def scheduled_result(one: RunningScheduler, url: str) -> CallResult:
-    call = call_to(url)
-    one.submit(call)
-    await eventually(lambda: call.id in one.results, deadline=30, what="its result")
-    return one.results[call.id]
-
-
-async def assert_continues(one: RunningScheduler, service: Any) -> None:
-    service.answer = content()
-    assert isinstance(await scheduled_result(one, service.url()), Content)
-    await eventually(lambda: one.scheduler.queue.free == 512, what="its slot is free")
-    assert not one.running.done()
-
-
 @pytest.mark.parametrize("name", ODD)
 async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
     answer, fault = ODD[name]
-    async with (
-        serving(answer) as service,
-        scheduling(limits=ONCE, call_limits=LIMITS) as one,
-    ):
-        result = await scheduled_result(one, service.url())
-        assert isinstance(result, Failed), result
-        assert result.fault.value == fault, result
-        await assert_continues(one, service)
+    async with serving(answer) as service, caller(limits=LIMITS) as one:
+        assert await result_of(one, service.url()) == fault
+        service.answer = content()
+        assert isinstance(await result_of(one, service.url()), Content)
 
 
 @pytest.mark.parametrize("name", FINE)
 async def test_unusual_replies_that_http_allows(name: str) -> None:
-    async with (
-        serving(FINE[name]) as service,
-        scheduling(limits=ONCE, call_limits=LIMITS) as one,
-    ):
-        assert isinstance(await scheduled_result(one, service.url()), Content)
-        await assert_continues(one, service)
-
-
-async def test_an_aborted_reply_counts_for_the_breaker() -> None:
-    async with serving(BURNING["chunks"]) as service, scheduling(limits=ONCE) as one:
-        for _ in range(10):
-            one.submit(call_to(service.url()))
-        await eventually(lambda: one.breakers.is_open(1), what="the breaker opens")
+    async with serving(FINE[name]) as service, caller(limits=LIMITS) as one:
+        assert isinstance(await result_of(one, service.url()), Content)
+        service.answer = content()
+        assert isinstance(await result_of(one, service.url()), Content)
 
 
 async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
     """A second reply behind the first, on a connection that is kept."""
     ahead = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
-    async with serving(head(LENGTH, body=GOOD_BODY + ahead)) as service, scheduling() as one:
-        service.answer = writing(
-            b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY + ahead, close=False
-        )
+    both = writing(b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY + ahead, close=False)
+    async with serving(both) as service, caller() as one:
         for _ in range(3):
-            assert isinstance(await scheduled_result(one, service.url()), Content)
+            assert isinstance(await result_of(one, service.url()), Content)
         assert (len(service.received), service.connections) == (3, 3)
 
 
@@ -429,13 +394,12 @@ async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
 async def test_under_tls_too(kind: str, tls: Tls) -> None:
     async with (
         serving(BURNING[kind], tls=tls.server("localhost")) as service,
-        scheduling(limits=ONCE, ssl_context=client_context(tls.ca_file)) as one,
+        caller(ssl_context=client_context(tls.ca_file)) as one,
     ):
-        result = await scheduled_result(one, service.url(host="localhost"))
-        assert isinstance(result, Failed)
-        assert result.fault is CallFault.REPLY_TOO_LARGE
+        url = service.url(host="localhost")
+        assert await result_of(one, url) is CallFault.REPLY_TOO_LARGE
         service.answer = content()
-        assert isinstance(await scheduled_result(one, service.url(host="localhost")), Content)
+        assert isinstance(await result_of(one, url), Content)
 
 
 @pytest.mark.parametrize(
@@ -456,10 +420,9 @@ async def test_a_handshake_that_is_none(sent: bytes) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with scheduling(limits=ONCE) as one:
-        result = await scheduled_result(one, f"https://127.0.0.1:{port}/")
-        assert isinstance(result, Failed)
-        assert result.fault.value in ("connector_tls", UNREACHABLE, TIMEOUT)
+    async with caller(limits=LIMITS) as one:
+        result = await result_of(one, f"https://127.0.0.1:{port}/")
+        assert result in (CallFault.TLS, CallFault.UNREACHABLE, CallFault.TIMEOUT)
     server.close()
     await server.wait_closed()
 
@@ -481,7 +444,6 @@ async def test_a_name_that_is_too_long(host: str) -> None:
         await EgressGuard().check(f"https://{host}/")
 
 
-FAILED_CALLS = 20
 FAILING: dict[str, Answer] = {
     "heads": BURNING["heads"],
     "chunks": BURNING["chunks"],
@@ -494,18 +456,12 @@ FAILING: dict[str, Answer] = {
 @pytest.mark.parametrize("kind", sorted(FAILING))
 async def test_a_failure_is_in_no_cycle(kind: str) -> None:
     """Each error kept its traceback, and with it up to 16 KiB of the reply."""
-    limits = CallLimits(connect=1.0, call=1.0)
-    retries = Limits(tries=2, first_wait=0.01)
-    async with (
-        serving(FAILING[kind]) as service,
-        scheduling(call_limits=limits, limits=retries) as one,
-    ):
+    limits = CallLimits(connect=0.5, call=0.5)
+    async with serving(FAILING[kind]) as service, caller(limits=limits) as one:
         gc.collect()
         gc.disable()
         try:
-            for _ in range(FAILED_CALLS):
-                one.submit(call_to(service.url(), fresh=2.5))
-            await eventually(lambda: len(one.results) == FAILED_CALLS, what="all have failed")
+            await asyncio.gather(*(result_of(one, service.url()) for _ in range(20)))
             held = [each for each in gc.get_objects() if isinstance(each, CallError)]
         finally:
             gc.enable()

@@ -12,7 +12,7 @@ import pytest
 
 from connectors.egress import EgressGuard, is_public, parse_address
 from connectors.errors import EgressError, HostUnresolvedError, UrlForbiddenError
-from tests.connectors.scheduling import LOOPBACK
+from tests.connectors.calls import LOOPBACK
 
 PUBLIC = "93.184.216.34"
 

@@ -1,454 +1,378 @@
-"""The scheduler: tries, fairness, draining, breakers, slots."""
+"""The scheduler: tries, fairness, bounds, breakers, draining. A script stands in for services."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.redis_connection import connect_redis
-from connectors.breaker import BreakerPolicy, Breakers
-from connectors.client import CallLimits, Reply
+from connectors.breaker import Breaker
+from connectors.client import Reply
 from connectors.errors import CallError
-from connectors.model import CallFault, CallResult, Content, Failed
+from connectors.model import CallFault, CallResult, Failed
 from connectors.request import Request
 from connectors.schedule import CallScheduler, Limits, ScheduledCall
-from engine.connector.stores import RedisBreakers
-from engine.process.failures import redis_may_recover
 from engine.process.lifecycle import cancel
-from tests.connectors.scheduling import (
-    ONCE,
-    OwnBreakers,
-    call_to,
-    faults,
-    scheduling,
-    until_all,
-)
-from tests.servers.http_service import ReceivedRequest, content, hanging, replying, serving
-from tests.servers.redis import RedisServer
+from tests.connectors.calls import call_to
 from tests.servers.waiting import eventually
 
-
-async def hangs_by_path(received: ReceivedRequest, writer: Any) -> None:
-    """Hangs at /hangs."""
-    await (hanging if received.path == "/hangs" else content())(received, writer)
-
-
-async def test_another_try_may_do() -> None:
-    seen: Counter[str] = Counter()
-
-    async def third_time_lucky(received: ReceivedRequest, writer: Any) -> None:
-        seen[received.id] += 1
-        await (content() if seen[received.id] == 3 else replying(502))(received, writer)
-
-    async with serving(third_time_lucky) as service, scheduling() as one:
-        one.submit(call_to(service.url()))
-        await until_all(one, 1)
-        assert faults(one) == {"Content": 1}
-        assert len({received.id for received in service.received}) == 1
-        assert [received.body for received in service.received] == [service.received[0].body] * 3
+URL = "http://service.example/"
+GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
+BUSY = Reply(503, {}, b"")
+REFUSED = Reply(404, {}, b"")
+ERRORS: dict[str, Exception] = {
+    "timeout": CallError(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True),
+    "unforeseen": OverflowError("what nobody thought of"),
+}
 
 
-async def test_a_call_that_waits_for_another_try_holds_no_slot() -> None:
-    limits = Limits(company=1, in_all=1, first_wait=60.0)
+class Service:
+    """All customers' services: each request waits for `answer`, or gets `reply` at once."""
 
-    async def by_path(received: ReceivedRequest, writer: Any) -> None:
-        await (replying(503) if received.path == "/busy" else content())(received, writer)
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self.open: list[tuple[int, asyncio.Future[Reply]]] = []
+        self.requests: list[int] = []  # the companies
 
-    async with (
-        serving(by_path) as service,
-        scheduling(limits=limits) as one,
-    ):
-        one.submit(call_to(service.url("/busy")))
-        one.submit(call_to(service.url("/next")))
-        await until_all(one, 1)
-        assert faults(one) == {"Content": 1}
+    async def send(self, company_id: int, _request: Request) -> Reply:
+        self.requests.append(company_id)
+        if self.reply is not None:
+            await asyncio.sleep(0)
+            return self.reply
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.open.append((company_id, answer))
+        return await answer
+
+    def answer(self, reply: Reply | str = GOOD) -> None:
+        """The oldest request without an answer; a word is an error of ERRORS."""
+        while self.open:
+            _, answer = self.open.pop(0)
+            if not answer.done():
+                if isinstance(reply, str):
+                    answer.set_exception(ERRORS[reply])
+                else:
+                    answer.set_result(reply)
+                return
+
+
+class Trial:
+    """A running scheduler; `faults` counts the results."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.service = Service()
+        self.may_start = True
+        self.scheduler = CallScheduler(
+            caller=self.service,  # type: ignore[arg-type]
+            limits=limits,
+            agent="test",
+            can_start=lambda: self.may_start,
+        )
+        self.running = asyncio.create_task(self.scheduler.run())
+        self.calls: list[ScheduledCall] = []
+        self.results: Counter[int] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    def submit(self, company: int = 1, *, fresh: float = 60.0) -> None:
+        number = len(self.calls)
+
+        def on_result(result: CallResult) -> None:
+            self.results[number] += 1
+            self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
+
+        call = call_to(URL, company=company, fresh=fresh)
+        self.calls.append(self.scheduler.submit(call, on_result))
+
+    async def until(self, faults: dict[str, int]) -> None:
+        await eventually(lambda: self.faults == faults, what=f"{faults}, not {self.faults}")
+
+    async def until_idle(self) -> None:
+        """Answer all calls with success until none is left."""
+        async with asyncio.timeout(20):
+            while self.scheduler.unfinished:
+                self.service.answer()
+                await asyncio.sleep(0.0005)
+
+
+@asynccontextmanager
+async def trial(fails: type[Exception] | None = None, **limits: Any) -> AsyncIterator[Trial]:
+    """It must run to the end of the context, unless it `fails` as expected."""
+    one = Trial(Limits(**{"first_wait": 0.01, **limits}))
+    try:
+        yield one
+        if fails is None:
+            assert not one.running.done(), one.running
+        else:
+            assert isinstance(one.running.exception(), fails)
+    finally:
+        await cancel([one.running])
+
+
+async def passes() -> None:
+    """Some of the event loop: an answer frees its slot, and the next call sends its request."""
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+async def test_a_failed_try_is_repeated_and_holds_no_slot_meanwhile() -> None:
+    async with trial(company=1, in_all=1, first_wait=0.5) as one:
+        one.service.reply = BUSY
+        one.submit()
+        await eventually(lambda: one.calls[0].retry is not None)
+        one.service.reply = GOOD
+        one.submit()
+        await one.until({"Content": 1})
         assert one.scheduler.unfinished == 1
+        await one.until({"Content": 2})
+        assert one.calls[0].tried == 2
 
 
-async def test_retry_after_beyond_freshness_is_the_end() -> None:
-    async with serving(replying(503, retry_after="61")) as service, scheduling() as one:
-        one.submit(call_to(service.url(), fresh=60))
-        await until_all(one, 1)
-        assert faults(one) == {"connector_status": 1}
-        assert len(service.received) == 1
+async def test_tries_end() -> None:
+    async with trial() as one:
+        one.service.reply = BUSY
+        one.submit()
+        await one.until({"connector_status": 1})
+        assert len(one.service.requests) == 3
+        one.service.reply = Reply(503, {"retry-after": "61"}, b"")
+        one.submit()
+        await one.until({"connector_status": 2})
+        assert len(one.service.requests) == 4, "no longer fresh after the wait"
+        one.service.reply = REFUSED
+        one.submit()
+        await one.until({"connector_status": 3})
+        assert len(one.service.requests) == 5, "no repetition helps"
 
 
-async def test_ten_thousand_calls_of_one_company_do_not_delay_another() -> None:
-    limits = Limits(company=32, in_all=64, first_wait=0.05)
-    async with serving(content(after=0.01)) as service, scheduling(limits=limits) as one:
-        for _ in range(10_000):
-            one.submit(call_to(service.url("/many"), company=1))
-        await until_all(one, 1)
-        other = call_to(service.url("/one"), company=2)
-        one.submit(other)
-        await eventually(lambda: other.id in one.results)
-        assert one.scheduler.unfinished > 9000
-        assert isinstance(one.results[other.id], Content)
+@pytest.mark.parametrize(
+    ("tried", "chance", "after", "fresh", "expected"),
+    [
+        (1, 0.0, None, 100.0, 10.25),
+        (1, 0.5, None, 100.0, 10.375),
+        (2, 0.5, None, 100.0, 10.75),
+        (1, 0.5, 0.1, 100.0, 10.375),
+        (1, 0.5, 7.0, 100.0, 17.0),
+        (1, 0.5, 90.0, 100.0, None),
+        (3, 0.0, 1.0, 100.0, None),
+        (1, 0.0, None, 10.25, None),
+        (1, 0.0, None, 10.26, 10.25),
+    ],
+)
+def test_the_next_try(
+    tried: int, chance: float, after: float | None, fresh: float, expected: float | None
+) -> None:
+    error = CallError(CallFault.STATUS, "", retriable=True, retry_after=after)
+    found = Limits().next_try(tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance)
+    assert found == expected
 
 
-async def test_calls_over_a_companys_limit_fail_at_once() -> None:
-    limits = Limits(company=4, in_all=16, unfinished=100)
-    slow = CallLimits(connect=5.0, call=5.0)
-    async with (
-        serving(hangs_by_path) as service,
-        scheduling(limits=limits, call_limits=slow) as one,
-    ):
+@pytest.mark.parametrize("hanging", [1, 3, 16, 70])
+async def test_though_many_hang_the_next_company_finds_a_slot(hanging: int) -> None:
+    async with trial() as one:
+        for company in range(hanging):
+            for _ in range(100):
+                one.submit(company)
+        await passes()
+        running = Counter(one.service.requests)
+        assert len(running) == hanging
+        assert max(running.values()) <= 32
+        assert sum(running.values()) < 512
+        one.submit(9999)
+        await passes()
+        assert one.service.requests[-1] == 9999
+
+
+async def test_calls_over_a_companys_share_fail_at_once() -> None:
+    async with trial(company=4, in_all=16, unfinished=100) as one:
         for _ in range(80):
-            one.submit(call_to(service.url("/hangs"), company=1))
-        assert faults(one) == {"connector_overload": 30}
-        one.submit(call_to(service.url("/quick"), company=2))
-        await until_all(one, 31)
-        assert faults(one) == {"connector_overload": 30, "Content": 1}
+            one.submit(1)
+        assert one.faults == {"connector_overload": 30}
+        one.submit(2)
+        await passes()
+        assert one.faults == {"connector_overload": 30}
 
 
-async def test_in_flight_is_bounded() -> None:
-    together = most = 0
+@settings(max_examples=40, deadline=None)
+@given(order=st.lists(st.integers(1, 4), max_size=40), in_all=st.integers(1, 16))
+def test_companies_start_in_turn_and_within_their_bounds(order: list[int], in_all: int) -> None:
+    asyncio.run(_companies_start_in_turn(order, in_all))
 
-    async def counting(received: ReceivedRequest, writer: Any) -> None:
-        nonlocal together, most
-        together += 1
-        most = max(most, together)
-        await content(after=0.02)(received, writer)
-        together -= 1
 
-    limits = Limits(company=5, in_all=500, first_wait=0.05)
-    async with serving(counting) as service, scheduling(limits=limits) as one:
-        for _ in range(100):
-            one.submit(call_to(service.url()))
-        await until_all(one, 100)
-        assert (most, one.scheduler.unfinished) == (5, 0)
+async def _companies_start_in_turn(order: list[int], in_all: int) -> None:
+    async with trial(company=3, in_all=in_all) as one:
+        one.may_start = False
+        for company in order:
+            one.submit(company)
+        one.may_start = True
+        one.scheduler.resume()
+        left, started = Counter(order), Counter[int]()
+        while left.total():
+            await passes()
+            new = Counter(one.service.requests) - started
+            started += new
+            left -= new
+            in_flight = Counter(company for company, _ in one.service.open)
+            assert in_flight.total() <= in_all
+            assert all(number <= 3 for number in in_flight.values())
+            assert in_flight, "none is in flight though calls wait"
+            for company in left:
+                free = in_all - in_flight.total()
+                may_start = free and in_flight[company] < 3
+                crowds = in_flight[company] and in_flight[company] >= free - in_all // 8
+                assert not may_start or crowds
+            one.service.answer()
+        await one.until_idle()
+        assert one.faults["Content"] == len(order)
 
 
 async def test_running_calls_finish_and_waiting_calls_are_dropped() -> None:
-    limits = Limits(company=2, in_all=2, first_wait=0.05)
-    async with serving(content(after=0.1)) as service, scheduling(limits=limits) as one:
-        jobs = [
-            one.scheduler.submit(call_to(service.url()), lambda _result: None) for _ in range(10)
-        ]
-        await eventually(lambda: len(service.received) == 2)
-        await one.scheduler.drain(jobs, 5.0)
-        assert one.scheduler.unfinished == 0
-        assert len(service.received) == 2
-        one.submit(call_to(service.url()))
-        await until_all(one, 1)
-        assert isinstance(next(iter(one.results.values())), Content)
+    async with trial(company=2, in_all=4) as one:
+        for _ in range(10):
+            one.submit()
+        await passes()
+        draining = asyncio.create_task(one.scheduler.drain(one.calls, 5.0))
+        await passes()
+        one.service.answer()
+        one.service.answer()
+        await draining
+        assert (one.scheduler.unfinished, len(one.service.requests)) == (0, 2)
+        assert one.faults == {"Content": 2}
+        one.submit()
+        await one.until_idle()
+        assert one.faults == {"Content": 3}
 
 
 async def test_an_error_of_ours_ends_the_scheduler() -> None:
     def broken(_result: Any) -> None:
         raise LookupError("a fault of the engine")
 
-    async with serving(content()) as service, scheduling(fails=LookupError) as one:
-        one.scheduler.submit(call_to(service.url()), broken)
+    async with trial(fails=LookupError) as one:
+        one.service.reply = GOOD
+        one.scheduler.submit(call_to(URL), broken)
         await eventually(one.running.done)
 
 
-POLICY = BreakerPolicy(window=20, failures=10, pause=0.5, lease=2.0)
-
-
 async def test_the_breaker_spares_a_service_that_fails_and_finds_out_when_it_is_back() -> None:
-    async with (
-        serving(replying(500)) as service,
-        scheduling(policy=POLICY, limits=ONCE) as one,
-    ):
+    async with trial(tries=1, breaker_pause=0.5) as one:
+        one.service.reply = BUSY
         for _ in range(10):
-            one.submit(call_to(service.url()))
-        await until_all(one, 10)
-        await eventually(lambda: one.breakers.is_open(1))
-        requested = len(service.received)
+            one.submit()
+        await one.until({"connector_status": 10})
+        one.service.reply = None
         for _ in range(20):
-            one.submit(call_to(service.url(), fresh=60))
-        await eventually(lambda: len(service.received) > requested)
-        assert len(service.received) == requested + 1, "one prober, no more"
-        service.answer = content()
-        await until_all(one, 30)
-        assert faults(one)["Content"] >= 19
+            one.submit()
+        one.submit(fresh=0.1)
+        await one.until({"connector_status": 10, "connector_breaker": 1})
+        assert one.scheduler.breaker_counts() == {"open": 1}
+        await eventually(lambda: len(one.service.requests) > 10)
+        await asyncio.sleep(0.3)
+        assert len(one.service.requests) == 11, "one try, no more"
+        assert one.scheduler.breaker_counts() == {"half_open": 1}
+        await one.until_idle()
+        assert one.faults == {"connector_status": 10, "connector_breaker": 1, "Content": 20}
 
 
-async def test_calls_waiting_for_an_open_breaker_expire() -> None:
-    policy = BreakerPolicy(window=20, failures=10, pause=60.0)
-    async with (
-        serving(replying(500)) as service,
-        scheduling(policy=policy, limits=ONCE) as one,
-    ):
-        for _ in range(10):
-            one.submit(call_to(service.url()))
-        await until_all(one, 10)
-        await eventually(lambda: one.breakers.is_open(1))
-        for _ in range(5):
-            one.submit(call_to(service.url(), fresh=0.5))
-        await until_all(one, 15)
-        assert faults(one) == {"connector_status": 10, "connector_breaker": 5}
-        assert len(service.received) == 10
-
-
-async def test_two_workers_find_out_once(redis_url: str) -> None:
-    """One process sees the failures; the other one, without failures, makes no calls."""
-    policy = BreakerPolicy(window=20, failures=10, pause=30.0)
-    redis = connect_redis(redis_url)
-
-    def store() -> RedisBreakers:
-        return RedisBreakers(redis=redis, prefix="t:", policy=policy, deadline=2.0)
-
-    async with (
-        serving(replying(500)) as service,
-        scheduling(store=store(), policy=policy, limits=ONCE, name="one") as one,
-        scheduling(store=store(), policy=policy, limits=ONCE, name="two") as two,
-    ):
-        for _ in range(10):
-            one.submit(call_to(service.url()))
-        await until_all(one, 10)
-        await eventually(lambda: one.breakers.is_open(1))
-        two.submit(call_to(service.url()))
-        await eventually(lambda: two.breakers.is_open(1))
-        assert (len(service.received), two.results) == (10, {})
-    await redis.aclose()
-
-
-BRIEF = CallLimits(connect=2.0, call=3.0)  # what hangs ends by it, what answers keeps it
-
-
-async def test_without_redis_breakers_are_the_process_s_own(own_redis: RedisServer) -> None:
-    redis = connect_redis(own_redis.url, timeout=0.5)
-    store = RedisBreakers(redis=redis, prefix="t:", policy=POLICY, deadline=0.5)
-    async with (
-        serving(content()) as service,
-        scheduling(store=store, policy=POLICY, limits=ONCE, is_temporary=redis_may_recover) as one,
-    ):
-        one.submit(call_to(service.url()))
-        await until_all(one, 1)
-        await asyncio.to_thread(own_redis.kill)
-        service.answer = replying(500)
-        for _ in range(10):
-            one.submit(call_to(service.url()))
-        await until_all(one, 11)
-        await eventually(lambda: one.breakers.is_open(1))
-        service.answer = content()
-        one.submit(call_to(service.url()))
-        await until_all(one, 12)
-        assert faults(one) == {"Content": 2, "connector_status": 10}
-    await redis.aclose()
-
-
-DEFAULT = Limits()
-
-
-def at(
-    tried: int, chance: float = 0.0, after: float | None = None, fresh: float = 100.0
-) -> float | None:
-    error = CallError(CallFault.STATUS, "", retriable=True, retry_after=after)
-    return DEFAULT.next_try(tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance)
+GOODS, BADS = (False,), (True,)
 
 
 @pytest.mark.parametrize(
-    ("tried", "chance", "after", "expected"),
+    ("outcomes", "opens"),
     [
-        (1, 0.0, None, 10.25),
-        (1, 0.5, None, 10.375),
-        (2, 0.0, None, 10.5),
-        (2, 0.5, None, 10.75),
-        (1, 0.5, 0.0, 10.375),
-        (1, 0.5, 0.1, 10.375),
-        (1, 0.5, 7.0, 17.0),
-        (1, 0.5, 89.0, 99.0),
-        (1, 0.5, 90.0, None),
-        (3, 0.0, None, None),
-        (3, 0.0, 1.0, None),
+        (BADS * 9, False),
+        (BADS * 10, True),
+        (GOODS * 11 + BADS * 9, False),
+        (GOODS * 1000 + BADS * 10, True),
+        (BADS * 9 + GOODS * 11 + BADS * 9, False),
+        (BADS * 9 + GOODS * 10 + BADS, True),
+        ((BADS + GOODS) * 9 + BADS, True),
+        ((BADS + GOODS * 2) * 50, False),
     ],
 )
-def test_the_next_try(
-    tried: int, chance: float, after: float | None, expected: float | None
-) -> None:
-    assert at(tried, chance, after) == expected
+def test_a_breaker_opens_at_half_of_the_last_twenty(outcomes: Sequence[bool], opens: bool) -> None:
+    breaker = Breaker()
+    for failed in outcomes:
+        breaker.end(failed, decides=breaker.begin(), now=0.0)
+    assert breaker.is_open == opens
 
 
-@pytest.mark.parametrize(("fresh", "expected"), [(10.25, None), (10.26, 10.25), (9.0, None)])
-def test_no_try_is_made_for_what_is_old_by_then(fresh: float, expected: float | None) -> None:
-    assert at(1, fresh=fresh) == expected
+def test_one_call_decides_whether_a_breaker_closes() -> None:
+    breaker = Breaker()
+    running = [breaker.begin() for _ in range(15)]
+    for decides in running[:10]:
+        breaker.end(True, decides=decides, now=1.0)
+    for decides in running[10:]:
+        breaker.end(False, decides=decides, now=2.0)
+    assert not breaker.allows(10.9), "calls that had begun before decide nothing"
+    assert breaker.allows(11.0)
+    assert breaker.begin()
+    assert not breaker.allows(12.0)
+    breaker.end(None, decides=True, now=12.0)
+    assert breaker.allows(12.0), "dropped before it was made"
+    breaker.end(True, decides=breaker.begin(), now=13.0)
+    assert not breaker.allows(22.9)
+    breaker.end(False, decides=breaker.begin(), now=23.0)
+    assert breaker.status == "closed"
 
 
-GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
-FEW = Limits(company=2, in_all=3, unfinished=40, tries=2, first_wait=0.0)
-SHORT_POLICY = BreakerPolicy(window=4, failures=2, pause=0.001, lease=0.5)
-
-
-def _timeout() -> Reply:
-    raise CallError(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True)
-
-
-def _refused() -> Reply:
-    raise CallError(CallFault.STATUS, "status 404")
-
-
-def _unforeseen() -> Reply:
-    raise OverflowError("what nobody thought of")
-
-
-def _good() -> Reply:
-    return GOOD
-
-
-OUTCOMES: dict[str, Callable[[], Reply]] = {
-    "good": _good,
-    "timeout": _timeout,
-    "refused": _refused,
-    "unforeseen": _unforeseen,
-}
-
-
-class ScriptedService:
-    """Stands in for the caller: the test sets each answer and its time."""
-
-    def __init__(self) -> None:
-        self.open: list[asyncio.Future[str]] = []
-
-    async def send(self, _company_id: int, _request: Request) -> Reply:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.open.append(answer)
-        return OUTCOMES[await answer]()
-
-    def answer(self, outcome: str) -> None:
-        """The oldest request without an answer."""
-        while self.open:
-            if not (answer := self.open.pop(0)).done():
-                answer.set_result(outcome)
-                return
-
-
-class Trial:
-    """A scheduler over the scripted service."""
-
-    def __init__(self) -> None:
-        self.breakers = Breakers(
-            store=OwnBreakers(),
-            policy=SHORT_POLICY,
-            name="one",
-            clock=asyncio.get_running_loop().time,
-            is_temporary=lambda _error: True,
-            on_store_error=lambda: None,
-        )
-        self.service = ScriptedService()
-        self.scheduler = CallScheduler(
-            caller=self.service,  # type: ignore[arg-type]
-            breakers=self.breakers,
-            limits=FEW,
-            agent="test",
-            clock=asyncio.get_running_loop().time,
-        )
-        self.running = asyncio.create_task(self.scheduler.run())
-        self.jobs: list[ScheduledCall] = []
-        self.results: Counter[int] = Counter()
-        self.faults: Counter[str] = Counter()
-
-    def submit(self, company: int) -> None:
-        call = call_to("http://service.example/", company=company)
-        number = len(self.jobs)
-
-        def on_result(result: CallResult) -> None:
-            self.results[number] += 1
-            self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
-
-        # (Epoch seconds, in which the call says how long it is fresh, lie beyond the loop's time.)
-        self.jobs.append(self.scheduler.submit(call, on_result))
-
-    async def until_started(self) -> None:
-        """Wait until the last job's task is created and has not run."""
-        async with asyncio.timeout(5):
-            while self.jobs[-1].task is None:  # noqa: ASYNC110  # (each step of the loop counts)
-                await asyncio.sleep(0)
-
-    async def run_until_idle(self) -> None:
-        """Answer all calls with success until none is left, then call each company once more."""
-        for _ in range(2000):
-            if not self.scheduler.unfinished:
-                return
-            self.service.answer("good")
-            await asyncio.sleep(0.0005)  # a breaker's pause, in which there is nothing to await
-        raise AssertionError(f"{self.scheduler.unfinished} calls never end: {self.faults}")
-
-
-company = st.integers(1, 3)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), company),
+        st.tuples(st.just("submit"), st.integers(1, 3)),
         st.tuples(st.just("forget"), st.integers(0, 30)),
-        st.tuples(st.just("answer"), st.sampled_from(sorted(OUTCOMES))),
+        st.tuples(st.just("answer"), st.sampled_from([GOOD, REFUSED, *ERRORS])),
         st.tuples(st.just("turns"), st.integers(1, 4)),
     ),
     max_size=40,
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(steps=steps)
-def test_every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
+def test_every_slot_is_released(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(_every_slot_is_released(steps))
 
 
-async def _every_slot_is_released(steps: list[tuple[str, int | str]]) -> None:
-    trial = Trial()
+async def _every_slot_is_released(steps: list[tuple[str, Any]]) -> None:
     forgotten: set[int] = set()
-    try:
+    few: dict[str, Any] = {
+        "company": 2,
+        "in_all": 3,
+        "unfinished": 40,
+        "tries": 2,
+        "first_wait": 0.0,
+    }
+    async with trial(**few, breaker_pause=0.001) as one:
         for what, value in steps:
-            await _step(trial, forgotten, what, value)
-        await trial.run_until_idle()
-        for one in (1, 2, 3):
-            for _ in range(FEW.company + 1):
-                trial.submit(one)
-        await trial.run_until_idle()
-        assert not trial.running.done(), trial.running
-        assert trial.scheduler.unfinished == 0
-        assert trial.scheduler.queue.free == FEW.in_all
-        for number in range(len(trial.jobs)):
-            assert trial.results[number] == (0 if number in forgotten else 1)
-    finally:
-        await cancel([trial.running])
+            if what == "submit":
+                one.submit(value)
+            elif what == "answer":
+                one.service.answer(value)
+            elif what == "turns":
+                for _ in range(value):
+                    await asyncio.sleep(0)
+            elif value < len(one.calls) and not one.calls[value].ended:
+                one.scheduler.forget([one.calls[value]])
+                forgotten.add(value)
+        await one.until_idle()
+        before = len(one.service.requests)
+        for company in (1, 2, 3):
+            one.submit(company)
+        await passes()
+        assert len(one.service.requests) == before + 3, "each slot is free"
+        await one.until_idle()
+        for number in range(len(one.calls)):
+            assert one.results[number] == (0 if number in forgotten else 1)
 
 
-async def _step(trial: Trial, forgotten: set[int], what: str, value: int | str) -> None:
-    if what == "submit":
-        trial.submit(int(value))
-    elif what == "answer":
-        trial.service.answer(str(value))
-    elif what == "turns":
-        for _ in range(int(value)):
+async def test_calls_that_are_cancelled_before_their_first_step() -> None:
+    async with trial(in_all=3, breaker_pause=0.001) as one:
+        for _ in range(12):
+            one.submit()
+            one.scheduler.resume()
+            assert one.calls[-1].task is not None
+            one.scheduler.forget([one.calls[-1]])
             await asyncio.sleep(0)
-    elif int(value) < len(trial.jobs) and not trial.jobs[int(value)].ended:
-        trial.scheduler.forget([trial.jobs[int(value)]])
-        forgotten.add(int(value))
-
-
-async def test_a_job_that_is_cancelled_before_its_first_step() -> None:
-    trial = Trial()
-    try:
-        for _ in range(4 * FEW.in_all):
-            trial.submit(1)
-            await trial.until_started()
-            trial.scheduler.forget([trial.jobs[-1]])
-        trial.submit(1)
-        await trial.run_until_idle()
-        assert trial.faults == {"Content": 1}
-    finally:
-        await cancel([trial.running])
-
-
-async def test_a_probe_that_is_cancelled_before_its_first_step() -> None:
-    trial = Trial()
-    try:
-        for _ in range(SHORT_POLICY.failures):
-            trial.submit(1)
-        while not trial.breakers.is_open(1):
-            trial.service.answer("unforeseen")
-            await asyncio.sleep(0)
-        trial.submit(1)
-        await trial.until_started()
-        trial.scheduler.forget([trial.jobs[-1]])
-        trial.submit(1)
-        await trial.run_until_idle()
-        assert trial.faults[Content.__name__] == 1
-    finally:
-        await cancel([trial.running])
+        one.service.reply = GOOD
+        one.submit()
+        await one.until({"Content": 1})

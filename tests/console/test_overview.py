@@ -11,8 +11,9 @@ import msgspec
 import orjson
 import pytest
 
-from connectors.breaker import BreakerPolicy, BreakerReport
-from engine.connector.stores import RedisBreakers
+from connectors.breaker import Breaker
+from engine.connector.stores import CallHistoryWriter
+from engine.process.metrics import Metrics
 from engine.redis.figures import CompanyDay, FigureStore
 from engine.redis.role_states import RoleLine, RoleStateStore
 from rules.model import CampaignReason, DayFigures, Reason
@@ -102,11 +103,11 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
 async def test_a_failed_service_is_reported(visitor: Visitor, bodies: Bodies):
     await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
     assert len((await visitor.get("/parts/roles")).texts) == 3
-    policy = BreakerPolicy(window=4, failures=2, pause=9000.0, lease=5.0)
-    breakers = RedisBreakers(
-        redis=visitor.api.stores.redis, prefix="proximity:", policy=policy, deadline=10.0
+    breaker = Breaker(open_until=time.time() + 9000.0)
+    writer = CallHistoryWriter(
+        redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0, metrics=Metrics()
     )
-    failed = BreakerReport(company_id=await visitor.company(), outcomes=(True, True, True))
-    await breakers.exchange([failed], prober="a", now=time.time())
+    writer.add_breaker(await visitor.company(), breaker)
+    await writer.write()
     sentence = (await visitor.get("/parts/roles")).texts[-1]
     assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", sentence)

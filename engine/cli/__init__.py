@@ -1,4 +1,4 @@
 """The command `proximity`: a module or a package for each command.
 
-`register` adds a command to the application. Heavy imports wait until the command is called.
+`app` of each has its commands; application.py imports a module when its command is called.
 """

@@ -19,12 +19,13 @@ from catalog.accounts import (
 from catalog.database import Database
 from catalog.fields import Faults, read_fields
 from catalog.inputs import AREAS, AccountFields, CompanyFields
-from engine.cli.command import begin_quietly, examples
+from engine.cli.command import begin_quietly, examples, new_app
 from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
 
 T = TypeVar("T")
+_EMAIL = "anna@harbour.example"
 Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
 FromStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
@@ -46,26 +47,16 @@ Levels = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command group."""
-    group = typer.Typer(
-        help="Accounts of the management interface, and their permissions.", no_args_is_help=True
-    )
-    email = "anna@harbour.example"
-    commands: dict[Callable[..., None], tuple[str, ...]] = {
-        create: (f'create {email} --company "Harbour Mall"', _FEW),
-        password: (f"password {email}",),
-        permissions: (f"permissions {email} --permission analytic=1",),
-        disable: (f"disable {email}",),
-        enable: (f"enable {email}",),
-    }
-    for command, lines in commands.items():
-        epilog = examples(*(f"account {line}" for line in lines))
-        group.command(command.__name__, epilog=epilog)(command)
-    group.command("list")(list_)
-    app.add_typer(group, name="account")
+app = new_app()
+group = typer.Typer(
+    help="Accounts of the management interface, and their permissions.", no_args_is_help=True
+)
+app.add_typer(group, name="account")
 
 
+@group.command(
+    epilog=examples(f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
+)
 def create(
     context: typer.Context,
     email: Email,
@@ -88,6 +79,7 @@ def create(
     typer.echo(f"{new.email} can sign in for {owner}")
 
 
+@group.command(epilog=examples(f"account password {_EMAIL}"))
 def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> None:
     """Change the password. The account's sessions end at once."""
     address, chosen = _email(email), _password(password_stdin)
@@ -95,6 +87,7 @@ def password(context: typer.Context, email: Email, password_stdin: FromStdin = F
     typer.echo(f"{address} has a new password; its sessions have ended")
 
 
+@group.command(epilog=examples(f"account permissions {_EMAIL} --permission analytic=1"))
 def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
     address, levels = _email(email), _levels(permission or [])
@@ -103,16 +96,19 @@ def permissions(context: typer.Context, email: Email, permission: Levels = None)
         typer.echo(f"{area} {level}")
 
 
+@group.command(epilog=examples(f"account disable {_EMAIL}"))
 def disable(context: typer.Context, email: Email) -> None:
     """Forbid the account to sign in. Its sessions end at once."""
     _set_active(context, email, active=False)
 
 
+@group.command(epilog=examples(f"account enable {_EMAIL}"))
 def enable(context: typer.Context, email: Email) -> None:
     """Allow a disabled account to sign in again."""
     _set_active(context, email, active=True)
 
 
+@group.command("list")
 def list_(
     context: typer.Context,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,

@@ -55,7 +55,6 @@ _COMMANDS = {
 }
 # The commands whose module has another name.
 _MODULES = {"api": "run", "migrate": "run", "index": "catalog", "forget": "device"}
-_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 
 class CommandGroup(TyperGroup):
@@ -70,10 +69,7 @@ class CommandGroup(TyperGroup):
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             name = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
             module = importlib.import_module(f"engine.cli.{name}")
-            parent = typer.Typer(**_STYLE)
-            parent.callback()(lambda: None)
-            module.register(parent)
-            command = typer.main.get_group(parent).commands[cmd_name]
+            command = typer.main.get_group(module.app).commands[cmd_name]
             _show_full_sentences(command)
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
@@ -96,7 +92,8 @@ app = typer.Typer(
     help="Beacon detections in, campaign notifications out.",
     no_args_is_help=True,
     add_completion=True,
-    **_STYLE,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

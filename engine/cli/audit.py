@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from catalog.models import AuditEntry
 from catalog.plain_text import for_terminal
-from engine.cli.command import begin_quietly
+from engine.cli.command import begin_quietly, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import company_named, open_migrated_database
 from engine.kafka.messages import format_instant
@@ -21,11 +21,10 @@ _FIELDS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("audit")(audit)
+app = new_app()
 
 
+@app.command("audit")
 def audit(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,

@@ -26,7 +26,7 @@ from catalog.redis_connection import REDIS_SECONDS, connect_redis
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
-from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.output import count_of
 from engine.cli.servers import (
     open_migrated_database,
@@ -41,20 +41,18 @@ _DRAIN_SECONDS = 5.0
 _PAUSE = 0.1
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command groups."""
-    group = typer.Typer(
-        help="The catalog: companies, venues, beacons, campaigns.", no_args_is_help=True
-    )
-    group.command("load", epilog=examples("catalog load docs/examples/catalog.json"))(load)
-    app.add_typer(group, name="catalog")
-    group = typer.Typer(
-        help="The index in Redis, from which triggers read the catalog.", no_args_is_help=True
-    )
-    group.command("rebuild")(rebuild)
-    app.add_typer(group, name="index")
+app = new_app()
+catalog = typer.Typer(
+    help="The catalog: companies, venues, beacons, campaigns.", no_args_is_help=True
+)
+app.add_typer(catalog, name="catalog")
+index = typer.Typer(
+    help="The index in Redis, from which triggers read the catalog.", no_args_is_help=True
+)
+app.add_typer(index, name="index")
 
 
+@catalog.command("load", epilog=examples("catalog load docs/examples/catalog.json"))
 def load(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="One JSON document; - is standard input.")],
@@ -146,6 +144,7 @@ async def _url_fault(egress: EgressGuard, url: str) -> str | None:
     return None
 
 
+@index.command("rebuild")
 def rebuild(context: typer.Context) -> None:
     """Build the whole index in Redis again from SQL, and notify running triggers.
 

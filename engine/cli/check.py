@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from http.client import HTTPConnection, HTTPException
@@ -18,14 +17,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import Database, open_database
+from catalog.database import open_database
 from catalog.errors import DatabaseUrlError, RedisUrlError, SecretKeyError
 from catalog.migrate import pending_on
 from catalog.models import Base
 from catalog.redis_connection import connect_single_node, probe_redis
 from catalog.secrets import is_published, open_cipher
 from connectors.errors import CertificatesError
-from engine.cli.command import CommandError, begin_quietly
+from engine.cli.command import CommandError, begin_quietly, new_app
 from engine.cli.output import count_of, echo_json, print_table
 from engine.cli.servers import reason_of
 from engine.formats.registry import RegistryAddress
@@ -40,8 +39,7 @@ from engine.kafka.diagnosis import diagnose
 from engine.kafka.errors import LoginTokenError, UnreadableSchemaError
 from engine.kafka.login_token import token_endpoint
 from engine.kafka.topics import Topics
-from engine.kafka.tracing import open_tracer
-from engine.process.errors import PortInUseError, SchemaRegistryError, SettingsError
+from engine.process.errors import PortInUseError, SchemaRegistryError
 from engine.process.failures import describe
 from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings, variable_name
@@ -79,11 +77,10 @@ warning = partial(Finding, State.WARNING)
 bad = partial(Finding, State.BAD)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("check")(check)
+app = new_app()
 
 
+@app.command("check")
 def check(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
@@ -243,35 +240,28 @@ def _redis_findings(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 async def check_sql(settings: Settings) -> list[Finding]:
     """SQL: whether it is reachable, migrations, rights on the tables, clock."""
-    where, found = shown(settings.database_url), list[Finding]()
+    url, where = settings.database_url.get_secret_value(), shown(settings.database_url)
     try:
-        async with _opened(settings) as database:
-            missing = await pending_on(database.engine)
-            found.append(ok("SQL", "reachable", where))
-            if missing:
-                count = f"{len(missing)} missing, first {missing[0]}"
-                found.append(bad("SQL", "migrations", f"{count}: run `proximity migrate`"))
-            else:
-                found.append(ok("SQL", "migrations", "all applied"))
-            if database.dialect == "postgresql":
-                async with database.read() as session:
-                    found += [] if missing else [await _sql_rights(session)]
-                    found.append(await _sql_clock(session))
+        database = open_database(url, command_timeout=_STATEMENT_SECONDS)
     except DatabaseUrlError as error:
-        found.append(bad("SQL", "reachable", str(error)))
-    except (SQLAlchemyError, OSError, TimeoutError) as error:
-        found.append(bad("SQL", "reachable", f"{where}: {reason_of(error)}"))
-    return found
-
-
-@asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[Database]:
-    url = settings.database_url.get_secret_value()
-    database = open_database(url, command_timeout=_STATEMENT_SECONDS)
+        return [bad("SQL", "reachable", str(error))]
     try:
-        yield database
+        missing = await pending_on(database.engine)
+        found = [ok("SQL", "reachable", where)]
+        if missing:
+            count = f"{len(missing)} missing, first {missing[0]}"
+            found.append(bad("SQL", "migrations", f"{count}: run `proximity migrate`"))
+        else:
+            found.append(ok("SQL", "migrations", "all applied"))
+        if database.dialect == "postgresql":
+            async with database.read() as session:
+                found += [] if missing else [await _sql_rights(session)]
+                found.append(await _sql_clock(session))
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        return [bad("SQL", "reachable", f"{where}: {reason_of(error)}")]
     finally:
         await database.close()
+    return found
 
 
 async def _sql_clock(session: AsyncSession) -> Finding:
@@ -299,11 +289,10 @@ async def _sql_rights(session: AsyncSession) -> Finding:
 
 
 async def check_process(settings: Settings) -> list[Finding]:
-    """The secret key, egress, traces, and ports, which are opened and closed again."""
+    """The secret key, egress, and ports, which are opened and closed again."""
     return [
         _secret(settings),
         *(await _egress(settings)),
-        *(await _traces(settings)),
         *(await asyncio.to_thread(lambda: list(_ports(settings)))),
     ]
 
@@ -335,16 +324,6 @@ async def _egress(settings: Settings) -> list[Finding]:
     everything = (ip_network("0.0.0.0/0"), ip_network("::/0"))
     result = warning if any(network in everything for network in networks) else ok
     return [result("process", "egress", opened)]
-
-
-async def _traces(settings: Settings) -> list[Finding]:
-    if settings.otel_endpoint is None:
-        return []
-    try:
-        async with open_tracer(settings):
-            return [ok("process", "OTEL_ENDPOINT", f"spans go to {settings.otel_endpoint}")]
-    except SettingsError as error:
-        return [bad("process", "OTEL_ENDPOINT", str(error))]
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

@@ -71,6 +71,11 @@ def begin_quietly(context: typer.Context) -> Settings:
     return settings
 
 
+def new_app() -> typer.Typer:
+    """The commands of a module, which engine/cli/application.py adds to `proximity`."""
+    return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
 def examples(*lines: str) -> str:
     """The epilog of a command's help: each example stays on its own line."""
     return "\n".join(("\b", "Examples:", *(f"  proximity {line}" for line in lines)))

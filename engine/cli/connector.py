@@ -9,7 +9,7 @@ import typer
 from catalog.plain_text import for_terminal
 from catalog.secrets import MISSING_SECRET_KEY, RekeyResult, open_cipher, rekey_connectors
 from connectors.model import Call
-from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.servers import open_migrated_database
 from engine.connector.trial_call import (
     make_trial,
@@ -25,17 +25,15 @@ _MOST_NAMES = 10
 _UDID = "sample-device"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command group."""
-    group = typer.Typer(
-        help="Customers' web services, which provide the content of connector campaigns.",
-        no_args_is_help=True,
-    )
-    group.command("test", epilog=examples('connector test "Harbour Mall"'))(call_once)
-    group.command("rekey")(rekey)
-    app.add_typer(group, name="connector")
+app = new_app()
+group = typer.Typer(
+    help="Customers' web services, which provide the content of connector campaigns.",
+    no_args_is_help=True,
+)
+app.add_typer(group, name="connector")
 
 
+@group.command("test", epilog=examples('connector test "Harbour Mall"'))
 def call_once(
     context: typer.Context,
     company: Annotated[str, typer.Argument(help="The company's name or id.")],
@@ -49,6 +47,7 @@ def call_once(
     asyncio.run(_test(begin_quietly(context), company, udid))
 
 
+@group.command("rekey")
 def rekey(context: typer.Context) -> None:
     """Encrypt the parameters and secrets of all connectors with the first key of SECRET_KEY.
 

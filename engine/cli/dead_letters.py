@@ -19,7 +19,13 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, CommandInterruptedError, begin_quietly, examples
+from engine.cli.command import (
+    CommandError,
+    CommandInterruptedError,
+    begin_quietly,
+    examples,
+    new_app,
+)
 from engine.cli.output import echo_json, print_table
 from engine.cli.servers import kafka_failures
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
@@ -45,15 +51,12 @@ T = TypeVar("T")
 ReasonOption = Annotated[str | None, typer.Option(help="Only dead letters with this reason.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command group."""
-    group = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
-    group.command("list")(list_letters)
-    lines = ("dead-letters replay --dry-run", "dead-letters replay --reason connector_unreachable")
-    group.command("replay", epilog=examples(*lines))(replay)
-    app.add_typer(group, name="dead-letters")
+app = new_app()
+group = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
+app.add_typer(group, name="dead-letters")
 
 
+@group.command("list")
 def list_letters(
     context: typer.Context,
     limit: Annotated[
@@ -74,7 +77,7 @@ def list_letters(
         return
     if letters:
         print_table(
-            ("from", "reason", "detail", "failed at", "value"), [_cells(each) for each in letters]
+            ("from", "reason", "detail", "failed at", "value"), [each.cells() for each in letters]
         )
     total = counts.total()
     by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
@@ -83,6 +86,12 @@ def list_letters(
     typer.echo(for_terminal(line))
 
 
+@group.command(
+    "replay",
+    epilog=examples(
+        "dead-letters replay --dry-run", "dead-letters replay --reason connector_unreachable"
+    ),
+)
 def replay(
     context: typer.Context,
     reason: ReasonOption = None,
@@ -172,13 +181,17 @@ class Letter(NamedTuple):
             )
         return None
 
-    def shown_value(self, longest: int) -> str:
+    def shown_value(self) -> str:
         """The first bytes of the value for a person, on one line."""
         if self.value is None:
             return "(null)"
-        text = self.value[:longest].decode("utf-8", "backslashreplace")
+        text = self.value[:_PREVIEW_BYTES].decode("utf-8", "backslashreplace")
         printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-        return printable + ("…" if len(self.value) > longest else "")
+        return printable + "…" * (len(self.value) > _PREVIEW_BYTES)
+
+    def cells(self) -> tuple[str, ...]:
+        """The cells of the table."""
+        return self.origin, self.reason, self.detail, self.failed_at, self.shown_value()
 
     def as_json(self) -> dict[str, Any]:
         """All fields for programs; bytes that are no text as base64."""
@@ -187,19 +200,14 @@ class Letter(NamedTuple):
             "reason": self.reason,
             "detail": self.detail,
             "failed_at": self.failed_at,
-            **_bytes("key", self.key),
-            **_bytes("value", self.value),
+            **_bytes_field("key", self.key),
+            **_bytes_field("value", self.value),
             "partition": self.place.partition,
             "offset": self.offset,
         }
 
 
-def _cells(letter: Letter) -> tuple[str, ...]:
-    value = letter.shown_value(_PREVIEW_BYTES)
-    return letter.origin, letter.reason, letter.detail, letter.failed_at, value
-
-
-def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from api.devices import shown_decisions
 from catalog.erasure import DeviceData, TopicRetention
 from catalog.models import Device
 from catalog.plain_text import for_terminal
-from engine.cli.command import begin_quietly, examples
+from engine.cli.command import begin_quietly, examples, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import company_named, open_migrated_stores
 from engine.process.settings import Settings
@@ -30,13 +30,10 @@ Company = Annotated[str, typer.Argument(help="The company's name or id.")]
 Udid = Annotated[str, typer.Argument(help="The device.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("device", epilog=examples('device "Harbour Mall" device-1'))(device)
-    lines = ('forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
-    app.command("forget", epilog=examples(*lines))(forget)
+app = new_app()
 
 
+@app.command("device", epilog=examples('device "Harbour Mall" device-1'))
 def device(
     context: typer.Context,
     company: Company,
@@ -81,6 +78,10 @@ def _lines(settings: Settings, found: _Found, udid: str) -> Iterator[str]:
             yield f"    {campaign['outcome']:13}  {campaign['id']:>6}  {name}"
 
 
+@app.command(
+    "forget",
+    epilog=examples('forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes'),
+)
 def forget(
     context: typer.Context,
     company: Company,

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from api.explain import shown_campaign, shown_check
 from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, begin_quietly, examples, moment
+from engine.cli.command import CommandError, begin_quietly, examples, moment, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import redis_reason, refuse_wrong_servers
 from engine.kafka.detections import BeaconKey, canonical_uuid
@@ -28,13 +28,13 @@ _NAME = max(map(len, Reason))
 _HIGHEST = 65535
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    beacon = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
-    lines = (beacon, f"{beacon} --udid device-1 --at 2026-11-20T22:41:00+0100")
-    app.command("explain", epilog=examples(*lines))(explain)
+_BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+app = new_app()
 
 
+@app.command(
+    "explain", epilog=examples(_BEACON, f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100")
+)
 def explain(
     context: typer.Context,
     uuid: Annotated[str, typer.Option(help="The beacon's UUID.")],

@@ -30,7 +30,6 @@ PARTITIONS = 4
 _BROKER_SECONDS = 10.0
 _REDIS_SECONDS = 10.0
 _POLL_SECONDS = 0.01
-_ATTEMPTS = 3
 _PASSWORD_BYTES = 24
 _KILL_SECONDS = 10.0
 # The shell becomes the server (exec keeps its pid, $$); the watcher stays in the background. It
@@ -174,16 +173,12 @@ class EmbeddedRedis:
         """Start the server and wait until it answers. Raises ServerStartError."""
         executable = self._executable or find_redis_server()
         self._directory = tempfile.TemporaryDirectory(prefix="proximity-redis-")
-        for attempt in range(1, _ATTEMPTS + 1):
-            port = free_port()
-            self._child = self._launch(executable, Path(self._directory.name), port)
-            self.url = f"redis://:{self._password}@127.0.0.1:{port}/0"
-            if await self._answers(self._child):
-                return
+        port = free_port()
+        self._child = self._launch(executable, Path(self._directory.name), port)
+        self.url = f"redis://:{self._password}@127.0.0.1:{port}/0"
+        if not await self._answers(self._child):
             self._child.stop()
-            # Another process may have taken the port meanwhile: only then a retry helps.
-            if attempt == _ATTEMPTS or "in use" not in self._child.log_tail():
-                raise ServerStartError(f"{executable} did not start:\n{self._child.log_tail()}")
+            raise ServerStartError(f"{executable} did not start:\n{self._child.log_tail()}")
 
     async def stop(self) -> None:
         """Stop the server and remove its directory. Safe to call twice, or before `start`."""

@@ -12,7 +12,7 @@ import typer
 from aiokafka import TopicPartition
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.servers import first_contact, kafka_failures
 from engine.kafka.messages import Notification, parse
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
@@ -22,19 +22,19 @@ from engine.process.settings import Settings
 _decode = msgspec.json.Decoder(Notification).decode
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command group."""
-    group = typer.Typer(
-        help="Notifications that the engine has published for push senders.", no_args_is_help=True
-    )
-    lines = (
-        "notifications tail --from-beginning",
-        "notifications tail --udid device-1 --count 1 --json",
-    )
-    group.command("tail", epilog=examples(*lines))(tail)
-    app.add_typer(group, name="notifications")
+app = new_app()
+group = typer.Typer(
+    help="Notifications that the engine has published for push senders.", no_args_is_help=True
+)
+app.add_typer(group, name="notifications")
 
 
+@group.command(
+    "tail",
+    epilog=examples(
+        "notifications tail --from-beginning", "notifications tail --udid device-1 --count 1 --json"
+    ),
+)
 def tail(
     context: typer.Context,
     udid: Annotated[str | None, typer.Option(help="Only notifications to this device.")] = None,

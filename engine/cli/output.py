@@ -12,7 +12,7 @@ from rules.model import Reason
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_GAP = "  "
+_WIDTH_OF_A_FILE = 10_000
 REASON_WORDS = {
     Reason.GRANTED: "a campaign fired",
     Reason.THROTTLED: "held back, within the cache delay",
@@ -51,34 +51,21 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     A file gets one line for each row; on a terminal cells are wrapped to its width.
     """
     from rich.console import Console
-
-    console = Console()
-    rows = [[for_terminal(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    if console.is_terminal and sum(widths) + len(_GAP) * (len(widths) - 1) > console.width:
-        _print_wrapped(console, header, rows, numbers)
-        return
-    for row in (header, *rows):
-        cells = [
-            cell.rjust(width) if number >= len(widths) - numbers else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        typer.echo(_GAP.join(cells).rstrip())
-
-
-def _print_wrapped(
-    console: Any, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
-) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), show_lines=True)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_OF_A_FILE)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for number, name in enumerate(header):
         is_number = number >= len(header) - numbers
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_number)
+        table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    console.print(table)
+        table.add_row(*(Text(for_terminal(cell), overflow="fold") for cell in row))
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 class ShownProgress:

@@ -12,7 +12,13 @@ import msgspec
 import typer
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, CommandInterruptedError, begin_quietly, examples
+from engine.cli.command import (
+    CommandError,
+    CommandInterruptedError,
+    begin_quietly,
+    examples,
+    new_app,
+)
 from engine.cli.detection_file import (
     DetectionFile,
     Entry,
@@ -21,7 +27,7 @@ from engine.cli.detection_file import (
     InputFaultError,
     form_of,
 )
-from engine.cli.output import count_of, shown_progress
+from engine.cli.output import shown_progress
 from engine.cli.servers import first_contact, kafka_failures
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
@@ -46,25 +52,17 @@ FormatOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    lines = (
+app = new_app()
+
+
+@app.command(
+    "publish",
+    epilog=examples(
         "publish docs/examples/detections.jsonl --now",
         "publish recorded.csv --speed 10",
         "publish - --rate 100 < detections.jsonl",
-    )
-    app.command("publish", epilog=examples(*lines))(publish)
-
-
-class PublishOptions(NamedTuple):
-    """What to do with each detection besides publishing it."""
-
-    stamp: bool = False
-    as_is: bool = False
-    recorded: bool = False
-    skip_invalid: bool = False
-
-
+    ),
+)
 def publish(
     context: typer.Context,
     file: Annotated[
@@ -86,12 +84,6 @@ def publish(
         bool,
         typer.Option("--as-is", help="JSON Lines: publish every line, even if it is not JSON."),
     ] = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Publish the valid detections, skip the others.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file, and publish nothing.")
-    ] = False,
 ) -> None:
     """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
 
@@ -99,7 +91,7 @@ def publish(
     detection per line, or one array of up to 64 MiB. CSV needs a header; its columns are uuid,
     major, minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
     time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
-    anything is published, and every fault in it is named. A pipe is published as it comes, up to
+    anything is published, and its faults are named. A pipe is published as it comes, up to
     its first fault.
     """
     if rate is not None and speed is not None:
@@ -112,11 +104,9 @@ def publish(
             "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
         )
     settings = begin_quietly(context)
-    options = PublishOptions(now, as_is, speed is not None, skip_invalid)
     with opened(file, form) as source:
-        work = _check_only(source, options) if dry_run else None
-        pace = Pace(rate, speed)
-        asyncio.run(work or _publish(settings, source, options, pace))
+        items = Items(source=source, as_is=as_is, timed=speed is not None)
+        asyncio.run(_publish(settings, items, Pace(rate, speed), now))
 
 
 def opened(file: Path, form: Format) -> DetectionFile:
@@ -135,87 +125,65 @@ class Item(NamedTuple):
     recorded: float | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Items:
-    """The valid detections of a file, and its faults.
+    """The valid detections of a file, and its faults, each with its place.
 
-    `faults` has the first ones, each with its place; `faulty` counts all. With `stops` nothing
-    after the first fault is read.
+    `as_is` takes every line; `timed` needs the time of every detection.
     """
 
     source: DetectionFile
-    options: PublishOptions
-    stops: bool = False
+    as_is: bool
+    timed: bool
     faults: list[str] = field(default_factory=list)
-    faulty: int = 0
-    valid: int = 0
 
-    async def blocks(self) -> AsyncIterator[list[Item]]:
-        """Lists of items; faults are noted and left out."""
+    async def blocks(self, *, stops: bool) -> AsyncIterator[list[Item]]:
+        """Lists of items; faults are noted and left out, or with `stops` the first one ends it."""
         try:
             async for entries in self.source.blocks():
                 items = []
                 for entry in entries:
                     if (item := self._item(entry)) is not None:
                         items.append(item)
-                    elif self.stops:
-                        break
+                    elif stops:
+                        yield items
+                        return
                 yield items
-                if self.faulty and self.stops:
-                    return
         except InputFaultError as error:
-            self._note(str(error))
+            self.faults.append(str(error))
 
     def _item(self, entry: Entry) -> Item | None:
         try:
-            item = checked_item(entry, self.options)
+            return self.checked(entry)
         except ValueError as error:
-            self._note(f"{self.source.name}:{entry.line}: {error}")
+            self.faults.append(f"{self.source.name}:{entry.line}: {error}")
             return None
-        self.valid += 1
-        return item
 
-    def _note(self, fault: str) -> None:
-        self.faulty += 1
-        if self.faulty <= _MOST_FAULTS:
-            self.faults.append(fault)
+    def checked(self, entry: Entry) -> Item:
+        """The item to publish. Raises ValueError, which says what is wrong."""
+        if self.as_is:
+            return Item(_key_of(entry.value), entry.value)
+        if entry.fault is not None:
+            raise ValueError(entry.fault)
+        try:
+            entry.value.decode()  # the decoder does not check fields that it skips
+            found = decode_record(FileRecord(entry.value, entry.line), 2.0)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(failure_detail(error, entry.value)) from None
+        if self.timed and isnan(found.detected_at):
+            raise ValueError("detected_at is missing, and its time is needed here")
+        return Item(found.message.device.udid.encode(), entry.value, found.detected_at)
 
-    def print_faults(self) -> None:
-        """Print the first faults on standard error, a line each."""
-        for fault in self.faults:
-            typer.echo(for_terminal(fault), err=True)
-        if self.faulty > len(self.faults):
-            typer.echo(f"and {self.faulty - len(self.faults):,} more", err=True)
-
-    def fail(self, done: str) -> None:
-        """Print the faults, and raise CommandError, which says what was done."""
-        if self.faulty == 1:
+    def refuse_faults(self, done: str) -> None:
+        """Print the faults, and raise CommandError, which says what was done; nothing if none."""
+        if len(self.faults) == 1:
             raise CommandError(f"{self.faults[0]}; {done}")
-        self.print_faults()
-        raise CommandError(f"{self.source.name} has {self.faulty:,} faults; {done}")
-
-
-def checked_item(entry: Entry, options: PublishOptions) -> Item:
-    """The item to publish. Raises ValueError, which says what is wrong."""
-    if options.as_is:
-        return Item(_key_of(entry.value), entry.value)
-    if entry.fault is not None:
-        raise ValueError(entry.fault)
-    try:
-        entry.value.decode()  # the decoder does not check fields that it skips
-        found = decode_record(FileRecord(entry.value, entry.line), 2.0)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
-    except (ValueError, RecursionError) as error:
-        if "truncated" in str(error):
-            raise ValueError(
-                "the line ends within a detection: JSON Lines has a whole one on each line "
-                "(jq -c . FILE writes it so)"
-            ) from None
-        raise ValueError(failure_detail(error, entry.value)) from None
-    if options.recorded and isnan(found.detected_at):
-        raise ValueError("detected_at is missing, and its time is needed here")
-    return Item(found.message.device.udid.encode(), entry.value, found.detected_at)
+        if self.faults:
+            for fault in self.faults[:_MOST_FAULTS]:
+                typer.echo(for_terminal(fault), err=True)
+            raise CommandError(f"{self.source.name} has {len(self.faults):,} faults; {done}")
 
 
 def _key_of(line: bytes) -> bytes | None:
@@ -320,22 +288,12 @@ class Sender:
         self.on_sent(self.sent)
 
 
-async def _check_only(source: DetectionFile, options: PublishOptions) -> None:
-    items = await _read_all(source, options)
-    if items.faulty and not options.skip_invalid:
-        items.fail("nothing was published")
-    items.print_faults()
-    typer.echo(f"{count_of(items.valid, 'valid detection')}; nothing was published (--dry-run)")
-
-
-async def _publish(
-    settings: Settings, source: DetectionFile, options: PublishOptions, pace: Pace
-) -> None:
-    topic = _topic(settings)
-    if source.size is not None and not (options.skip_invalid or options.as_is):
-        checked = await _read_all(source, options)
-        if checked.faulty:
-            checked.fail("nothing was published")
+async def _publish(settings: Settings, items: Items, pace: Pace, stamp: bool) -> None:
+    topic, source = _topic(settings), items.source
+    if source.size is not None:  # a pipe can be read only once
+        async for _ in items.blocks(stops=False):
+            pass
+        items.refuse_faults("nothing was published")
     publisher = Publisher.from_settings(settings)
     begin = time.monotonic()
     with shown_progress("published", "detections") as progress:
@@ -345,10 +303,9 @@ async def _publish(
             topic=topic,
             pace=pace,
             deadline=3 * REQUEST_SECONDS,
-            stamp=options.stamp,
+            stamp=stamp,
             on_sent=lambda sent: progress.update(sent, source.read),
         )
-        items = Items(source, options, stops=not options.skip_invalid)
 
         def published() -> str:
             return f"{sender.sent:,} had been published"
@@ -357,7 +314,7 @@ async def _publish(
             try:
                 await first_contact(settings, ensure_topics(settings, (topic,)))
                 await publisher.start()
-                async for block in items.blocks():
+                async for block in items.blocks(stops=True):
                     await sender.send(block)
             except asyncio.CancelledError:
                 raise CommandInterruptedError(f"interrupted; {published()}") from None
@@ -365,23 +322,10 @@ async def _publish(
                 raise CommandError(f"the broker refuses {error}; at least {published()}") from None
             finally:
                 await publisher.close()
-    if items.faulty and not options.skip_invalid:
-        items.fail(published())
-    items.print_faults()
+    items.refuse_faults(published())
     seconds = time.monotonic() - begin
-    skipped = f", skipped {items.faulty:,} that are not valid" if items.faulty else ""
-    typer.echo(
-        f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s "
-        f"({sender.sent / seconds:,.0f}/s){skipped}"
-    )
-
-
-async def _read_all(source: DetectionFile, options: PublishOptions) -> Items:
-    """Read the whole file once, to find its faults."""
-    items = Items(source, options)
-    async for _ in items.blocks():
-        pass
-    return items
+    rate = f"{sender.sent / seconds:,.0f}/s"
+    typer.echo(f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate})")
 
 
 def _topic(settings: Settings) -> str:

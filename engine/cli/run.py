@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from engine.cli.command import CommandError, examples, settings_of
+from engine.cli.command import CommandError, examples, new_app, settings_of
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ class RoleChoice(StrEnum):
     ALL = "all"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    lines = ("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
-    app.command("run", epilog=examples(*lines))(run)
-    app.command("api")(api)
-    app.command("migrate")(migrate)
+app = new_app()
 
 
+@app.command(
+    "run",
+    epilog=examples(
+        "run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env"
+    ),
+)
 def run(
     context: typer.Context,
     role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
@@ -137,6 +138,7 @@ async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path 
         raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error
 
 
+@app.command("api")
 def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
 
@@ -170,6 +172,7 @@ async def _serve_api(settings: Settings) -> None:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
 
 
+@app.command("migrate")
 def migrate(context: typer.Context) -> None:
     """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
     from sqlalchemy.exc import SQLAlchemyError

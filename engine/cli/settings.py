@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import Invocation
+from engine.cli.command import Invocation, new_app
 from engine.cli.output import echo_json
 from engine.process.settings import Settings, unit_of, variable_name
 from engine.process.settings_sources import (
@@ -44,11 +44,10 @@ class _Row(NamedTuple):
     group: str
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("settings")(settings)
+app = new_app()
 
 
+@app.command("settings")
 def settings(
     context: typer.Context,
     changed: Annotated[

@@ -19,7 +19,7 @@ from catalog.statistics import (
     latest_week,
     statistic_lines,
 )
-from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
@@ -35,15 +35,16 @@ class Kind(StrEnum):
     CAMPAIGN = "campaign"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    lines = (
+app = new_app()
+
+
+@app.command(
+    "statistics",
+    epilog=examples(
         "statistics --from 2026-11-01 --to 2026-11-30 --csv november.csv",
         'statistics --company "Harbour Mall" --kind campaign',
-    )
-    app.command("statistics", epilog=examples(*lines))(statistics)
-
-
+    ),
+)
 def statistics(
     context: typer.Context,
     first: Annotated[

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from catalog.plain_text import for_terminal
 from catalog.redis_connection import REDIS_SECONDS, connect_redis
-from engine.cli.command import CommandError, begin_quietly, examples
+from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import (
     company_named,
@@ -37,12 +37,12 @@ _BEAT_SECONDS = 1.0
 _LONGEST_ID = 18
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    lines = ("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
-    app.command("tail", epilog=examples(*lines))(tail)
+app = new_app()
 
 
+@app.command(
+    "tail", epilog=examples("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+)
 def tail(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,

@@ -32,7 +32,7 @@ from catalog.models import (
     Venue,
 )
 from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, begin_quietly
+from engine.cli.command import CommandError, begin_quietly, new_app
 from engine.cli.output import ShownProgress, echo_json, print_table, shown_progress
 from engine.cli.servers import kafka_failures, open_migrated_database, open_snapshot
 from engine.formats.decoders import DetectionDecoder, detection_decoders
@@ -49,11 +49,10 @@ _STATEMENT_SECONDS = 3600.0
 _DAY = 86_400.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("verify")(verify)
+app = new_app()
 
 
+@app.command("verify")
 def verify(
     context: typer.Context,
     limit: Annotated[

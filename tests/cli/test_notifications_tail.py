@@ -136,18 +136,6 @@ def read(**fields: str) -> Notification:
     return found
 
 
-@pytest.mark.parametrize(
-    "at", ["nonsense", "", "0001-01-01T00:00:00+1400", "9999-12-31T23:59:59-1400", ESCAPES]
-)
-def test_a_time_that_cannot_be_shown(at: str) -> None:
-    """It ended the command with a traceback."""
-    assert one_line(read(triggered_at=at)) == "--:--:--  Welcome -> a: Hello. Come in [template]"
-
-
-def test_a_time_that_can() -> None:
-    assert one_line(read())[2:8:3] == "::"
-
-
 def test_nothing_in_it_reaches_a_terminal() -> None:
     fields = {"title": ESCAPES, "push": ESCAPES, "format": "html", "html": ESCAPES}
     assert one_line(read(**fields)).isprintable()

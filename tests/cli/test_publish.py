@@ -46,21 +46,14 @@ async def test_every_fault_of_a_file_is_named_before_anything_is_published(
 ) -> None:
     lines = [detection("a"), b'{"device": 1}', detection("b"), detection("c", major=70_000)]
     file = proximity.write("faulty.jsonl", b"\n".join(lines))
-    for options in ((), ("--dry-run",)):
-        done = proximity("publish", file, *options)
-        first, second, last = done.stderr.splitlines()
-        assert done.returncode == 1
-        assert first.startswith(f"{file}:2: ")
-        assert second.startswith(f"{file}:4: ")
-        assert "major" in second
-        assert last == f"proximity: {file} has 2 faults; nothing was published"
-        assert await proximity.records("detections") == []
-    done = proximity("publish", file, "--skip-invalid")
-    assert done.returncode == 0
-    assert done.stdout.startswith("published 2 detections")
-    assert done.stdout.endswith("skipped 2 that are not valid\n")
-    values = {record.value for record in await proximity.records("detections")}
-    assert values == {lines[0], lines[2]}
+    done = proximity("publish", file)
+    first, second, last = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first.startswith(f"{file}:2: ")
+    assert second.startswith(f"{file}:4: ")
+    assert "major" in second
+    assert last == f"proximity: {file} has 2 faults; nothing was published"
+    assert await proximity.records("detections") == []
 
 
 async def test_a_pipe_is_published_up_to_its_first_fault(proximity: Proximity) -> None:
@@ -86,20 +79,6 @@ async def test_an_array_is_published_completely_or_not_at_all(proximity: Proximi
     assert (done.returncode, done.stderr) == (0, "")
     records = await proximity.records("detections")
     assert {(r.key, r.value) for r in records} == {(b"a", good), (b"b", detection("b"))}
-
-
-async def test_as_is_may_be_stamped(proximity: Proximity) -> None:
-    """What is a JSON object gets the time; everything else goes as it is."""
-    lines = [b'{"wrong": [1, 2.50], "detected_at": 5}', b"not json"]
-    file = proximity.write("any.jsonl", b"\n".join(lines))
-    done = proximity("publish", file, "--as-is", "--now")
-    assert done.returncode == 0, done.stderr
-    values = [record.value for record in await proximity.records("detections")]
-    assert lines[1] in values
-    (stamped,) = (value for value in values if value != lines[1])
-    fields = msgspec.json.decode(stamped, type=dict[str, msgspec.Raw])
-    assert bytes(fields["wrong"]) == b"[1, 2.50]"
-    assert time.time() - 60 < int(bytes(fields["detected_at"])) / 1000 <= time.time() + 1
 
 
 def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:

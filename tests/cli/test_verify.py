@@ -169,11 +169,6 @@ def counted() -> Recount:
     return counting
 
 
-def test_no_difference(counted: Recount) -> None:
-    assert found(counted) == []
-    assert found(counted, RIGHT._replace(traces=None)) == []
-
-
 @pytest.mark.parametrize(
     ("field", "figure", "sql", "may_be_edit"),
     [

@@ -8,10 +8,11 @@ import asyncio
 import os
 import secrets
 import shlex
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -32,17 +33,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database, open_database
 from catalog.models import Device
-from engine.cli.command import CommandError, CommandInterruptedError
+from engine.cli.command import CommandError, new_app
 from engine.cli.demo.summary import (
-    Buckets,
     DemoResults,
-    latency_words,
     print_summary,
     read_figures,
 )
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
-    DemoCampaign,
     MessageReceiver,
     cancelled,
     demo_document,
@@ -59,7 +57,6 @@ from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
-from engine.process.lifecycle import stop_on_signals
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
 from engine.process.settings import PREFIX, Settings
@@ -69,7 +66,6 @@ from engine.wiring.run import ROLES, run_roles
 _WIDTH_OF_A_FILE = 110
 _START_SECONDS = 30.0
 _CATCH_UP_SECONDS = 60.0
-_WARM_UP_SECONDS = 10.0
 _REFRESH = 0.25
 _POLL = 0.05
 _UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
@@ -79,11 +75,10 @@ _ENV, _DETECTIONS = "env", "you.jsonl"
 _WIDTH = 80
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
+app = new_app()
 
 
+@app.command("demo")
 def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep running after the summary, until Ctrl-C.")
@@ -107,28 +102,15 @@ def demo(
         directory = None
         if serve:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-")))
-        asyncio.run(_until_signal(console, seconds, directory))
-
-
-async def _until_signal(console: Console, seconds: float, directory: Path | None) -> None:
-    """Run the demo until it ends. A first signal stops it, a second one kills it."""
-    interrupted = asyncio.Event()
-    with stop_on_signals(interrupted):
-        work = asyncio.create_task(_run(console, seconds, directory))
-        waiting = asyncio.create_task(interrupted.wait())
-        await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if not work.done():
-            work.cancel()
-            await asyncio.wait([work])
-    if work.cancelled():
-        raise CommandInterruptedError("interrupted")
-    work.result()
-    if directory is not None:
+        asyncio.run(_run(console, seconds, directory))
+    if serve:
         console.print("stopped")
 
 
 async def _run(console: Console, seconds: float, directory: Path | None) -> None:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  # asyncio.run made it
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         await run_demo(console, seconds, directory)
     except ServerStartError as error:
@@ -189,15 +171,28 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         receiver = MessageReceiver(settings)
         receiving = asyncio.create_task(receiver.run())
         stack.push_async_callback(cancelled, receiving)
-        replay = WalkReplay(settings, engine.metrics, receiver, load_readings(document))
-        results = await replay.run(console, seconds, campaigns, len(venue["beacons"]))
+        readings = load_readings(document)
+        took, recorded = await walk(settings, engine.metrics, receiver, readings, console, seconds)
+        results = DemoResults(
+            campaigns=campaigns,
+            figures=read_figures(engine.metrics),
+            sends=receiver.sends,
+            phones=receiver.phones,
+            first=receiver.first,
+            at=time.time(),
+            walked=readings[-1].recorded or 0.0,
+            took=took,
+            walkers=len({item.key for item in readings}),
+            beacons=len(venue["beacons"]),
+            recorded=recorded,
+        )
         print_summary(console, results)
         if directory is None:
-            _print_unwrapped(console, _next_steps())
+            _print(console, *_next_steps())
             return
         _write_files(settings, directory)
         email = document["companies"][0]["accounts"][0]["email"]
-        _print_unwrapped(console, _instructions(settings, engine, email, password, directory))
+        _print(console, *_instructions(settings, engine, email, password, directory))
         receiver.on_notification = partial(_print_notification, console)
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -264,91 +259,60 @@ def _is_ready(port: int) -> bool:
         connection.close()
 
 
-class WalkReplay:
-    """Publishes the readings at their pace, and waits until the engine has handled all of them."""
+async def walk(
+    settings: Settings,
+    metrics: Metrics,
+    receiver: MessageReceiver,
+    readings: list[Item],
+    console: Console,
+    seconds: float,
+) -> tuple[float, tuple[int, int]]:
+    """Publish the readings in `seconds`, and wait until the engine has handled all of them.
 
-    def __init__(
-        self, settings: Settings, metrics: Metrics, receiver: MessageReceiver, readings: list[Item]
-    ) -> None:
-        self._settings = settings
-        self._metrics = metrics
-        self._receiver = receiver
-        self._readings = readings
-        self._warm_up: Buckets = ()
+    Returns the seconds that it took, and SQL's counts of detections and of notifications. Raises
+    KafkaError, SQLAlchemyError, TimeoutError.
+    """
+    publisher = Publisher.from_settings(settings)
+    sender = Sender(
+        publisher=publisher,
+        topic=Topics.named(settings.topic_prefix).detections,
+        pace=Pace(speed=(readings[-1].recorded or 0.0) / seconds),
+        stamp=True,
+        deadline=REQUEST_SECONDS,
+    )
+    database = open_database(settings.database_url.get_secret_value())
+    showing = asyncio.create_task(_show(console, metrics, len(readings)))
+    try:
+        await publisher.start()
+        begin = time.monotonic()
+        await sender.send(readings)
+        took = time.monotonic() - begin
+        async with asyncio.timeout(_CATCH_UP_SECONDS):
+            while True:  # until each detection is decided and recorded, and each call answered
+                figures = read_figures(metrics)
+                if figures.decided >= sender.sent and receiver.has_all(figures.published):
+                    recorded = await _recorded_totals(database)
+                    if recorded[0] >= figures.counted and recorded[1] >= figures.published:
+                        return took, recorded
+                await asyncio.sleep(_POLL)
+    finally:
+        await cancelled(showing)
+        await publisher.close()
+        await database.close()
 
-    async def run(
-        self, console: Console, seconds: float, campaigns: Sequence[DemoCampaign], beacons: int
-    ) -> DemoResults:
-        """The whole replay, in `seconds`. Raises KafkaError, SQLAlchemyError, TimeoutError."""
-        walked = self._readings[-1].recorded or 0.0
-        warm_up = min(_WARM_UP_SECONDS, seconds / 4)
-        publisher = Publisher.from_settings(self._settings)
-        sender = Sender(
-            publisher=publisher,
-            topic=Topics.named(self._settings.topic_prefix).detections,
-            pace=Pace(speed=walked / seconds),
-            stamp=True,
-            deadline=REQUEST_SECONDS,
-        )
-        database = open_database(self._settings.database_url.get_secret_value())
-        showing = asyncio.create_task(self._show(console, sender, warm_up))
-        try:
-            await publisher.start()
-            begin = time.monotonic()
-            await sender.send(self._readings)
-            took = time.monotonic() - begin
-            async with asyncio.timeout(_CATCH_UP_SECONDS):
-                recorded = await self._all_done(sender, database)
-        finally:
-            await cancelled(showing)
-            await publisher.close()
-            await database.close()
-        receiver = self._receiver
-        return DemoResults(
-            campaigns=campaigns,
-            figures=read_figures(self._metrics),
-            warm_up=self._warm_up,
-            warm_up_seconds=warm_up,
-            sends=receiver.sends,
-            phones=receiver.phones,
-            first=receiver.first,
-            at=time.time(),
-            walked=walked,
-            took=took,
-            walkers=len({item.key for item in self._readings}),
-            beacons=beacons,
-            recorded=recorded,
-        )
 
-    async def _show(self, console: Console, sender: Sender, warm_up: float) -> None:
-        """Show the progress on a terminal, and note the latencies of the start."""
-        begin, total = time.monotonic(), len(self._readings)
-        columns = (BarColumn(), TextColumn("{task.description}"))
-        with Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        ) as progress:
-            task = progress.add_task("", total=total)
-            while True:
-                figures = read_figures(self._metrics)
-                if time.monotonic() - begin < warm_up:
-                    self._warm_up = figures.latency
-                words = f"{figures.decided:,} of {total:,} detections, {figures.published:,} "
-                words += f"notifications, {latency_words(figures.latency, self._warm_up)}"
-                progress.update(task, completed=sender.sent, description=words)
-                await asyncio.sleep(_REFRESH)
-
-    async def _all_done(self, sender: Sender, database: Database) -> tuple[int, int]:
-        """Wait until every detection is decided and recorded, and every call is answered.
-
-        Returns SQL's counts of detections and of notifications.
-        """
+async def _show(console: Console, metrics: Metrics, total: int) -> None:
+    """Show the progress on a terminal."""
+    columns = (BarColumn(), TextColumn("{task.description}"))
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=total)
         while True:
-            figures = read_figures(self._metrics)
-            if figures.decided >= sender.sent and self._receiver.has_all(figures.published):
-                recorded = await _recorded_totals(database)
-                if recorded[0] >= figures.counted and recorded[1] >= figures.published:
-                    return recorded
-            await asyncio.sleep(_POLL)
+            figures = read_figures(metrics)
+            words = f"{figures.decided:,} of {total:,} detections, {figures.published:,} "
+            progress.update(task, completed=figures.decided, description=words + "notifications")
+            await asyncio.sleep(_REFRESH)
 
 
 async def _recorded_totals(database: Database) -> tuple[int, int]:
@@ -421,12 +385,7 @@ def _instructions(
 
 
 def _print(console: Console, *lines: str) -> None:
-    for line in lines:
-        console.print(line, highlight=False, markup=False)
-
-
-def _print_unwrapped(console: Console, lines: Iterable[str]) -> None:
-    """Print without wrapping, because users paste these lines."""
+    """Print without wrapping, because users paste some of these lines."""
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -434,4 +393,4 @@ def _print_notification(console: Console, value: bytes) -> None:
     notification = read_notification(value)
     if notification is not None:
         width = console.width if console.is_terminal else None
-        _print_unwrapped(console, [one_line(notification, width=width)])
+        _print(console, one_line(notification, width=width))

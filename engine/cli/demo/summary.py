@@ -1,22 +1,19 @@
 """The demo's figures and its summary: what was detected, what fired, what did not, and why."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from math import inf
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from catalog.models import WEEKDAYS
 from catalog.plain_text import for_terminal
 from engine.cli.demo.walk import DemoCampaign
 from engine.cli.output import REASON_WORDS
 from engine.process.metrics import Metrics
-from rules.model import CampaignSnapshot, Reason
+from rules.model import Reason
 from rules.schedule import Schedule
 
 _NAMES = 23
@@ -62,10 +59,7 @@ def _by_label(counter: Any, label: str) -> dict[str, int]:
     return {name: count for name, count in counts if count}
 
 
-def latency_words(now: Buckets, before: Buckets = ()) -> str:
-    """The latencies in words; those up to `before` are left out."""
-    earlier = dict(before)
-    buckets = [(bound, count - earlier.get(bound, 0)) for bound, count in now]
+def _latency_words(buckets: Buckets) -> str:
     middle, high = quantile(buckets, 0.5), quantile(buckets, 0.99)
     if middle is None or high is None:
         return "no notification yet"
@@ -94,14 +88,11 @@ class DemoResults(NamedTuple):
     """The data of the summary.
 
     `sends`, `phones` and `first` are by campaign id; `at` is the instant (epoch s) to which the
-    reasons refer, `walked` the recorded seconds; `warm_up` has the latencies of the first
-    `warm_up_seconds`.
+    reasons refer, `walked` the recorded seconds.
     """
 
     campaigns: Sequence[DemoCampaign]
     figures: EngineFigures
-    warm_up: Buckets
-    warm_up_seconds: float
     sends: Mapping[int, int]
     phones: Mapping[int, set[str]]
     first: Mapping[int, bytes]
@@ -141,9 +132,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
         console,
         f"{sum(results.sends.values()):,} notifications; {figures.throttled:,} times a campaign "
         "was held back by its delay.",
-        f"From detection to notification: {latency_words(figures.latency, results.warm_up)}.",
-        f"(The first {results.warm_up_seconds:.0f} s, in which everything starts, had "
-        f"{latency_words(results.warm_up)}.)",
+        f"From detection to notification: {_latency_words(figures.latency)}.",
         f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
         f"{results.recorded[1]:,} notifications.",
         "",
@@ -197,33 +186,7 @@ def silence_reason(silent: DemoCampaign, at: float) -> str:
     campaign, beacons = silent
     reason = Schedule(campaign).verdict(at).reason
     if reason is not None:
-        return _closed_reason(campaign, reason, at)
-    if not beacons:
-        return "it is aimed at no beacon"
-    active = [beacon for beacon in beacons if beacon.active]
-    if not active:
-        names = ", ".join(beacon.name for beacon in beacons)
-        if len(beacons) == 1:
-            return f"its only beacon ({names}) is switched off"
-        return f"all its beacons ({names}) are switched off"
-    reach = max(beacon.reach for beacon in active)
-    return f"no phone came {reach.name.lower()} enough to its beacons"
-
-
-def _closed_reason(campaign: CampaignSnapshot, reason: Reason, at: float) -> str:
-    zone = None if campaign.time_zone is None else ZoneInfo(campaign.time_zone)
-    here = datetime.fromtimestamp(at, zone)
-    if reason is Reason.INACTIVE:
-        return "it is switched off"
-    if reason is Reason.NOT_STARTED:
-        return f"it begins on {campaign.start:%Y-%m-%d}"
-    if reason is Reason.ENDED:
-        return f"it ended on {campaign.end:%Y-%m-%d}"
-    if reason is Reason.WRONG_WEEKDAY:
-        days = [day for bit, day in enumerate(WEEKDAYS) if campaign.weekdays >> bit & 1]
-        return f"it is {here:%A}; runs on {', '.join(day.title()[:3] for day in days)}"
-    begin, end = (
-        f"{minute // 60:02}:{minute % 60:02}"
-        for minute in (campaign.start_minute, campaign.end_minute)
-    )
-    return f"it runs from {begin} to {end}; it is {here:%H:%M}"
+        return REASON_WORDS[reason]
+    if not any(beacon.active for beacon in beacons):
+        return "it has no beacon that is switched on"
+    return "no phone came near enough to its beacons"

@@ -29,6 +29,7 @@ from engine.cli.command import (
     begin_quietly,
     examples,
     moment,
+    new_app,
 )
 from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
 from engine.cli.output import ShownProgress, echo_json, shown_progress
@@ -72,16 +73,17 @@ _ALWAYS = ReplayPeriod()
 _FILE_TOPIC = ""  # the topic of records from a file
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    lines = (
+app = new_app()
+
+
+@app.command(
+    "replay",
+    epilog=examples(
         "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
         "replay detections.jsonl --catalog new.json --without-sql",
         "replay --compare new.json --sends sends.csv",
-    )
-    app.command("replay", epilog=examples(*lines))(replay)
-
-
+    ),
+)
 def replay(
     context: typer.Context,
     file: Annotated[

@@ -22,7 +22,6 @@ from catalog.inputs import AREAS, AccountFields, CompanyFields
 from engine.cli.command import begin_quietly, examples, new_app
 from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
-from engine.process.settings import Settings
 
 T = TypeVar("T")
 _EMAIL = "anna@harbour.example"
@@ -70,7 +69,9 @@ def create(
     password_stdin: FromStdin = False,
 ) -> None:
     """Create an account. Without --permission it has all permissions."""
-    values = _checked(AccountFields, email=email, **_submitted(name=name, fonction=fonction))
+    given = {"email": email, "name": name, "fonction": fonction}
+    submitted = {field: value for field, value in given.items() if value is not None}
+    values = _checked(AccountFields, **submitted)
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
@@ -143,12 +144,13 @@ def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
 
 
 def _run(context: typer.Context, work: Callable[[Database], Awaitable[T]]) -> T:
-    return asyncio.run(_with_database(begin_quietly(context), work))
+    settings = begin_quietly(context)
 
+    async def run() -> T:
+        async with open_migrated_database(settings) as database:
+            return await work(database)
 
-async def _with_database(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    async with open_migrated_database(settings) as database:
-        return await work(database)
+    return asyncio.run(run())
 
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:
@@ -157,10 +159,6 @@ def _checked(model: Any, **given: Any) -> dict[str, Any]:
     if faults:
         raise typer.BadParameter(str(faults[0].message), param_hint=faults[0].place)
     return values
-
-
-def _submitted(**values: str | None) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _email(email: str) -> str:

@@ -71,46 +71,29 @@ def explain(
     Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
     """
     settings = begin_quietly(context)
-    supposed = _supposed(
-        key=(uuid, major, minor),
+    try:
+        key = BeaconKey(canonical_uuid(uuid), major, minor)
+    except ValueError:
+        raise typer.BadParameter(
+            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
+        ) from None
+    decided = None if decided_at is None else moment("--decided-at", decided_at)
+    now = time.time() if decided is None else decided
+    detected = now if at is None else moment("--at", at)
+    supposed = SupposedDetection(
+        key=key,
         udid=udid,
         zone=_zone(settings, proximity, rssi, tx_power),
-        at=None if at is None else moment("--at", at),
-        decided_at=None if decided_at is None else moment("--decided-at", decided_at),
+        detected_at=detected,
+        decided_at=detected if decided is None else decided,
+        is_now=at is None and decided is None,
     )
     explained = asyncio.run(_read(settings, supposed))
     if as_json:
         echo_json(explained_fields(supposed, explained))
         return
-    for line in explained_lines(supposed, explained):
-        typer.echo(line)
-
-
-def _supposed(
-    *,
-    key: tuple[str, int, int],
-    udid: str | None,
-    zone: Zone | None,
-    at: float | None,
-    decided_at: float | None,
-) -> SupposedDetection:
-    try:
-        uuid = canonical_uuid(key[0])
-    except ValueError:
-        raise typer.BadParameter(
-            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
-        ) from None
-    now = time.time()
-    if at is None:
-        at = now if decided_at is None else decided_at
-    return SupposedDetection(
-        key=BeaconKey(uuid, key[1], key[2]),
-        udid=udid,
-        zone=zone,
-        detected_at=at,
-        decided_at=at if decided_at is None else decided_at,
-        is_now=at == now,
-    )
+    for line in _lines(supposed, explained):
+        typer.echo(for_terminal(line).rstrip())
 
 
 def _zone(
@@ -166,17 +149,14 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
     }
 
 
-def explained_lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
-    """The lines: a head, the checks that all campaigns share, and each campaign."""
-    for line in _lines(supposed, explained):
-        yield for_terminal(line).rstrip()
-
-
 def _lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
+    """The lines: a head, the checks that all campaigns share, and each campaign."""
     beacon, question, explanation = explained
     written = _clock(beacon).written
     triple = ":".join(map(str, supposed.key))
-    where = "not in the index" if beacon is None else _place(beacon)
+    where = "not in the index"
+    if beacon is not None:
+        where = f"{beacon.reference.name}, {beacon.venue_reference.name}"
     yield f"beacon    {triple}, {where}"
     yield f"device    {supposed.udid or 'a new one'}, {question.zone.name.lower()}"
     decided = "decided at once"
@@ -210,10 +190,6 @@ def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
     for check, passed, (found, needed) in checks:
         values = found if passed and found == needed else f"{found}; needed: {needed}"
         yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
-
-
-def _place(beacon: IndexedBeacon) -> str:
-    return f"{beacon.reference.name}, {beacon.venue_reference.name}"
 
 
 def _clock(beacon: IndexedBeacon | None) -> LocalClock:

@@ -75,18 +75,16 @@ def verify(
     status 0: everything agrees, except what later edits of the catalog may explain (unless
     --strict); 1: there are differences, or nothing was recorded.
     """
-    settings = begin_quietly(context)
-    report = _Report(json, limit)
-    work = asyncio.run(_verify(settings, report))
-    if report.first:
+    work = asyncio.run(_verify(begin_quietly(context), limit, json))
+    if work.shown:
         header = ("company", "device", "udid", "figure", "topics", "SQL", "")
-        print_table(header, [_cells(each) for each in report.first])
-        if report.count > limit:
+        print_table(header, [_cells(each) for each in work.shown])
+        if work.differences > limit:
             typer.echo(f"the first {limit:,} are shown (--limit)")
-    _conclude(work, report, strict=strict)
+    _conclude(work, strict=strict)
 
 
-async def _verify(settings: Settings, report: "_Report") -> "Verification":
+async def _verify(settings: Settings, limit: int, json: bool) -> "Verification":
     async with (
         open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database,
         open_snapshot(database) as connection,
@@ -97,7 +95,7 @@ async def _verify(settings: Settings, report: "_Report") -> "Verification":
         ):
             # A record that is deleted before it is read would be missing in the count.
             async with open_topic_reader(settings, missing="error") as reader:
-                work = Verification(settings, connection, reader, report)
+                work = Verification(settings, connection, reader, limit, json)
                 await work.run(progress)
                 return work
 
@@ -403,23 +401,34 @@ def _counts(
 
 
 class Verification:
-    """One comparison: `notes` say what limits it, `faults` why a partition cannot be compared."""
+    """One comparison: `notes` say what limits it, `faults` why a partition cannot be compared.
+
+    `shown` has the first `limit` differences; with `json` each is printed instead.
+    """
 
     def __init__(
         self,
         settings: Settings,
         connection: AsyncConnection,
         reader: TopicReader,
-        report: "_Report",
+        limit: int,
+        json: bool,
     ) -> None:
-        self.records = self.malformed = self.devices = 0
+        self.records = self.malformed = self.devices = self.differences = self.explained = 0
+        self.shown: list[Difference] = []
         self.notes: list[str] = []
         self.faults: list[str] = []
         self._settings = settings
-        self._topics = Topics.of(settings)
+        self._limit = limit
+        self._json = json
+        topics = Topics.of(settings)
+        detections = ("nb_beacon", "detection_trace")
+        self._figures: dict[str, tuple[str, ...]] = dict.fromkeys(topics.all_detections, detections)
+        self._figures[topics.notifications] = ("nb_campaign", "reception")
+        self._figures[topics.authentications] = ("authentication_trace",)
+        self._topics = topics
         self._connection = connection
         self._reader = reader
-        self._report = report
         self._decoders: Mapping[str, DetectionDecoder] = detection_decoders(settings)
         self._ranges: dict[TopicPartition, OffsetRange] = {}
         self._partial: set[str] = set()
@@ -451,8 +460,7 @@ class Verification:
             self._compare(recount, counts, nothing)
 
     async def _find_ranges(self) -> None:
-        topics = self._topics
-        names = (*topics.all_detections, topics.notifications, topics.authentications)
+        names = tuple(self._figures)
         positions = await recorded_positions(self._connection, names)
         query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(names))
         replaced = set(await self._connection.scalars(query))
@@ -487,7 +495,7 @@ class Verification:
                 f"{name}: the topic was created again since SQL recorded it, and nothing of the "
                 "new one is recorded yet: let a recorder read it, and compare again"
             )
-            self._partial |= self._figures_of(tp.topic)
+            self._partial.update(self._figures[tp.topic])
             return
         if present.end < last:
             self.faults.append(
@@ -501,19 +509,17 @@ class Verification:
     def _note_partial(self, topic: str, cause: str) -> None:
         """The topic no longer holds all records of its figures."""
         self.notes.append(f"{cause}, so SQL can only be seen to have too little")
-        self._partial |= self._figures_of(topic)
-
-    def _figures_of(self, topic: str) -> set[str]:
-        if topic == self._topics.notifications:
-            return {"nb_campaign", "reception"}
-        if topic == self._topics.authentications:
-            return {"authentication_trace"}
-        return {"nb_beacon", "detection_trace"}
+        self._partial.update(self._figures[topic])
 
     def _compare(self, recount: Recount, counts: DeviceCounts, sql: RecordedDevice) -> None:
         unknown = recount.unknown_beacons[sql.udid]
         for each in differences(counts, sql, unknown_beacons=unknown, partial=self._partial):
-            self._report.add(each)
+            self.differences += 1
+            self.explained += each.may_be_edit
+            if self._json:
+                echo_json(msgspec.structs.asdict(each))
+            elif self.differences <= self._limit:
+                self.shown.append(each)
 
     async def _read_into(self, recount: Recount, progress: ShownProgress) -> None:
         count = {
@@ -533,25 +539,6 @@ class Verification:
             progress.update(self.records)
 
 
-@dataclass
-class _Report:
-    """Counts the differences as they are found, and keeps or prints them."""
-
-    json: bool
-    limit: int
-    first: list[Difference] = field(default_factory=list)
-    count: int = 0
-    explained: int = 0
-
-    def add(self, difference: Difference) -> None:
-        self.count += 1
-        self.explained += difference.may_be_edit
-        if self.json:
-            echo_json(msgspec.structs.asdict(difference))
-        elif self.count <= self.limit:
-            self.first.append(difference)
-
-
 def _cells(each: Difference) -> tuple[str, ...]:
     device = "missing" if each.device_id is None else str(each.device_id)
     note = "an edit of the catalog may explain it" if each.may_be_edit else ""
@@ -559,18 +546,19 @@ def _cells(each: Difference) -> tuple[str, ...]:
     return str(each.company_id), device, each.udid, each.figure, topics, sql, note
 
 
-def _conclude(work: Verification, report: _Report, *, strict: bool) -> None:
+def _conclude(work: Verification, *, strict: bool) -> None:
     """The summary on standard error, and the exit status."""
     compared = f"compared {work.devices:,} devices with {work.records:,} records"
     lines = [f"{compared} ({work.malformed:,} of them malformed)", *work.notes, *work.faults]
     for line in lines:
         typer.echo(for_terminal(line), err=True)
-    if work.faults or report.count > report.explained or (strict and report.count):
-        explained = f", {report.explained:,} of them perhaps edits" if report.explained else ""
+    found, explained = work.differences, work.explained
+    if work.faults or found > explained or (strict and found):
+        edits = f", {explained:,} of them perhaps edits" if explained else ""
         partly = ", and not all could be compared" if work.faults else ""
-        raise CommandError(f"{report.count:,} differences{explained}{partly}")
+        raise CommandError(f"{found:,} differences{edits}{partly}")
     edits = (
-        f" but {report.count:,} that later edits of the catalog may explain "
+        f" but {found:,} that later edits of the catalog may explain "
         "(--strict makes them a failure)"
     )
-    typer.echo(f"no differences{edits * bool(report.count)}", err=True)
+    typer.echo(f"no differences{edits * bool(found)}", err=True)

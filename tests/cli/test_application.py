@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine.cli import application as cli
-from engine.process.settings import PREFIX, Settings
-from tests.cli.terminal import on_a_terminal
+from engine.process.settings import Settings
 
 WIDTH = 80
 
@@ -100,15 +99,6 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert fault.lower() in error.lower()
-
-
-def test_settings_are_not_cut_at_80_columns() -> None:
-    lines = on_a_terminal("settings", columns=80)
-    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
-    text = " ".join(" ".join(lines).split())
-    for name, field in Settings.model_fields.items():
-        assert f"{PREFIX}{name.upper()}=" in text
-        assert " ".join((field.description or "").split()) in text
 
 
 def test_changed_settings_are_grouped_and_have_units(

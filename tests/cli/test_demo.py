@@ -18,7 +18,7 @@ from engine.cli.demo.summary import (
     print_summary,
     quantile,
 )
-from engine.cli.demo.walk import ZONE, DemoCampaign, demo_document, load_readings
+from engine.cli.demo.walk import ZONE, DemoCampaign, demo_document
 from engine.cli.output import REASON_WORDS
 from rules.model import BeaconSnapshot, CampaignSnapshot, Reason, VenueSnapshot, Zone
 from rules.schedule import Schedule
@@ -159,11 +159,3 @@ def test_campaigns_that_must_not_fire_are_closed_during_the_demo(now: datetime) 
         for later in (timedelta(0), timedelta(minutes=2)):
             verdict = schedule.verdict((now + later).timestamp())
             assert verdict.reason == CLOSED.get(campaign.name), campaign.name
-
-
-def test_the_readings_are_all_there_in_order() -> None:
-    readings = load_readings(demo_document(NOWS[0]))
-    assert (len(readings), len({item.key for item in readings})) == (25_419, 6)
-    times = [item.recorded or 0.0 for item in readings]
-    assert times == sorted(times)
-    assert times[-1] == 794.847

@@ -82,20 +82,6 @@ async def test_for_programs(writer: Writer, proximity: Proximity):
     ]
 
 
-async def test_an_unknown_beacon(writer: Writer, proximity: Proximity):
-    await writer.rebuild()
-    done = await explain(proximity)
-    assert done.returncode == 0
-    assert "not in the index" in done.stdout
-    assert "NO  unknown_beacon     unknown; needed: a beacon of the catalog" in done.stdout
-    printed = json.loads((await explain(proximity, "--json")).stdout)
-    assert (printed["reason"], printed["campaigns"], printed["venue"]) == (
-        "unknown_beacon",
-        [],
-        None,
-    )
-
-
 async def test_bad_arguments_and_outages_are_errors(
     writer: Writer, proximity: Proximity, tmp_path: Path
 ):

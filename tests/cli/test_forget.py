@@ -119,9 +119,3 @@ def test_one_device_is_erased_and_nothing_of_another(
     assert run(["forget", estate.company, GOES, "--yes"]) == 0
     printed, _ = capsys.readouterr()
     assert "devices 0, detections 0, authentications 0, presences 0, keys in Redis 0" in printed
-
-
-def test_a_company_that_is_not_there(estate: Estate, capsys: pytest.CaptureFixture[str]) -> None:
-    for wanted in ("No such company", "9" * 30, "4711"):
-        assert run(["forget", wanted, GOES, "--yes"]) == 1
-        assert capsys.readouterr() == ("", f"proximity: there is no company {wanted!r}\n")

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from catalog.database import Database, open_database
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
-from catalog.models import Base, Campaign, Venue
+from catalog.models import Base
 from catalog.secrets import open_cipher
 from engine.cli.detection_file import FileRecord
 from engine.cli.replay.catalogs import (
@@ -136,15 +136,6 @@ def test_the_differences_between_two_catalogs() -> None:
     )
     usual = by_name["Reading room"]
     assert (usual.sent, usual.only_here, usual.devices_only_here) == (3, 1, 0)
-
-
-def test_a_new_campaign_of_both_files_is_the_same_by_its_names() -> None:
-    first, second = replay(campaign(id=7), known=False), replay(campaign(id=9), known=False)
-    comparison = CatalogComparison(first, second)
-    seen = [detection("a", 0)]
-    positions = comparison.note(*(each.decide(seen, counted=True) for each in (first, second)))
-    assert positions == [set(), set()]
-    assert outcome_of(first, comparison, 0).campaigns[0].devices_only_here == 0
 
 
 PARIS = "Europe/Paris"
@@ -310,19 +301,3 @@ async def test_a_file_over_a_copy(database: Database, tmp_path: Path) -> None:
         again = await read_catalog(copy, "again", ids)
     assert reasons(again) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
     assert await counts(database) == before
-
-
-async def test_deleted_records_stay_behind(database: Database, tmp_path: Path) -> None:
-    async with database.write.begin() as session:
-        old = (await session.scalars(select(Campaign).where(Campaign.name == "Old"))).one()
-        await session.delete(old)
-        closed = Venue(company_id=1, name="Closed", address="", active=True)
-        session.add(closed)
-        await session.flush()
-        await session.delete(closed)
-    base = tmp_path / "base.sqlite3"
-    await copy_catalog(database, base)
-    async with loaded_over(base, document(), DEFAULT_LIMITS) as copy:
-        catalog = await read_catalog(copy, "x")
-        assert (await counts(copy))["venue"] == 1
-    assert reasons(catalog) == {"Asked": Reason.GRANTED}

@@ -25,9 +25,7 @@ from engine.cli.demo.walk import (
     load_readings,
 )
 from engine.cli.embedded import embedded_settings
-from engine.cli.output import shown_progress
 from engine.cli.publish import Item, stamped
-from engine.cli.replay import kafka_records
 from engine.cli.replay.decisions import Outcome, ReplayPeriod
 from engine.cli.replay.output import ReplayFindings
 from engine.kafka.messages import Detection, Notification, ReceivedDevice, format_instant
@@ -98,19 +96,6 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     assert 0 < findings.undecodable <= MINUTES
     assert findings.first_fault.startswith(f"{settings.topic_prefix}detections/")
     assert findings.records <= 3 * MINUTES
-
-
-async def test_it_ends_where_the_topic_ended(settings: Settings) -> None:
-    """Later detections are not waited for."""
-    await publish(settings)
-    count = 0
-    async with open_topic_reader(settings, missing="skip") as reader:
-        with shown_progress("read", "records") as progress:
-            async for records in kafka_records(settings, reader, ReplayPeriod(), progress):
-                if not count:
-                    await publish(settings)
-                count += len(records)
-    assert count == 3 * MINUTES
 
 
 async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_path: Path) -> None:

@@ -201,17 +201,6 @@ def test_each_figure_is_compared(
     ]
 
 
-def test_a_device_that_sql_lacks(counted: Recount) -> None:
-    missing = found(counted, RecordedDevice(None, 1, "a"))
-    assert {(each.figure, each.topics, each.sql, each.device_id) for each in missing} == {
-        ("nb_beacon", 2, 0, None),
-        ("nb_campaign", 1, 0, None),
-        ("detection_trace", 2, 0, None),
-        ("reception", 1, 0, None),
-        ("authentication_trace", 1, 0, None),
-    }
-
-
 @pytest.mark.parametrize(
     ("company", "sql", "may_be_edit"), [(1, 2, True), (1, 3, False), (2, 0, True), (2, 1, True)]
 )

@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database, open_database
 from catalog.models import Device
-from engine.cli.command import CommandError, new_app
+from engine.cli.command import CommandError, CommandInterruptedError, new_app
 from engine.cli.demo.summary import (
     DemoResults,
     print_summary,
@@ -113,6 +113,8 @@ async def _run(console: Console, seconds: float, directory: Path | None) -> None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         await run_demo(console, seconds, directory)
+    except asyncio.CancelledError:
+        raise CommandInterruptedError("interrupted") from None
     except ServerStartError as error:
         raise CommandError(str(error)) from None
     except ExceptionGroup as group:

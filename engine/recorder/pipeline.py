@@ -18,7 +18,7 @@ from aiokafka import TopicPartition
 from engine.kafka.offsets import Position
 from engine.kafka.tracing import Span, Tracer
 from engine.kafka.workers import Records
-from engine.process.failures import Backoff, ServerErrors, database_may_recover, took_too_long
+from engine.process.failures import Backoff, database_may_recover, took_too_long
 from engine.process.metrics import Metrics, StepTimer
 from engine.recorder.ledger import (
     DayMissingError,
@@ -43,44 +43,9 @@ _LONGEST_PAUSE = 5.0
 Result = TypeVar("Result")
 
 
-class SqlRetry:
-    """Retries calls to SQL; each try has a `deadline` (seconds)."""
-
-    def __init__(self, errors: ServerErrors, deadline: float) -> None:
-        self._errors = errors
-        self._deadline = deadline
-
-    async def until_answered(
-        self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
-    ) -> Result:
-        """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
-
-        The partition waits meanwhile, which is backpressure and loses nothing. If a call that
-        `may_be_split` times out, ReadAgainError is raised.
-        """
-        backoff = Backoff(last=_LONGEST_PAUSE)
-        while True:
-            try:
-                async with asyncio.timeout(self._deadline):
-                    result = await call()
-            except WriteAgainError as error:
-                self._errors.inc()
-                log.warning("batch_retried", reason=str(error))
-            except Exception as error:  # permanent errors are raised
-                if not database_may_recover(error):
-                    raise
-                self._errors.failed(error, "recording")
-                if may_be_split and took_too_long(error):
-                    raise ReadAgainError("too_slow") from error
-            else:
-                self._errors.answered("recording")
-                return result
-            await backoff.pause()
-
-
 @dataclass(kw_only=True)
 class Recorder:
-    """The objects that the partitions of one process share.
+    """What the partitions of one process share; implements PositionStore with recorder_offset.
 
     `deadline` (seconds) bounds one transaction; `largest_pieces` has the most records that a
     transaction takes, by topic. `on_recent` is told the committed detections of the last minutes.
@@ -96,12 +61,66 @@ class Recorder:
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
-        self.sql = SqlRetry(self.metrics.sql_errors, self.deadline)
         self.step = StepTimer(self.metrics, ROLE, self.clock)
 
     def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
         """The handler for one assignment of one partition."""
         return PartitionRecorder(self, partition)
+
+    async def until_answered(
+        self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
+    ) -> Result:
+        """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
+
+        The partition waits meanwhile, which is backpressure and loses nothing. If a call that
+        `may_be_split` times out, ReadAgainError is raised.
+        """
+        backoff, errors = Backoff(last=_LONGEST_PAUSE), self.metrics.sql_errors
+        while True:
+            try:
+                async with asyncio.timeout(self.deadline):
+                    result = await call()
+            except WriteAgainError as error:
+                errors.inc()
+                log.warning("batch_retried", reason=str(error))
+            except Exception as error:  # permanent errors are raised
+                if not database_may_recover(error):
+                    raise
+                errors.failed(error, "recording")
+                if may_be_split and took_too_long(error):
+                    raise ReadAgainError("too_slow") from error
+            else:
+                errors.answered("recording")
+                return result
+            await backoff.pause()
+
+    async def load(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Position]:
+        """The recorded positions. Waits while SQL is down."""
+        found: dict[TopicPartition, Position] = {}
+        for topic in {partition.topic for partition in partitions}:
+            positions = await self.until_answered(partial(self.ledger.positions, topic))
+            found |= {TopicPartition(topic, number): at for number, at in positions.items()}
+        return {each: found[each] for each in partitions if each in found}
+
+    async def replace(
+        self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
+    ) -> bool:
+        """Write the new positions, so that no batch is compared with the offsets of another topic.
+
+        False if another recorder has written meanwhile, or if this one has and the answer was lost.
+        """
+        for partition, place in new.items():
+            move = partial(self._move, partition, old.get(partition), place)
+            if not await self.until_answered(move):
+                return False
+        return True
+
+    async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
+        topic, number = partition
+        async with self.ledger.transaction() as transaction:
+            return await transaction.move_position(topic, number, old, new)
 
 
 class PartitionRecorder:
@@ -149,8 +168,9 @@ class PartitionRecorder:
     async def _unrecorded(self, records: Records) -> Records:
         """The records from the offset in SQL on. The offset is read from SQL unless it is known."""
         if not self._knows_next:
-            ledger, sql = self._shared.ledger, self._shared.sql
-            positions = await sql.until_answered(lambda: ledger.positions(self._topic))
+            positions = await self._shared.until_answered(
+                lambda: self._shared.ledger.positions(self._topic)
+            )
             found = positions.get(self._partition)
             self._note_next(None if found is None else found.offset)
         if self._next is None or records[0].offset >= self._next:
@@ -169,10 +189,10 @@ class PartitionRecorder:
         """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
         shared, end = self._shared, records[-1].offset + 1
         with shared.step("read"):
-            batch = await shared.sql.until_answered(lambda: self._reader.read(records))
+            batch = await shared.until_answered(lambda: self._reader.read(records))
         begin = shared.clock()
         with shared.step("write"):
-            await shared.sql.until_answered(
+            await shared.until_answered(
                 lambda: self._write(batch, end), may_be_split=len(records) > 1
             )
         if shared.clock() - begin < _QUICKLY * shared.deadline:
@@ -232,39 +252,3 @@ async def _only_changes(
     changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}
     await transaction.set_presences({key: states[key] for key in changed})
     return kept
-
-
-class RecordedPositions:
-    """Implements PositionStore with the table recorder_offset. Waits while SQL is down."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._ledger = recorder.ledger
-        self._sql = recorder.sql
-
-    async def load(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Position]:
-        """The recorded positions."""
-        found: dict[TopicPartition, Position] = {}
-        for topic in {partition.topic for partition in partitions}:
-            positions = await self._sql.until_answered(partial(self._ledger.positions, topic))
-            found |= {TopicPartition(topic, number): at for number, at in positions.items()}
-        return {each: found[each] for each in partitions if each in found}
-
-    async def replace(
-        self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
-    ) -> bool:
-        """Write the new positions, so that no batch is compared with the offsets of another topic.
-
-        False if another recorder has written meanwhile, or if this one has and the answer was lost.
-        """
-        for partition, place in new.items():
-            move = partial(self._move, partition, old.get(partition), place)
-            if not await self._sql.until_answered(move):
-                return False
-        return True
-
-    async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
-        topic, number = partition
-        async with self._ledger.transaction() as transaction:
-            return await transaction.move_position(topic, number, old, new)

@@ -6,14 +6,15 @@ their ids, to traces, receptions and daily figures. Instants are epoch seconds.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
-from prometheus_client import Counter
+from prometheus_client import Counter as CounterMetric
 
 from engine.formats.decoders import DetectionDecoder
 from engine.kafka.dead_letters import (
@@ -32,7 +33,7 @@ from engine.kafka.messages import (
     parse,
 )
 from engine.kafka.workers import Records
-from engine.recorder.days import DAY, DayRule, local_day_around
+from engine.recorder.days import DayRule, LocalDay, local_day_around
 from engine.recorder.ledger import (
     BEACON,
     CAMPAIGN,
@@ -78,21 +79,36 @@ class NewRows:
     authentications: list[AuthenticationRow] = field(default_factory=list)
     receptions: list[ReceptionRow] = field(default_factory=list)
     figures: dict[StatisticKey, Figures] = field(default_factory=dict)
-    recent: dict[BeaconMinute, int] = field(default_factory=dict)
+    recent: Counter[BeaconMinute] = field(default_factory=Counter)
 
-    def count(self, key: StatisticKey, venue_id: int, devices: Iterable[int]) -> Figures:
-        """Count the devices under `key`, and return the figures to increase."""
+    def figures_of(self, day: date, kind: str, ref: int, venue_id: int) -> Figures:
+        """The figures to increase."""
+        key = StatisticKey(day, kind, ref)
         figures = self.figures.get(key)
         if figures is None:
             figures = self.figures[key] = Figures(venue_id)
-        figures.devices.update(devices)
         return figures
+
+
+class Counted(NamedTuple):
+    """A record that may count: when it was made and when it arrived, and what it names.
+
+    `place` is the beacon and the zone of a detection, the time zone of a notification's venue, or
+    the id of an authentication's application.
+    """
+
+    message: Any
+    device: DeviceIdentity
+    at: float
+    arrived_at: float
+    place: Any
 
 
 class RecordReader(ABC):
     """Reads the records of one topic. All partitions share it; each topic has its own batches."""
 
     only_changes = False  # whether of detections only rows_of_changes are written
+    counter: str | None = None  # the field of DeviceChanges that counts the records
 
     @abstractmethod
     async def read(self, records: Records) -> list[Any]:
@@ -101,21 +117,27 @@ class RecordReader(ABC):
         Raises the database's errors.
         """
 
-    async def count(self, transaction: LedgerTransaction, batch: list[Any]) -> list[Any]:  # noqa: ARG002
+    async def count(self, transaction: LedgerTransaction, batch: list[Any]) -> list[Counted]:  # noqa: ARG002
         """The records of the batch that count. Called again if the transaction is repeated."""
         return batch
 
-    @abstractmethod
-    def changes(self, counted: list[Any]) -> Changes:
+    def changes(self, counted: list[Counted]) -> Changes:
         """The additions to the counters of devices, and their last known facts."""
+        changes: Changes = {}
+        known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
+        for message, device, *_ in counted:
+            if known.get(device) != message.device:
+                known[device] = message.device
+                _note_facts(changes.setdefault(device, DeviceChanges(*device)), message.device)
+            if self.counter == "nb_beacon":
+                changes[device].nb_beacon += 1
+            elif self.counter == "nb_campaign":
+                changes[device].nb_campaign += 1
+        return changes
 
     @abstractmethod
-    def rows(self, counted: list[Any], devices: StoredDevices, now: float) -> NewRows:
+    def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The other rows to write. `now` is SQL's clock."""
-
-
-# A detection of an active beacon at an active venue.
-CountedDetection: TypeAlias = tuple[DecodedDetection, ActiveBeacon, DeviceIdentity]
 
 
 @dataclass(kw_only=True)
@@ -125,9 +147,10 @@ class DetectionReader(RecordReader):
     `rule` says for which day a detection counts, `trace` which detections leave a trace row.
     """
 
+    counter = "nb_beacon"
     decoder: DetectionDecoder
     trace: Trace
-    skipped: Counter
+    skipped: CounterMetric
     rule: DayRule
 
     def __post_init__(self) -> None:
@@ -140,89 +163,57 @@ class DetectionReader(RecordReader):
 
     async def count(
         self, transaction: LedgerTransaction, batch: list[DecodedDetection]
-    ) -> list[CountedDetection]:
+    ) -> list[Counted]:
         return self.at(await transaction.active_beacons({each.key for each in batch}), batch)
 
     def at(
         self, beacons: Mapping[BeaconKey, ActiveBeacon], batch: Iterable[DecodedDetection]
-    ) -> list[CountedDetection]:
+    ) -> list[Counted]:
         """The detections of these beacons."""
         return [
-            (each, beacon, (beacon.company_id, each.message.device.udid))
+            Counted(
+                each.message,
+                (beacon.company_id, each.message.device.udid),
+                each.detected_at,
+                _arrived_at(each.record),
+                (beacon, each.zone),
+            )
             for each in batch
             if (beacon := beacons.get(each.key)) is not None
         ]
 
-    def changes(self, counted: list[CountedDetection]) -> Changes:
-        changes: Changes = {}
-        known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
-        for detection, _, device in counted:
-            facts = detection.message.device
-            if known.get(device) == facts:
-                changes[device].nb_beacon += 1
-            else:
-                known[device] = facts
-                change_device(changes, device, facts).nb_beacon += 1
-        return changes
-
-    def rows(self, counted: list[CountedDetection], devices: StoredDevices, now: float) -> NewRows:
-        rule, rows, tallies = self.rule, NewRows(), dict[int, _BeaconTally]()
-        traces, traced = rows.detections, self.trace != "none"
-        for detection, beacon, device in counted:
+    def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
+        rule, rows, traced = self.rule, NewRows(), self.trace != "none"
+        # By beacon, the day that was counted last, with its figures: most detections are of it.
+        last: dict[int, tuple[LocalDay, tuple[Figures, Figures]]] = {}
+        minutes_end = now // 60 * 60 + 60
+        for message, device, at, arrived_at, (beacon, zone) in counted:
             device_id, is_test = devices[device]
-            at, arrived = detection.detected_at, rule.credible(_arrived_at(detection.record), now)
-            if traced and now - rule.retention - DAY <= at <= arrived + DAY:
-                create_on = datetime.fromtimestamp(at, UTC)
-                status, ip = STATUS[detection.zone], _stored_address(detection.message.ip)
-                row = (device_id, beacon.venue_id, beacon.beacon_id, status, create_on, ip)
-                traces.append(DetectionRow._make(row))
-            if not is_test:
-                tally = tallies.get(beacon.beacon_id)
-                if tally is None:
-                    tally = tallies[beacon.beacon_id] = _BeaconTally(beacon, rule, now)
-                tally.add(device_id, at, arrived)
-        for tally in tallies.values():
-            tally.add_to(rows)
+            beacon_id, venue_id, _, time_zone = beacon
+            arrived = rule.credible(arrived_at, now)
+            if traced and rule.leaves_trace(at, arrived, now):
+                create_on, ip = datetime.fromtimestamp(at, UTC), _stored_address(message.ip)
+                row = DetectionRow(device_id, venue_id, beacon_id, STATUS[zone], create_on, ip)
+                rows.detections.append(row)
+            if is_test:
+                continue
+            if minutes_end - 60 * MINUTES <= at < minutes_end:
+                rows.recent[BeaconMinute(venue_id, beacon_id, int(at // 60))] += 1
+            found = last.get(beacon_id)
+            is_fresh = abs(at - arrived) <= rule.max_age
+            if found is None or not (is_fresh and found[0].since <= at < found[0].until):
+                day = rule.day_of(at, arrived, now, time_zone)
+                if day is None:
+                    continue
+                of_day = (
+                    rows.figures_of(day, VENUE, venue_id, venue_id),
+                    rows.figures_of(day, BEACON, beacon_id, venue_id),
+                )
+                found = last[beacon_id] = (local_day_around(at, time_zone), of_day)
+            for figures in found[1]:
+                figures.detections += 1
+                figures.devices.add(device_id)
         return rows
-
-
-class _BeaconTally:
-    """Counts the detections of one beacon by day, and those of the last minutes."""
-
-    def __init__(self, beacon: ActiveBeacon, rule: DayRule, now: float) -> None:
-        self._beacon = beacon
-        self._rule = rule
-        self._now = now
-        self._days: dict[date, list[int]] = {}
-        self._since = self._until = 0.0  # of the day that was counted last, whose ids are _today
-        self._today: list[int] = []
-        self._minutes: dict[int, int] = {}
-        self._recent_end = now // 60 * 60 + 60
-        self._recent_begin = self._recent_end - 60 * MINUTES
-
-    def add(self, device_id: int, at: float, arrived: float) -> None:
-        """Count one detection, unless it counts for no day. `arrived` is credible."""
-        if self._recent_begin <= at < self._recent_end:
-            minute = int(at // 60)
-            self._minutes[minute] = self._minutes.get(minute, 0) + 1
-        is_fresh = -self._rule.max_age <= at - arrived <= self._rule.max_age
-        if not (is_fresh and self._since <= at < self._until):
-            zone = self._beacon.time_zone
-            day = self._rule.day_of(at, arrived, self._now, zone)
-            if day is None:
-                return
-            self._since, self._until, _ = local_day_around(at, zone)
-            self._today = self._days.setdefault(day, [])
-        self._today.append(device_id)
-
-    def add_to(self, rows: NewRows) -> None:
-        """Add the figures."""
-        beacon, venue = self._beacon.beacon_id, self._beacon.venue_id
-        for day, ids in self._days.items():
-            for kind, ref in ((VENUE, venue), (BEACON, beacon)):
-                rows.count(StatisticKey(day, kind, ref), venue, ids).detections += len(ids)
-        for minute, count in self._minutes.items():
-            rows.recent[BeaconMinute(venue, beacon, minute)] = count
 
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what SQL can store
@@ -246,16 +237,6 @@ class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     detected_at: Timestamp
 
 
-class ReceivedNotification(NamedTuple):
-    """A notification with the times of its detection and its record, and its venue's time zone."""
-
-    message: PublishedNotification
-    device: DeviceIdentity
-    detected_at: float
-    arrived_at: float
-    time_zone: str | None
-
-
 _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
 
 
@@ -263,13 +244,14 @@ _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
 class NotificationReader(RecordReader):
     """Reads notifications of all partitions, which share one `limit`."""
 
+    counter = "nb_campaign"
     ledger: Ledger
     dead_letters: DeadLetterPublisher
     limit: DeadLetterLimit
-    skipped: Counter
+    skipped: CounterMetric
     rule: DayRule
 
-    async def read(self, records: Records) -> list[ReceivedNotification]:
+    async def read(self, records: Records) -> list[Counted]:
         """Records whose company does not exist become dead letters."""
         decoded, dead, _ = decode_records(records, _notification_of, self.limit)
         messages = [message for _, message, _ in decoded]
@@ -280,17 +262,14 @@ class NotificationReader(RecordReader):
             company, zone = message.company.id, zones.get(message.venue.id)
             if company in companies:
                 device = (company, message.device.udid)
-                arrived = _arrived_at(record)
-                received.append(ReceivedNotification(message, device, at, arrived, zone))
+                received.append(Counted(message, device, at, _arrived_at(record), zone))
             else:
                 detail = f"no company has the id {company}"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_COMPANY, detail))
         await self.dead_letters.publish(dead)
         return received
 
-    async def count(
-        self, transaction: LedgerTransaction, batch: list[ReceivedNotification]
-    ) -> list[ReceivedNotification]:
+    async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
         """Those that are new, each once."""
         by_id = {each.message.id: each for each in batch}
         known = await transaction.counted_notifications(by_id)
@@ -298,28 +277,21 @@ class NotificationReader(RecordReader):
         self.skipped.labels("repeated_notification").inc(repeated)
         return [each for id_, each in by_id.items() if id_ not in known]
 
-    def changes(self, counted: list[ReceivedNotification]) -> Changes:
-        changes: Changes = {}
-        for each in counted:
-            change_device(changes, each.device, each.message.device).nb_campaign += 1
-        return changes
-
-    def rows(
-        self, counted: list[ReceivedNotification], devices: StoredDevices, now: float
-    ) -> NewRows:
+    def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The figures leave out test devices, and notifications that count for no day."""
         rows = NewRows()
-        for each in counted:
-            message, (device_id, is_test) = each.message, devices[each.device]
+        for message, device, at, arrived_at, time_zone in counted:
+            device_id, is_test = devices[device]
             campaign, venue = message.campaign.id, message.venue.id
-            create_on = datetime.fromtimestamp(min(max(each.detected_at, _FIRST), _LAST), UTC)
+            create_on = datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC)
             rows.receptions.append(ReceptionRow(message.id, device_id, campaign, create_on))
-            day = self.rule.day_of(each.detected_at, each.arrived_at, now, each.time_zone)
+            day = self.rule.day_of(at, arrived_at, now, time_zone)
             if is_test or day is None:
                 continue
             for kind, ref in ((VENUE, venue), (BEACON, message.beacon.id), (CAMPAIGN, campaign)):
-                key = StatisticKey(day, kind, ref)
-                rows.count(key, venue, (device_id,)).notifications += 1
+                figures = rows.figures_of(day, kind, ref, venue)
+                figures.notifications += 1
+                figures.devices.add(device_id)
         return rows
 
 
@@ -327,16 +299,6 @@ def _notification_of(record: Record) -> tuple[Record, PublishedNotification, flo
     message = _decode_notification(record.value or b"")
     check_udid(message.device.udid)
     return record, message, parse(message.detected_at)
-
-
-class AcceptedAuthentication(NamedTuple):
-    """An authentication with a valid key, and the times of the message and its record."""
-
-    message: Authentication
-    device: DeviceIdentity
-    authenticated_at: float
-    arrived_at: float
-    application: int
 
 
 _decode_authentication = msgspec.json.Decoder(Authentication).decode
@@ -351,7 +313,7 @@ class AuthenticationReader(RecordReader):
     limit: DeadLetterLimit
     rule: DayRule
 
-    async def read(self, records: Records) -> list[AcceptedAuthentication]:
+    async def read(self, records: Records) -> list[Counted]:
         """Records with the key of no application become dead letters."""
         decoded, dead, _ = decode_records(records, _authentication_of, self.limit)
         keys = {message.api_key for _, message, _ in decoded}
@@ -361,10 +323,7 @@ class AuthenticationReader(RecordReader):
             application = applications.get(message.api_key)
             if application is not None and application.admits(at):
                 device = (application.company_id, message.device.udid)
-                arrived = _arrived_at(record)
-                accepted.append(
-                    AcceptedAuthentication(message, device, at, arrived, application.id)
-                )
+                accepted.append(Counted(message, device, at, _arrived_at(record), application.id))
             else:
                 # The message never quotes the key, because people read dead letters.
                 detail = "the api_key belongs to no application that is active and not expired"
@@ -372,25 +331,17 @@ class AuthenticationReader(RecordReader):
         await self.dead_letters.publish(dead)
         return accepted
 
-    def changes(self, counted: list[AcceptedAuthentication]) -> Changes:
-        changes: Changes = {}
-        for each in counted:
-            change_device(changes, each.device, each.message.device)
-        return changes
-
-    def rows(
-        self, counted: list[AcceptedAuthentication], devices: StoredDevices, now: float
-    ) -> NewRows:
+    def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         return NewRows(
             authentications=[
                 AuthenticationRow(
-                    devices[each.device][0],
-                    each.application,
-                    datetime.fromtimestamp(each.authenticated_at, UTC),
-                    _stored_address(each.message.ip),
+                    devices[device][0],
+                    application,
+                    datetime.fromtimestamp(at, UTC),
+                    _stored_address(message.ip),
                 )
-                for each in counted
-                if self.rule.leaves_trace(each.authenticated_at, each.arrived_at, now)
+                for message, device, at, arrived_at, application in counted
+                if self.rule.leaves_trace(at, arrived_at, now)
             ]
         )
 
@@ -403,28 +354,19 @@ def _authentication_of(record: Record) -> tuple[Record, Authentication, float]:
     return record, message, _arrived_at(record) if at is None else parse(at)
 
 
-def change_device(
-    changes: Changes, identity: DeviceIdentity, facts: ReceivedDevice
-) -> DeviceChanges:
-    """The device's changes, with the facts of a message that SQL can store.
+def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
+    """Note the facts of a message that SQL can store.
 
     A push token is stored whole or not at all, because a shortened token is useless.
     """
-    change = changes.get(identity)
-    if change is None:
-        change = changes[identity] = DeviceChanges(*identity)
-    if facts.name is not None:
-        change.name = _storable(facts.name, _LONGEST_NAME)
-    if facts.version is not None:
-        change.version = _storable(facts.version, _LONGEST_NAME)
-    if facts.model is not None:
-        change.model = _storable(facts.model, _LONGEST_NAME)
+    for name in ("name", "version", "model"):
+        if (fact := getattr(facts, name)) is not None:
+            setattr(change, name, _storable(fact, _LONGEST_NAME))
     if facts.token_push is not None and len(facts.token_push) <= _LONGEST_TOKEN:
         change.token_push = _storable(facts.token_push, _LONGEST_TOKEN)
     number = facts.id_connector
     if number is not None and -_INT64 <= number < _INT64:
         change.id_connector = number
-    return change
 
 
 def rows_of_changes(

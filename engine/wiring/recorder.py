@@ -13,7 +13,7 @@ from engine.kafka.workers import BatchWorker
 from engine.process.settings import Settings
 from engine.recorder.days import DAY, DayRule
 from engine.recorder.ledger import Ledger
-from engine.recorder.pipeline import ROLE, RecordedPositions, Recorder
+from engine.recorder.pipeline import ROLE, Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import (
     AuthenticationReader,
@@ -51,7 +51,7 @@ def build_recorder(parts: ProcessParts) -> Role:
             handler_for=recorder.for_partition,
             batch_records=at_once,
         ),
-        positions=RecordedPositions(recorder),
+        positions=recorder,
         batch_records=at_once,
         in_flight_records=at_once,
     )

@@ -22,7 +22,7 @@ os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 hypothesis.settings.register_profile(
     "here",
     deadline=None,
-    max_examples=300,
+    max_examples=100,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(

@@ -24,21 +24,6 @@ def _name(rule: dict[str, Any]) -> str:
     return str(rule.get("alert") or rule["record"])
 
 
-@pytest.mark.parametrize(
-    ("query", "fault"),
-    [
-        ("rate(proximity_detection_total[5m])", "no metric proximity_detection_total"),
-        ("sum by (rolle) (proximity_consumer_lag_records)", "the label rolle"),
-        ('proximity_redis_evicts{role="trigger"}', "proximity_redis_evicts has no label role"),
-        ("proximity:lag:sum > 4", "no metric proximity:lag:sum"),
-        ("sum(proximity:consumer_lag_records:sum) by (partition)", "the label partition"),
-        ("max(x) > 1 and on () proximity_sql_errors", "no metric proximity_sql_errors"),
-    ],
-)
-def test_a_name_that_does_not_exist_is_seen(query: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(query))
-
-
 def test_rules_and_configuration_are_accepted() -> None:
     promtool("check", "rules", *RULES)
     promtool("check", "config", DEPLOY / "prometheus" / "prometheus.yml")
@@ -76,11 +61,8 @@ def test_an_alert_has_its_entry_in_the_runbook(name: str) -> None:
     assert rule["labels"]["severity"] in ("page", "ticket")
     assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
     assert rule["annotations"]["summary"].endswith(".")
-    entry = _entries()[name]
-    places = [entry.index(f"**{part}**") for part in PARTS]
+    places = [_entries()[name].index(f"**{part}**") for part in PARTS]
     assert places == sorted(places)
-    texts = re.split(r"\*\*[\w ]+\.\*\*", entry)[1:]
-    assert all(len(text.split()) >= 2 for text in texts)
 
 
 def _entries() -> dict[str, str]:

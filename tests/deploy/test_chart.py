@@ -85,22 +85,16 @@ def test_kubernetes_would_take_it(values: Path | None) -> None:
     [
         'settings.KAFKA_BOOTSTRAP="x"',
         'settings.REDIS_URL="redis://:secret@host"',
-        "settings.METRICS_PORT=9000",
         "settings.BATCH_RECORDS=0",
         'settings.KAFKA_SECURITY_PROTOCOL="TLS"',
-        "roles.trigger.replicas=-1",
         'roles.collector={"replicas":1}',
-        'secrets.keys={"TOPIC_PREFIX":"x"}',
-        'interface.autoscaling.kind="keda"',
         'image.digest="latest"',
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong: str) -> None:
-    for version in VERSIONS:
-        options = ["--kube-version", "1.31.0", "--set-json", wrong]
-        done = helm("template", "x", CHART, *options, version=version)
-        assert done.returncode != 0
-        assert "schema" in done.stderr
+    done = helm("template", "x", CHART, "--kube-version", "1.31.0", "--set-json", wrong)
+    assert done.returncode != 0
+    assert "schema" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -111,22 +105,13 @@ def test_values_that_cannot_work_are_refused(wrong: str) -> None:
             "trigger.autoscaling: min 7 is over max 6",
         ),
         (
-            ['interface.autoscaling={"kind":"cpu","min":9}'],
-            "interface.autoscaling: min 9 is over max 6",
-        ),
-        (
             ["settings.IN_FLIGHT_BYTES=1073741824"],
             "IN_FLIGHT_BYTES: 1073741824 is not below the memory limit of roles.trigger, 640Mi",
-        ),
-        (
-            ['roles.trigger.resources={"limits":{"memory":"0.05Gi"}}'],
-            "IN_FLIGHT_BYTES: 67108864 is not below the memory limit of roles.trigger, 0.05Gi",
         ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(wrong: list[str], reason: str) -> None:
     sets = [word for each in wrong for word in ("--set-json", each)]
-    for version in VERSIONS:
-        done = helm("template", "x", CHART, "--kube-version", "1.31.0", *sets, version=version)
-        assert done.returncode != 0
-        assert reason in done.stderr
+    done = helm("template", "x", CHART, "--kube-version", "1.31.0", *sets)
+    assert done.returncode != 0
+    assert reason in done.stderr

@@ -68,11 +68,6 @@ def test_files_of_settings_hold_settings_and_no_secret(path: Path) -> None:
     assert lines
 
 
-def test_no_two_processes_of_a_host_share_a_metrics_port() -> None:
-    ports = [port for path in FILES for port in re.findall(r"METRICS_PORT=(\d+)", path.read_text())]
-    assert len(ports) == len(set(ports)) == len(ROLES) + 1
-
-
 @each_service
 def test_there_is_time_to_drain(path: Path) -> None:
     drain = Settings.model_fields["drain_timeout"].default

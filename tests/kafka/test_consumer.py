@@ -256,12 +256,12 @@ async def test_the_lag_is_measured(broker: str, topic_prefix: str, topic: str) -
         return sum(read("proximity_consumer_lag_records", each) or 0 for each in labels)
 
     async with member(settings, topic, wait, metrics=metrics):
-        await eventually(lambda: lag() == 400)
+        await eventually(lambda: lag() == 400, deadline=40)
         # It grows while nothing is fetched, too: all partitions are full.
         await publish_numbers(settings, topic, 400, 400)
-        await eventually(lambda: lag() == 800)
+        await eventually(lambda: lag() == 800, deadline=40)
         resume.set()
-        await eventually(lambda: lag() == 0)
+        await eventually(lambda: lag() == 0, deadline=40)
         assert len(seen.values) == 800
 
 

@@ -31,13 +31,6 @@ def test_the_instants_around_are_of_the_same_day(
     assert {local_day(at, name) for at in (since, instant, until - 1)} == {day}
 
 
-def test_a_day_on_which_the_clock_changes_has_parts() -> None:
-    change = datetime(2026, 10, 25, 1, tzinfo=UTC).timestamp()  # back to winter time
-    before, after = (local_day_around(change + more, "Europe/Paris") for more in (-1, 0))
-    assert (before.until, before.day) == (after.since, after.day) == (change, date(2026, 10, 25))
-    assert after.until - before.since == 25 * HOUR
-
-
 @pytest.mark.parametrize(
     ("instant", "day"),
     [(-62_135_596_800 - 50_400, date.min), (253_402_300_799 + 50_400, date.max)],

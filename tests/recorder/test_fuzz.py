@@ -38,7 +38,7 @@ from tests.recorder.scene import (
     record,
 )
 
-EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 60
+EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 40
 TOPICS = (DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS)
 READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
@@ -152,9 +152,9 @@ def runner() -> Iterator[asyncio.Runner]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("topic", TOPICS)
 def test_the_recorder_continues_after_random_records(
-    runner: asyncio.Runner, database_url: str, topic: str
+    runner: asyncio.Runner, postgres_url: str, topic: str
 ) -> None:
-    context = opened(database_url)
+    context = opened(postgres_url)
     scene = runner.run(context.__aenter__())
 
     @settings(

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -96,13 +96,6 @@ async def past(scene: Scene) -> set[str]:
         return set(await session.scalars(select(ReplacedTopic.topic)))
 
 
-async def test_of_two_at_once_one_moves_it(scene: Scene):
-    assert sorted(await asyncio.gather(*(advance(scene.ledger, None, n) for n in (5, 6)))) == [
-        False,
-        True,
-    ]
-
-
 async def test_places_are_those_of_active_beacons_at_active_venues(scene: Scene):
     records = scene.records
     closed = records.venue(scene.company, active=False)
@@ -146,8 +139,8 @@ async def test_devices_are_created_and_added_to(scene: Scene):
     assert device.create_on < device.update_on
 
 
-@pytest.mark.parametrize("at", [NOW, datetime(1970, 1, 1, tzinfo=UTC)])
-async def test_traces_take_any_instant(scene: Scene, at: datetime):
+async def test_traces_take_any_instant(scene: Scene):
+    at = datetime(1970, 1, 1, tzinfo=UTC)
     await scene.ledger.create_days([TODAY, at.date()])
     async with scene.ledger.transaction() as transaction:
         await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, "10.0.0.1")] * 2)
@@ -189,16 +182,7 @@ async def test_look_ups(scene: Scene):
     assert found["key-1"][2:] == (False, NOW)
 
 
-async def test_sql_returns_its_time(scene: Scene):
-    begin = datetime.now(UTC)
-    async with scene.ledger.transaction() as transaction:
-        times = [await transaction.now(), await scene.ledger.now()]
-    minute = timedelta(minutes=1)
-    assert all(begin - minute < each < datetime.now(UTC) + minute for each in times)
-    assert {each.utcoffset() for each in times} == {timedelta()}
-
-
-@pytest.mark.parametrize("turns", range(1, 7))
+@pytest.mark.parametrize("turns", [1, 2, 5])
 async def test_a_cancelled_transaction_leaves_nothing_behind(scene: Scene, turns: int):
     """Also if it is cancelled again and again while it rolls back."""
 
@@ -232,7 +216,7 @@ async def no_transaction_is_idle(scene: Scene) -> bool:
         return bool(await session.scalar(query) == 0)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 13, 21])
+@pytest.mark.parametrize("turns", [0, 3, 13])
 async def test_rows_on_their_way_can_be_cancelled(scene: Scene, turns: int):
     await scene.ledger.create_days([TODAY])
     under_way = asyncio.Event()

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
-from asyncpg.exceptions import LockNotAvailableError
+from asyncpg.exceptions import InsufficientPrivilegeError, LockNotAvailableError
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
@@ -60,8 +59,9 @@ async def test_retention_keeps_the_last_days(scene: Scene):
         assert await session.scalar(select(func.count()).select_from(Statistic)) == len(days)
 
 
-@pytest.mark.parametrize("server", ["sql", "redis"])
-@pytest.mark.parametrize("ahead", [timedelta(days=32), timedelta(days=-32)])
+@pytest.mark.parametrize(
+    ("server", "ahead"), [("sql", timedelta(days=32)), ("redis", timedelta(days=-32))]
+)
 async def test_nothing_is_deleted_while_a_clock_is_wrong(
     scene: Scene, server: str, ahead: timedelta
 ):
@@ -177,13 +177,7 @@ async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> Non
         assert await scene.ledger.delete_outside(window) == 4
 
 
-ERRORS = [
-    DBAPIError("", None, asyncpg.exceptions.QueryCanceledError("")),
-    asyncpg.exceptions.PostgresIOError(""),
-    ProgrammingError("", None, asyncpg.exceptions.InsufficientPrivilegeError("")),
-    KeyError("a mistake of ours"),
-    TimeoutError(),
-]
+ERRORS = [ProgrammingError("", None, InsufficientPrivilegeError("")), TimeoutError()]
 
 
 async def test_no_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

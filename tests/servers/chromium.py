@@ -1,22 +1,13 @@
 """Chromium and its driver, as the machine has them."""
 
-import shutil
-
-from tests.servers.missing import ServerMissingError
+from tests.servers.process import find_program
 
 
 def chromium() -> str:
     """The browser. Raises ServerMissingError."""
-    return _found(("chromium", "chromium-browser"), "install chromium")
+    return str(find_program("chromium", "chromium-browser", package="chromium"))
 
 
 def chromedriver() -> str:
     """The program that drives it. Raises ServerMissingError."""
-    return _found(("chromedriver",), "install chromium-driver")
-
-
-def _found(names: tuple[str, ...], remedy: str) -> str:
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        raise ServerMissingError(f"{names[0]} is not on PATH; {remedy}")
-    return found
+    return str(find_program("chromedriver", package="chromium-driver"))

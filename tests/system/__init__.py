@@ -1,0 +1,5 @@
+"""Whole processes on real servers."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.system.comparison", "tests.system.scene")

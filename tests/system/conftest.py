@@ -1,14 +1,14 @@
-"""A rig on real servers: topics and prefixes of the test's own, processes that end with it."""
+"""Processes on real servers, with topics and prefixes of the test's own; they end with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.system.rig import Rig
+from tests.system.rig import Rig, environment_on
+from tests.system.scene import Scene
 from tests.system.topics import TopicSet
-
-pytest.register_assert_rewrite("tests.system.comparison")
+from tests.system.world import small_world
 
 
 @pytest.fixture
@@ -17,20 +17,28 @@ def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
 
 
 @pytest.fixture
-def rig(
-    request: pytest.FixtureRequest, kafka_bootstrap: str, topic_prefix: str, tmp_path: Path
-) -> Iterator[Rig]:
+def call_topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
+    """The topics as the group of the connector role sees them."""
+    group = f"{topic_prefix}g.connector"
+    return TopicSet(kafka_bootstrap, topic_prefix, group, source="connector-calls")
+
+
+@pytest.fixture
+def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig]:
     """Processes on the real Kafka; the test adds REDIS_URL and DATABASE_URL."""
-    made = Rig(
-        tmp_path,
-        {
-            "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
-            "TOPIC_PREFIX": topic_prefix,
-            "GROUP_PREFIX": f"{topic_prefix}g.",
-            "REDIS_PREFIX": topic_prefix,
-            "KAFKA_SESSION_TIMEOUT": "6",
-            "LOG_FORMAT": "json",
-        },
-    )
+    made = Rig(tmp_path, environment_on(kafka_bootstrap, topic_prefix))
     yield made
     made.close()
+
+
+@pytest.fixture
+def stores(rig: Rig, redis_url: str, sqlite_url: str) -> Rig:
+    """The rig with Redis and SQLite."""
+    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
+    return rig
+
+
+@pytest.fixture
+async def scene(stores: Rig, topics: TopicSet) -> Scene:
+    """A small world in SQLite, and its topics."""
+    return await Scene(stores, topics, small_world()).begin()

@@ -159,6 +159,18 @@ class Rig:
             command.kill()
 
 
+def environment_on(bootstrap: str, prefix: str) -> dict[str, str]:
+    """The settings of processes on this Kafka, with topics, groups and keys of their own."""
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+        "TOPIC_PREFIX": prefix,
+        "GROUP_PREFIX": f"{prefix}g.",
+        "REDIS_PREFIX": prefix,
+        "KAFKA_SESSION_TIMEOUT": "6",
+        "LOG_FORMAT": "json",
+    }
+
+
 def free_ports() -> int:
     """The first of two free ports in a row, below those that the system gives to others.
 

@@ -1,93 +1,124 @@
-"""Devices, a customer's service, and the visible results: what was published, and exact SQL."""
+"""A world in SQL, its topics, and the processes that work on them, checked against the oracle."""
 
-import json
-from collections import Counter
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Self
 
-from aiokafka import AIOKafkaProducer
+from engine.process.lifecycle import cancel
+from tests.servers.waiting import eventually
+from tests.system.comparison import assert_equal, messages_by_id
+from tests.system.oracle import Expected, Oracle
+from tests.system.rig import Command, Rig
+from tests.system.topics import Record, TopicSet
+from tests.system.traffic import Message, Traffic
+from tests.system.world import World
 
-from tests.servers.http_service import Answer, content
-from tests.system.rig import Rig
-from tests.system.topics import TopicSet
-
-UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
-SECRET_KEY = "a passphrase for tests"
-CATALOG = Path(__file__).parent / "scene.json"
-SERVICE_PORT = 18_999  # of the customer's service, as in scene.json
-WELCOME, CONNECTOR = (
-    "Welcome",
-    "Ask",
-)  # a campaign with its content, and one of the customer's service
-
-
-def reply() -> Answer:
-    """The customer's service."""
-    return content(title="Asked", push="Asked")
+_TICK = 0.02
+_DAY = 86_400
 
 
-class Devices:
-    """Publishes what devices report, to the topics under `prefix`."""
+class Scene:
+    """A world, its topics and processes. `rig.environment` names the stores before `begin`."""
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
-        self._bootstrap = bootstrap
-        self._prefix = prefix
+    def __init__(self, rig: Rig, topics: TopicSet, world: World) -> None:
+        self.rig = rig
+        self.topics = topics
+        self.world = world
+        self.traffic = self.new_traffic(random.Random(1))
+        self._begin = time.time()
 
-    async def detect(self, *udids: str, minor: int = 1) -> None:
-        """Publish a detection of each device. Beacon 1 has both campaigns, beacon 9 has none."""
-        await self._publish("detections", [(udid, detection(udid, minor)) for udid in udids])
+    async def begin(self) -> Self:
+        """Write the world to SQL and create the topics."""
+        await self.world.save(self.rig.environment["DATABASE_URL"])
+        await self.topics.create()
+        return self
 
-    async def send_junk(self, *udids: str) -> None:
-        """Publish detections that cannot be decoded."""
-        await self._publish("detections", [(udid, {"minor": "none"}) for udid in udids])
+    def new_traffic(self, dice: random.Random, devices: int = 200) -> Traffic:
+        """Make the detections of the scene from now on."""
+        self.traffic = Traffic(dice, [plan.triple for plan in self.world.beacons], devices=devices)
+        return self.traffic
 
-    async def open_application(self, *udids: str) -> None:
-        """Each device opens the company's application."""
-        messages = [
-            (udid, {"api_key": "shop-key", "device": {"udid": udid, "token_push": f"of {udid}"}})
-            for udid in udids
-        ]
-        await self._publish("authentications", messages)
+    async def trigger(self, **settings: str) -> Command:
+        """A trigger that is ready."""
+        trigger = self.rig.trigger(**settings)
+        await trigger.until_ready()
+        return trigger
 
-    async def _publish(self, name: str, messages: list[tuple[str, dict[str, Any]]]) -> None:
-        async with AIOKafkaProducer(bootstrap_servers=self._bootstrap) as producer:
-            for udid, body in messages:
-                value = json.dumps(body).encode()
-                await producer.send_and_wait(self._prefix + name, value, key=udid.encode())
+    def detections(self, count: int) -> list[Message]:
+        """Detections of known beacons now."""
+        return [self.traffic.detection(int(time.time() * 1000)) for _ in range(count)]
+
+    @asynccontextmanager
+    async def load(
+        self, *, seed: int, rate: int, malformed: float = 0.005, devices: int = 200
+    ) -> AsyncIterator[None]:
+        """Publish `rate` detections a second within the context."""
+        dice, enough = random.Random(seed), asyncio.Event()
+        self.new_traffic(dice, devices)
+        task = asyncio.create_task(self._publish(dice, rate, malformed, enough))
+        try:
+            yield
+            enough.set()
+            await task
+        finally:
+            await cancel([task])
+
+    async def _publish(
+        self, dice: random.Random, rate: int, malformed: float, enough: asyncio.Event
+    ) -> None:
+        begin, sent = time.monotonic(), 0
+        async with self.topics.publishing() as send:
+            while not enough.is_set():
+                due = int((time.monotonic() - begin) * rate)
+                for _ in range(due - sent):
+                    bad = dice.random() < malformed
+                    stamp = dice.choice((None, int(time.time() * 1000)))
+                    await send(self.traffic.malformed() if bad else self.traffic.detection(stamp))
+                sent = max(due, sent)
+                # The pace of the load, not a wait for something to happen.
+                await asyncio.sleep(_TICK)
+
+    async def expected(self, records: list[Record] | None = None) -> Expected:
+        """What the oracle makes of the detections that were published, or of these."""
+        if records is None:
+            records = await self.topics.read("detections")
+        return Oracle(self.world, self.traffic.cases, self._begin).walk(records)
+
+    async def assert_published(
+        self, *, repeats: bool, records: list[Record] | None = None
+    ) -> Expected:
+        """Assert that the notifications are the oracle's, and that nothing waits for a commit."""
+        if records is None:
+            await self.topics.until_done()
+        expected = await self.expected(records)
+        published = await self.topics.read("notifications")
+        assert_equal(expected.notifications, published, repeats=repeats)
+        return expected
+
+    async def assert_none_missing(self, trigger: Command) -> None:
+        """Assert that no beacon became unknown, and that each notification that does not depend on
+        claims that Redis lost was published."""
+        await self.topics.until_done()
+        reasons = (await trigger.metrics()).by("detections", "reason")
+        assert "unknown_beacon" not in reasons
+        assert reasons["granted"] > 0
+        expected = (await self.expected()).notifications
+        campaigns = [plan.record for beacon in self.world.beacons for plan in beacon.campaigns]
+        steady = {each.id for each in campaigns if each.delay in (0, _DAY)}
+        always = {id_ for id_, each in expected.items() if each["campaign"]["id"] in steady}
+        assert not always - messages_by_id(await self.topics.read("notifications")).keys()
 
 
-def detection(udid: str, minor: int) -> dict[str, Any]:
-    """A detection with the present time."""
-    return {
-        "uuid": UUID,
-        "major": 1,
-        "minor": minor,
-        "proximity": "near",
-        "device": {"udid": udid, "name": "android"},
-        "detected_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }
+async def until_decided(trigger: Command, more: int) -> None:
+    """Wait until the trigger has decided so many more detections."""
+    before = (await trigger.metrics()).total("detections")
+    await eventually(partial(_has_decided, trigger, before + more), deadline=60, what="decisions")
 
 
-async def sent(topics: TopicSet) -> dict[str, set[str]]:
-    """The campaigns that each device has received."""
-    found: dict[str, set[str]] = {}
-    for message in await _notifications(topics):
-        found.setdefault(message["device"]["udid"], set()).add(message["campaign"]["name"])
-    return found
-
-
-async def counted(topics: TopicSet) -> Counter[str]:
-    """The number of distinct notifications of each device."""
-    ids = {(m["id"], m["device"]["udid"]) for m in await _notifications(topics)}
-    return Counter(udid for _, udid in ids)
-
-
-async def _notifications(topics: TopicSet) -> list[dict[str, Any]]:
-    return [json.loads(record.value or b"") for record in await topics.read("notifications")]
-
-
-async def is_exact(rig: Rig) -> bool:
-    """Whether `proximity verify` finds no difference."""
-    verify = rig.start("verify")
-    return await verify.ended() == 0
+async def _has_decided(trigger: Command, count: int) -> bool:
+    assert trigger.process.poll() is None, trigger.output
+    return (await trigger.metrics()).total("detections") > count

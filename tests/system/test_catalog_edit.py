@@ -61,20 +61,20 @@ def _is_past(moment: float) -> bool:
 
 @pytest.mark.timeout(120)
 async def test_an_edit_takes_effect_within_a_second(
-    rig: Rig, topics: TopicSet, redis_url: str, database_url: str
+    rig: Rig, topics: TopicSet, redis_url: str, postgres_url: str
 ) -> None:
     world = small_world(beacons=4)
     plan = world.campaign(world.beacons[3].venue, "tagged", [])
     world.tag(plan, "word", [world.beacons[3]])
-    await world.save(database_url)
+    await world.save(postgres_url)
     await topics.create()
-    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=database_url)
+    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=postgres_url)
     await trigger.until_ready()
     probe = Probe(topics)
     planned = edits(world)
     async with probe.ticking({edit.triple for edit in planned}):
         for edit in planned:
-            await edit.make(database_url)
+            await edit.make(postgres_url)
             enough = edit.committed_at + WITHIN + 0.3
             await eventually(partial(_is_past, enough))
     await topics.until_done()

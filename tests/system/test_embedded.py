@@ -1,9 +1,6 @@
 """`run --embedded`: a whole engine from one command, whose servers other commands can reach."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -41,25 +38,9 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         _, metrics = await engine.get("/metrics")
         assert "\nprocess_resident_memory_bytes " in metrics
         await engine.stop()
-        assert_output(engine.output, bootstrap)
+        assert "GET /" not in engine.output  # probes and scrapes have no line each
     finally:
         rig.close()
-
-
-def assert_output(output: str, bootstrap: str) -> None:
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    events = {line["event"]: line for line in lines}
-    starting, started, stopped = (events[event] for event in ("starting", "started", "stopped"))
-    assert starting["version"]
-    assert starting["roles"] == "trigger,connector,recorder"
-    assert starting["kafka"] == bootstrap
-    assert starting["redis"].startswith("redis://")
-    assert starting["database"].startswith("sqlite:///")
-    assert started["metrics"].startswith("127.0.0.1:")
-    assert stopped["detections"] >= 1
-    assert stopped["notifications"] >= 1
-    assert stopped["seconds"] > 0
-    assert "GET /" not in output  # probes and scrapes have no line each
 
 
 @pytest.mark.timeout(60)
@@ -87,21 +68,3 @@ async def _is_closed(port: int) -> bool:
     writer.close()
     await writer.wait_closed()
     return False
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--workers", "2", "--embedded"), "--embedded runs one worker"),
-        (("--write-env", "x"), "goes with --embedded"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    arguments: tuple[str, ...], expected: str
-) -> None:
-    command = [sys.executable, "-m", "engine.cli", "run", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert ended.returncode == 2
-    assert expected in ended.stderr
-    assert ended.stderr.count("\n") == 1
-    assert ended.stdout == ""

@@ -1,4 +1,4 @@
-"""100,000 detections of every kind through real Kafka and Redis, against the oracle."""
+"""60,000 detections of every kind through real Kafka and Redis, against the oracle."""
 
 import random
 import time
@@ -16,7 +16,7 @@ from tests.system.topics import TopicSet
 from tests.system.traffic import Message, Traffic
 from tests.system.world import World, large_world
 
-COUNT = 100_000
+COUNT = 60_000
 SEED = 20261120
 # Seconds from the beginning; the run must be over well before any of them comes near a bound.
 FRESH = (-120.0, 60.0)
@@ -49,19 +49,17 @@ def _in_ms(t: float, dice: random.Random) -> int:
 
 
 @pytest.mark.timeout(240)
-async def test_the_output_equals_the_oracles(
-    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
-) -> None:
+async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> None:
     dice = random.Random(SEED)
     now = datetime.now(UTC).replace(microsecond=0)
     world = large_world(now, dice)
-    await world.save(sqlite_url)
+    await world.save(stores.environment["DATABASE_URL"])
     await topics.create()
     begin = time.time()
     traffic = Traffic(dice, [plan.triple for plan in world.beacons], devices=400)
     messages = list(detections(traffic, dice, begin))
     await topics.publish(messages[: COUNT // 2])
-    trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=sqlite_url)
+    trigger = stores.trigger()
     await topics.publish(messages[COUNT // 2 :])
     await eventually(lambda: _all_decided(trigger), deadline=90, what="all are decided")
     samples = await trigger.metrics()

@@ -1,54 +1,56 @@
 """Processes of this version go on beside a newer one, whose tables they find: one release apart."""
 
+import json
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from catalog.migrate import migrate
 from tests.catalog.newer_version import add_newer_version
-from tests.servers.http_service import serving
+from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually
+from tests.system.connectors.customers import SETTINGS, Customers
 from tests.system.rig import Rig
-from tests.system.scene import CATALOG, SECRET_KEY, SERVICE_PORT, Devices, counted, is_exact, reply
 from tests.system.topics import TopicSet
-
-DEADLINE = 60.0
+from tests.system.world import World
 
 
 @pytest.mark.timeout(240)
 async def test_old_processes_on_new_tables(
     rig: Rig,
     topics: TopicSet,
-    topic_prefix: str,
-    kafka_bootstrap: str,
     redis_url: str,
     postgres_url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rig.environment |= {
-        "REDIS_URL": redis_url,
-        "DATABASE_URL": postgres_url,
-        "SECRET_KEY": SECRET_KEY,
-        "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
-    }
-    devices, seen = Devices(kafka_bootstrap, topic_prefix), dict[str, int]()
+    rig.environment |= SETTINGS | {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
+    seen = dict[str, int]()
 
     async def come(*udids: str) -> None:
         """New devices come. Each device so far must have received both campaigns once."""
         seen.update(dict.fromkeys(udids, 2))
-        await devices.detect(*udids)
+        await topics.publish([customer.detection(udid) for udid in udids])
 
         async def all_have_both() -> bool:
-            return await counted(topics) == seen
+            published = await topics.read("notifications")
+            bodies = {(each := json.loads(record.value))["id"]: each for record in published}
+            return Counter(each["device"]["udid"] for each in bodies.values()) == seen
 
-        await eventually(all_have_both, deadline=DEADLINE, what="each has both, and both once")
+        await eventually(all_have_both, deadline=60, what="each has both, and both once")
 
-    await topics.create()
-    for words in (("migrate",), ("catalog", "load", str(CATALOG))):
-        command = rig.start(*words)
-        assert await command.ended() == 0, command.output
-    async with serving(reply(), port=SERVICE_PORT):
+    async def is_exact() -> bool:
+        return await rig.start("verify").ended() == 0
+
+    async with serving(content()) as service:
+        customer = customers.add("asked", service.url())
+        beacon = customer.beacon
+        customers.world.campaign(beacon.venue, "Welcome", [beacon], delay=86_400)
+        await customers.world.save(postgres_url)
+        await topics.create()
         running = rig.start("run")
         await running.until_ready()
         await come("a", "b")
@@ -60,4 +62,4 @@ async def test_old_processes_on_new_tables(
         again = rig.start("run")
         await again.until_ready()
         await come("d", "e")
-        await eventually(lambda: is_exact(rig), deadline=DEADLINE, what="SQL is exact")
+        await eventually(is_exact, deadline=60, what="SQL is exact")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.servers.missing import ServerMissingError
@@ -20,33 +21,30 @@ _FETCH_DEADLINE_SECONDS = 600
 
 def jars_directory() -> Path:
     """The directory with the jars, fetched if need be (40 MB). Raises ServerMissingError."""
-    cached = _cached()
-    if not cached.is_dir():
-        _fetch(cached)
-    return cached
+    return cached("kafka-4.1.0", _POM, _copy_dependencies)
 
 
-def _cached() -> Path:
-    root = os.environ.get(CACHE) or Path.home() / ".cache" / "proximity-engine"
-    digest = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
-    return Path(root) / f"kafka-4.1.0-{digest}"
+def cached(name: str, source: Path, fetch: Callable[[Path], None]) -> Path:
+    """A directory of the cache that `fetch` fills once for each content of `source`."""
+    root = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "proximity-engine")
+    target = root / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:8]}"
+    if not target.is_dir():
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root, prefix="fetching-") as scratch:
+            made = Path(scratch) / "made"
+            made.mkdir()
+            fetch(made)
+            try:
+                made.rename(target)
+            except OSError:
+                # Another run was quicker; what it fetched is the same.
+                if not target.is_dir():
+                    raise
+    return target
 
 
-def _fetch(target: Path) -> None:
+def _copy_dependencies(jars: Path) -> None:
     maven = find_program("mvn", package="maven")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
-        jars = Path(scratch) / "jars"
-        _copy_dependencies(maven, jars)
-        try:
-            jars.rename(target)
-        except OSError:
-            # Another run was quicker; its jars are the same.
-            if not target.is_dir():
-                raise
-
-
-def _copy_dependencies(maven: Path, jars: Path) -> None:
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
     try:
         subprocess.run(

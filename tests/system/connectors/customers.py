@@ -1,9 +1,11 @@
-"""Companies with a connector each, and a web service whose behaviour is set for each company."""
+"""Companies with a connector each, a web service that answers each company in its own way, and the
+outcome of every call."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from catalog.models import Company, Connector
 from catalog.secrets import open_cipher
@@ -15,10 +17,12 @@ from tests.servers.http_service import (
     replying,
     resetting,
 )
+from tests.system.topics import TopicSet
 from tests.system.traffic import Message
 from tests.system.world import BeaconPlan, World
 
 SECRET_KEY = "a passphrase for tests"
+SETTINGS = {"SECRET_KEY": SECRET_KEY, "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
 TOKEN = "very-secret-token"
 DELAY = 86_400
 # A customer's name, and how its service answers: each kind of outcome once.
@@ -27,7 +31,7 @@ EACH_ANSWER = {
     "slow": content(after=0.3),
     "declines": replying(204, after=0.02),
     "fails": replying(404, after=0.02),
-    "resets": resetting,  # opens its breaker: most of its calls wait until they are too old
+    "resets": resetting,  # opens its breaker: most of its calls wait
 }
 
 
@@ -100,3 +104,37 @@ def times(service: HttpService, path: str) -> dict[str, list[float]]:
         if each.path == f"/{path}":
             received.setdefault(each.id, []).append(each.at)
     return received
+
+
+class Account(NamedTuple):
+    """Calls and results by company: ids of calls, notifications, and reasons of dead letters by id.
+
+    Ids of notifications and letters may repeat.
+    """
+
+    calls: dict[str, Counter[str]]
+    notifications: dict[str, list[dict[str, Any]]]
+    letters: dict[str, list[tuple[str, str]]]
+
+    def declined(self, company: str) -> set[str]:
+        """Calls without an outcome."""
+        published = {each["id"] for each in self.notifications.get(company, ())}
+        return set(self.calls[company]) - published - {n for n, _ in self.letters.get(company, ())}
+
+
+async def account(topics: TopicSet, customers: Customers) -> Account:
+    """Read the topics to their ends."""
+    names = {customer.company.id: name for name, customer in customers.of.items()}
+    found = Account({}, {}, {})
+    for topic in ("connector-calls", "notifications", "dead-letters"):
+        for record in await topics.read(topic):
+            body = json.loads(record.value or b"")
+            name = names[body["company"]["id"]]
+            if topic == "connector-calls":
+                found.calls.setdefault(name, Counter())[body["id"]] += 1
+            elif topic == "notifications":
+                found.notifications.setdefault(name, []).append(body)
+            else:
+                reason = dict(record.headers)["reason"].decode()
+                found.letters.setdefault(name, []).append((body["id"], reason))
+    return found

@@ -12,41 +12,39 @@ import pytest
 from catalog.database import open_database
 from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
-from engine.kafka.messages import parse
+from engine.kafka.messages import ConnectorCall, parse
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimRequest, Claims
-from tests.connectors.test_calls import BIG, NESTED, with_value
-from tests.servers.http_service import ReceivedRequest, content, hanging, replying, serving
+from tests.servers.http_service import content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 from tests.system.connectors.calls import bodies, call, publish
-from tests.system.connectors.customers import SECRET_KEY
+from tests.system.connectors.customers import SETTINGS, by_path
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
-SETTINGS = {"SECRET_KEY": SECRET_KEY, "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8"}
+pytestmark = pytest.mark.timeout(120)
 
 
 async def start(rig: Rig, topics: TopicSet, **settings: str) -> Command:
+    rig.environment |= SETTINGS | settings
+    await make_schema(rig.environment["DATABASE_URL"])
     await topics.create()
-    connector = rig.start("run", "--role", "connector", **SETTINGS, **settings)
+    connector = rig.start("run", "--role", "connector")
     await connector.until_ready()
     return connector
 
 
 async def until_published(topics: TopicSet, count: int) -> list[dict[str, Any]]:
-    async with topics.counting("notifications") as counted:
+    async def enough() -> bool:
+        return await topics.count("notifications") >= count
 
-        async def enough() -> bool:
-            return await counted() >= count
-
-        await eventually(enough, deadline=30, what=f"{count} notifications")
+    await eventually(enough, deadline=30, what=f"{count} notifications")
     return bodies(await topics.read("notifications"))
 
 
-@pytest.mark.timeout(120)
 async def test_sql_that_stops_stops_no_call(
     rig: Rig,
     call_topics: TopicSet,
@@ -55,11 +53,10 @@ async def test_sql_that_stops_stops_no_call(
     own_postgres: PostgresServer,
 ) -> None:
     url = create_database(own_postgres.admin_url)
-    await make_schema(url)
-    await _add_devices(url)
     topic = call_topics.name("connector-calls")
     async with serving(content()) as service:
         connector = await start(rig, call_topics, REDIS_URL=redis_url, DATABASE_URL=url)
+        await add_devices(url)
         udids = ("known", "test phone", "stranger")
         await publish(kafka_bootstrap, topic, [call(service.url(), udid) for udid in udids])
         published = await until_published(call_topics, 3)
@@ -68,23 +65,16 @@ async def test_sql_that_stops_stops_no_call(
         await publish(kafka_bootstrap, topic, more)
         await until_published(call_topics, 5)
         await connector.stop()
-    sent_devices = {
-        received.json["device"]["udid"]: received.json["device"] for received in service.received
-    }
-    assert {udid: device["test"] for udid, device in sent_devices.items()} == {
-        "known": False,
-        "test phone": True,
-        "stranger": False,
-        "later": None,
-    }
-    assert sent_devices["known"]["id_connector"] == 4711
+    sent = {each.json["device"]["udid"]: each.json["device"] for each in service.received}
+    tested = {"known": False, "test phone": True, "stranger": False, "later": None}
+    assert {udid: device["test"] for udid, device in sent.items()} == tested
+    assert sent["known"]["id_connector"] == 4711
     devices = {body["device"]["udid"]: body["device"] for body in published}
     assert devices["known"]["id_connector"] == 4711
-    assert devices["known"]["id"] > 0
     assert "id" not in devices["stranger"]
 
 
-async def _add_devices(url: str) -> None:
+async def add_devices(url: str) -> None:
     database = open_database(url)
     now = datetime.now(UTC)
     company = Company(name="only", create_on=now)
@@ -97,7 +87,6 @@ async def _add_devices(url: str) -> None:
     await database.close()
 
 
-@pytest.mark.timeout(120)
 async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
     rig: Rig,
     call_topics: TopicSet,
@@ -106,15 +95,11 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
     sqlite_url: str,
     topic_prefix: str,
 ) -> None:
-    async def by_path(received: ReceivedRequest, writer: Any) -> None:
-        await (replying(404) if received.path == "/fails" else content())(received, writer)
-
-    await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
-    async with serving(by_path) as service:
+    async with serving(by_path({"fails": replying(404), "": content()})) as service:
         connector = await start(rig, call_topics, REDIS_URL=own_redis.url, DATABASE_URL=sqlite_url)
         failing = call(service.url("/fails"), "fails")
-        assert await _takes(own_redis, topic_prefix, failing)
+        assert await takes(own_redis, topic_prefix, failing)
         await asyncio.to_thread(own_redis.kill)
         goods = [call(service.url(), f"phone {number}") for number in range(20)]
         await publish(kafka_bootstrap, topic, [failing, *goods])
@@ -124,11 +109,12 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
         await call_topics.until_done()
         assert await call_topics.count("dead-letters") == 1
         another = call(service.url(), "fails")
-        assert await _takes(own_redis, topic_prefix, another), "the claim was given back"
+        assert await takes(own_redis, topic_prefix, another), "the claim was given back"
         await connector.stop()
 
 
-async def _takes(server: RedisServer, prefix: str, one: Any) -> bool:
+async def takes(server: RedisServer, prefix: str, one: ConnectorCall) -> bool:
+    """Whether a claim for the call is granted."""
     redis = connect_redis(server.url)
     claims = Claims(redis=redis, prefix=prefix, retain=600, deadline=5, metrics=Metrics())
     at = parse(one.detected_at)
@@ -140,63 +126,27 @@ async def _takes(server: RedisServer, prefix: str, one: Any) -> bool:
         await redis.aclose()
 
 
-@pytest.mark.timeout(120)
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
-    rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
+    stores: Rig, call_topics: TopicSet, kafka_bootstrap: str
 ) -> None:
     """One call of many hangs; the next process repeats no finished call and loses none."""
-
-    async def by_path(received: ReceivedRequest, writer: Any) -> None:
-        await (hanging if received.path == "/hangs" else content(after=0.2))(received, writer)
-
-    await make_schema(sqlite_url)
     topic = call_topics.name("connector-calls")
-    stores = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url, "DRAIN_TIMEOUT": "5"}
-    async with serving(by_path) as service:
-        first = await start(rig, call_topics, **stores, CONNECTOR_CALL_TIMEOUT="30")
+    async with serving(by_path({"hangs": hanging, "": content(after=0.2)})) as service:
+        first = await start(stores, call_topics, DRAIN_TIMEOUT="5", CONNECTOR_CALL_TIMEOUT="30")
         calls = [call(service.url("/hangs"), "phone", company=2)]
         calls += [call(service.url(), "phone", delay=0) for number in range(300)]
         await publish(kafka_bootstrap, topic, calls)
         await until_published(call_topics, 100)
         await first.stop()
-        requested_before = {
-            received.id for received in service.received if received.path != "/hangs"
-        }
+        requested_before = {each.id for each in service.received if each.path != "/hangs"}
         published_before = {body["id"] for body in bodies(await call_topics.read("notifications"))}
         assert published_before == requested_before, "what was in flight was finished"
         assert len(published_before) < 300
         assert await call_topics.lag() == 301, "nothing is committed past the call that hangs"
-        second = rig.start(
-            "run", "--role", "connector", **SETTINGS, **stores, CONNECTOR_CALL_TIMEOUT="0.5"
-        )
+        second = stores.start("run", "--role", "connector", CONNECTOR_CALL_TIMEOUT="0.5")
         await call_topics.until_done()
         await second.stop()
     notified = Counter(body["id"] for body in bodies(await call_topics.read("notifications")))
     assert notified == Counter(one.id for one in calls[1:]), "each once"
     (letter,) = await call_topics.read("dead-letters")
     assert json.loads(letter.value or b"")["id"] == calls[0].id
-
-
-@pytest.mark.timeout(90)
-async def test_records_that_are_no_calls_and_calls_that_are_old(
-    rig: Rig, call_topics: TopicSet, kafka_bootstrap: str, redis_url: str, postgres_url: str
-) -> None:
-    await make_schema(postgres_url)
-    topic = call_topics.name("connector-calls")
-    async with serving(content()) as service:
-        connector = await start(rig, call_topics, REDIS_URL=redis_url, DATABASE_URL=postgres_url)
-        good = call(service.url(), "phone")
-        old = call(service.url(), "phone", age=301)
-        odd = call(service.url(), "phone", id="no uuid")
-        broken = [b"", b"{", b"[]", b"null", b"{}", b"\xff", NESTED.encode()]
-        broken += [json.dumps(with_value(("company", "id"), each)).encode() for each in BIG]
-        for udid in ("\0", "a\0b", "\ud800", "", "x" * 256):
-            broken.append(json.dumps(with_value(("device", "udid"), udid)).encode())
-        await publish(kafka_bootstrap, topic, [*broken, odd, old, good])
-        await call_topics.until_done()
-        await connector.stop()
-        assert [received.id for received in service.received] == [good.id]
-    letters = await call_topics.read("dead-letters")
-    reasons = Counter(dict(letter.headers)["reason"].decode() for letter in letters)
-    assert set(reasons) == {"malformed_json", "invalid_field", "connector_stale"}
-    assert {letter.value for letter in letters} >= set(broken) - {b""}

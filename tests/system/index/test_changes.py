@@ -5,7 +5,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from catalog.index.entries import Marker, WritePosition
+from catalog.index.entries import WritePosition
 from catalog.redis_connection import RedisClient
 from engine.trigger.beacon_index import MissedChanges
 from tests.servers.waiting import eventually
@@ -44,31 +44,6 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
     async with reader.kept():
         await reader.until(fires=True)
         reader.store._announce = silent  # type: ignore[method-assign,assignment]
-        with capture_logs() as logs:
-            await reader.edit(active=False)
-            await reader.until(fires=False)
-        events = [line["event"] for line in logs]
-        assert "a change of the index was not heard of, reading everything again" in events
-
-
-async def test_a_change_that_was_trimmed_before_it_was_read_is_seen(
-    reader: Reader, redis: RedisClient
-) -> None:
-    """As if a process was frozen while more changes arrived than the stream keeps."""
-    changes = reader.store.keys.changes
-
-    async def announce_and_trim(marker: Marker, keys: str | bytes) -> None:
-        generation, step = marker.position
-        fields: dict[Any, Any] = {"generation": generation, "step": step, "keys": keys}
-        async with redis.pipeline(transaction=True) as pipeline:
-            pipeline.xadd(changes, fields)
-            pipeline.xtrim(changes, maxlen=0, approximate=False)
-            pipeline.xadd(changes, fields | {"keys": "[]"})
-            await pipeline.execute()
-
-    async with reader.kept():
-        await reader.until(fires=True)
-        reader.store._announce = announce_and_trim  # type: ignore[method-assign]
         with capture_logs() as logs:
             await reader.edit(active=False)
             await reader.until(fires=False)

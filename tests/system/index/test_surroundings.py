@@ -5,27 +5,23 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from redis.asyncio import RedisCluster
-from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from catalog.deadline import within
-from catalog.redis_connection import RedisClient, connect_redis
+from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
 from engine.redis.role_states import RedisInspection
 from engine.wiring.parts import Stores, open_stores
 from engine.wiring.servers import ClockSkew, clock_skew
-from tests.servers.redis import RedisServer
 
 MINUTES = 240.0
 
 
 @pytest.fixture
-async def stores(redis_url: str, postgres_url: str) -> AsyncIterator[Stores]:
-    settings = load_settings(None, redis_url=redis_url, database_url=postgres_url)
-    async with open_stores(settings) as opened:
-        yield opened
+async def opened(redis_cluster_url: str, postgres_url: str) -> AsyncIterator[Stores]:
+    settings = load_settings(None, redis_url=redis_cluster_url, database_url=postgres_url)
+    async with open_stores(settings) as stores:
+        yield stores
 
 
 def skew_of(stores: Stores, metrics: Metrics, shift: float) -> ClockSkew:
@@ -41,9 +37,9 @@ async def measure(skew: ClockSkew) -> None:
 
 @pytest.mark.parametrize("shift", [MINUTES, -MINUTES])
 async def test_a_clock_that_is_minutes_off_is_logged_once(
-    stores: Stores, metrics: Metrics, shift: float
+    opened: Stores, metrics: Metrics, shift: float
 ) -> None:
-    skew = skew_of(stores, metrics, shift)
+    skew = skew_of(opened, metrics, shift)
     with capture_logs() as logs:
         await measure(skew)
         await measure(skew)
@@ -97,9 +93,7 @@ async def test_a_slow_answer_is_no_skew(metrics: Metrics) -> None:
     assert abs(skew.agreed()) < 0.1
 
 
-async def test_an_eviction_policy_is_logged_once(
-    own_redis: RedisServer, redis: RedisClient, metrics: Metrics
-) -> None:
+async def test_an_eviction_policy_is_logged_once(redis: RedisClient, metrics: Metrics) -> None:
     inspection = RedisInspection(redis=redis, metrics=metrics, deadline=5.0)
     with capture_logs() as logs:
         await inspection.inspect()
@@ -114,74 +108,3 @@ async def test_an_eviction_policy_is_logged_once(
         ("warning", "allkeys-lru"),
         ("info", "noeviction"),
     ]
-
-
-async def test_forbidden_info_is_logged_once(
-    own_redis: RedisServer, redis: RedisClient, metrics: Metrics
-) -> None:
-    await redis.config_set("maxmemory-policy", "allkeys-lru")
-    await redis.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
-    restricted = connect_redis(f"redis://guest:word@127.0.0.1:{own_redis.port}/0")
-    with capture_logs() as logs:
-        inspection = RedisInspection(redis=restricted, metrics=metrics, deadline=5.0)
-        await inspection.inspect()
-        await inspection.inspect()
-    await restricted.aclose()
-    (line,) = logs
-    assert line["log_level"] == "warning"
-    assert line["event"].startswith("Redis does not answer INFO to this user")
-    assert metrics.registry.get_sample_value("proximity_redis_evicts") == 0
-
-
-async def test_on_a_cluster(redis_cluster_url: str, metrics: Metrics) -> None:
-    settings = load_settings(None, redis_url=redis_cluster_url)
-    async with open_stores(settings) as stores:
-        await RedisInspection(redis=stores.redis, metrics=metrics, deadline=5.0).inspect()
-        skew = clock_skew(stores, metrics)
-        await measure(skew)
-    assert skew.agrees_within(skew.limit)
-
-
-async def test_the_first_question_to_a_cluster_is_for_its_clock(
-    redis_cluster_url: str, metrics: Metrics
-) -> None:
-    settings = load_settings(None, redis_url=redis_cluster_url)
-    async with open_stores(settings) as stores:
-        skew = clock_skew(stores, metrics)
-        await measure(skew)
-    assert skew.agrees_within(skew.limit)
-
-
-async def test_a_connection_to_a_node_that_is_closed_in_time_is_lost_not_a_defect(
-    redis_cluster_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    client = connect_redis(redis_cluster_url)
-    assert isinstance(client, RedisCluster)
-    await client.ping(target_nodes=RedisCluster.RANDOM)
-    for node in client.get_nodes():
-        connection = node.acquire_connection()
-        await connection.connect()
-        monkeypatch.setattr(connection, "check_health", connection.disconnect)
-        with pytest.raises(RedisConnectionError, match="closed before"):
-            await connection.send_packed_command([b"PING"])
-        node.release(connection)
-    await client.aclose()
-
-
-async def test_a_deadline_holds_for_work_that_does_not_end() -> None:
-    ended = asyncio.Event()
-
-    async def stubborn() -> None:
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.5)
-            ended.set()
-            raise OSError from None
-
-    began = time.monotonic()
-    with pytest.raises(TimeoutError):
-        await within(0.1, stubborn())
-    assert time.monotonic() - began < 0.5
-    await asyncio.wait_for(ended.wait(), 10)

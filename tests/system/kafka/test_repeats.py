@@ -12,7 +12,7 @@ from tests.system.rig import Rig
 from tests.system.topics import PARTITIONS, TopicSet
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-KILLS = 10 if FULL else 3
+KILLS = 10 if FULL else 2
 BURST = 60_000 if FULL else 12_000
 BATCH = 100
 # A partition is paused at two batches, and one fetch brings another one at most.
@@ -21,21 +21,17 @@ SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5", "BATCH_RECORDS":
 
 
 @pytest.mark.timeout(900 if FULL else 240)
-async def test_a_kill_repeats_at_most_what_was_in_flight(
-    rig: Rig, topics: TopicSet, redis_url: str, sqlite_url: str
-) -> None:
-    world = open_world()
-    await world.save(sqlite_url)
+async def test_a_kill_repeats_at_most_what_was_in_flight(stores: Rig, topics: TopicSet) -> None:
+    world, dice = open_world(), random.Random(3)
+    await world.save(stores.environment["DATABASE_URL"])
     await topics.create()
-    settings = {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
-    dice = random.Random(3)
-    trigger = rig.trigger(**settings)
+    trigger = stores.trigger(**SETTINGS)
     await trigger.until_ready()
     kills = 0
     repeats: Counter[int] = Counter()
     async with topics.counting("notifications") as count:
         # A kill that hits nothing proves nothing: a few more, then.
-        while kills < KILLS or (not repeats and kills < 3 * KILLS):
+        while kills < KILLS or (not repeats and kills < 4 * KILLS):
             before = await count()
             await topics.publish(detections(world, kills * BURST, BURST))
             async with asyncio.timeout(120):
@@ -43,17 +39,12 @@ async def test_a_kill_repeats_at_most_what_was_in_flight(
                     assert trigger.process.poll() is None, trigger.output
             trigger.kill()
             kills += 1
-            trigger = rig.trigger(**settings)
+            trigger = stores.trigger(**SETTINGS)
             await topics.until_done()
             repeats = await repeats_by_partition(topics)
     await trigger.until_ready()
     await trigger.stop()
-
     assert len(ids(await topics.read("notifications"))) == kills * BURST
-    print(
-        f"{kills} kills, {kills * BURST} notifications: {repeats.total()} came again, "
-        f"at most {max(repeats.values(), default=0)} of a partition"
-    )
     assert repeats.total() > 0
     assert max(repeats.values()) <= kills * IN_FLIGHT
     assert repeats.total() <= PARTITIONS * kills * IN_FLIGHT

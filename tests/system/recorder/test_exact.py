@@ -7,170 +7,164 @@ else a tenth of that in five. PROXIMITY_TEST_SEED chooses other disturbances.
 import asyncio
 import os
 import random
+import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 
-from catalog.database import Database, open_database
+from catalog.database import open_database
 from tests.recorder.estate import build_estate
 from tests.recorder.flood import Flood, assert_written, recorded
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
-from tests.system.recorder.crew import Crew
 from tests.system.recorder.publishing import publish
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
 SEED = int(os.environ.get("PROXIMITY_TEST_SEED", "5"))
-SETTINGS = {
-    "KAFKA_SESSION_TIMEOUT": "2",
-    "DRAIN_TIMEOUT": "5",
-    "BATCH_RECORDS": "2000",
-}
-
-
-class Size(NamedTuple):
-    """The size of a run. The counts are those of all rounds."""
-
-    detections: int
-    notifications: int
-    authentications: int
-    devices: int
-    rounds: int
-
-
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-SIZE = Size(1_000_000, 50_000, 10_000, 20_000, 20) if FULL else Size(100_000, 5000, 1000, 2000, 5)
-ON_SQLITE = SIZE._replace(rounds=SIZE.rounds // 2)
+SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5", "BATCH_RECORDS": "2000"}
+ROUNDS = 20 if FULL else 5
+DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS, DEVICES = (
+    (50_000, 2500, 500, 20_000) if FULL else (15_000, 1000, 200, 2000)  # a round; devices in all
+)
 CATCH_UP = 1200.0 if FULL else 90.0
 
 
-class Scene:
-    """A flood of records for recorders, over one database."""
+def assignments(member: Command) -> int:
+    return member.output.count("partitions assigned")
 
-    def __init__(
-        self, rig: Rig, topics: TopicSet, bootstrap: str, database: Database, size: Size
-    ) -> None:
+
+class Crew:
+    """Recorders that are killed, frozen, started and stopped while they work."""
+
+    def __init__(self, rig: Rig, topics: TopicSet, bootstrap: str, size: int) -> None:
         self._rig = rig
         self._topics = topics
         self._bootstrap = bootstrap
-        self._database = database
-        self._size = size
         self._dice = random.Random(SEED)
         self._published = 0
+        self.database = open_database(rig.environment["DATABASE_URL"])
+        self.members = [rig.recorder() for _ in range(size)]
 
-    async def play(
-        self, url: str, recorders: int, *, outages: dict[int, Callable[[Crew], AsyncIterator[None]]]
-    ) -> None:
-        """Run all rounds, with `outages` by round, and compare the figures."""
-        size = self._size
-        await self._topics.create()
-        estate = await build_estate(url)
-        now_ms = time.time_ns() // 1_000_000
-        flood = Flood(estate, self._dice, devices=size.devices, now_ms=now_ms)
-        crew = Crew(
-            self._rig, self._dice, size=recorders, count=self._recorded, is_done=self._is_done
-        )
-        for number in range(size.rounds):
-            publishing = asyncio.create_task(self._publish(flood))
-            if number in outages:
-                async for _ in outages[number](crew):
-                    await publishing
-            await crew.disturb()
-            await publishing
-        print("disturbances:", crew.happened)
-        await eventually(self._is_done, deadline=CATCH_UP, what="everything recorded")
-        await crew.until_ready()
-        await crew.stop()
-        await assert_written(self._database, flood.expected)
-        letters = [dict(letter.headers) for letter in await self._topics.read("dead-letters")]
-        places = {(h["topic"], h["partition"], h["offset"]): h["topic"] for h in letters}
-        for topic, count in flood.expected.dead_letters.items():
-            name = self._topics.name(topic).encode()
-            assert list(places.values()).count(name) == count, topic
-        assert await self._verified() == 0
-
-    async def _publish(self, flood: Flood) -> None:
-        """Publish the records of one round, with disturbances."""
-        for make, count in (
-            (flood.authentications, self._size.authentications),
-            (flood.notifications, self._size.notifications),
-            (flood.detections, self._size.detections),
+    async def publish(self, flood: Flood) -> None:
+        """Publish the records of one round."""
+        for messages in (
+            flood.authentications(AUTHENTICATIONS),
+            flood.notifications(NOTIFICATIONS),
+            flood.detections(DETECTIONS),
         ):
-            messages = make(count // self._size.rounds)
-            self._published += await publish(self._bootstrap, self._topics.name(""), messages)
+            prefix = self._topics.name("")
+            self._published += await publish(self._bootstrap, prefix, messages)
 
-    async def _recorded(self) -> int:
-        return await recorded(self._database)
+    async def is_done(self) -> bool:
+        return await recorded(self.database) == self._published
 
-    async def _is_done(self) -> bool:
-        return await self._recorded() == self._published
+    async def until_progress(self, records: int) -> None:
+        """Wait until so many more records are recorded, or all of them."""
+        wanted = await recorded(self.database) + records
 
-    async def _verified(self) -> int:
-        verify = self._rig.start("verify")
-        status = await verify.ended(CATCH_UP)
-        print(verify.output)
-        return status
+        async def has_reached() -> bool:
+            for member in self.members:
+                assert member.process.poll() is None, member.output
+            return await recorded(self.database) >= wanted or await self.is_done()
 
+        await eventually(has_reached, deadline=60, what="progress")
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Database]:
-    database = open_database(url)
-    yield database
-    await database.close()
+    async def until_ready(self) -> None:
+        for member in self.members:
+            await member.until_ready()
 
+    async def disturb(self) -> None:
+        """Kill, freeze or restart one recorder, after it has worked for a random time."""
+        harms = [self.kill, self.kill, self.restart]
+        if len(self.members) > 1:
+            harms += [self.join, self.freeze]
+        harm = self._dice.choice(harms)
+        await self.until_progress(self._dice.randint(1, 5000))
+        await harm(self._dice.randrange(len(self.members)))
 
-async def _stopped(server: PostgresServer, crew: Crew) -> AsyncIterator[None]:
-    """PostgreSQL is stopped: every recorder reports it and continues when PostgreSQL is back."""
-    await asyncio.to_thread(server.stop)
-    for member in crew.members:
-        await eventually(partial(_is_without_sql, member), deadline=45, what="not ready")
-    yield
-    await asyncio.to_thread(server.start)
-    await crew.until_ready()
+    async def kill(self, number: int) -> None:
+        self.members[number].kill()
+        self.members[number] = self._rig.recorder()
 
+    async def restart(self, number: int) -> None:
+        await self.members[number].until_ready()
+        await self.members[number].stop()
+        self.members[number] = self._rig.recorder()
 
-async def _killed(server: PostgresServer, crew: Crew) -> AsyncIterator[None]:
-    """PostgreSQL dies in the middle of transactions, and comes back."""
-    await crew.until_progress(1000)
-    await asyncio.to_thread(server.kill)
-    yield
-    await asyncio.to_thread(server.start)
-    await crew.until_ready()
+    async def join(self, number: int) -> None:
+        """Start another recorder and kill it after a while: two rebalances."""
+        await self.members[number].until_ready()
+        other = self._rig.recorder()
+        await other.until_ready()
+        other.kill()
 
+    async def freeze(self, number: int) -> None:
+        """Freeze a recorder until the others own its partitions; then resume it."""
+        frozen, other = self.members[number], self.members[number - 1]
+        await self.until_ready()
+        before = assignments(other)
+        frozen.process.send_signal(signal.SIGSTOP)
+        try:
+            await eventually(lambda: assignments(other) > before, deadline=60, what="a rebalance")
+        finally:
+            frozen.process.send_signal(signal.SIGCONT)
 
-async def _is_without_sql(member: Command) -> bool:
-    return (await member.checks()).get("sql") is False
+    async def reports_sql(self, member: Command) -> bool:
+        return (await member.checks()).get("sql") is False
+
+    async def outage(
+        self, server: PostgresServer, publishing: "asyncio.Task[None]", *, kill: bool
+    ) -> None:
+        """PostgreSQL is stopped in good order, or dies in the middle of transactions."""
+        if kill:
+            await self.until_progress(1000)
+        await asyncio.to_thread(server.kill if kill else server.stop)
+        for member in self.members:
+            await eventually(partial(self.reports_sql, member), deadline=45, what="not ready")
+        await publishing
+        await asyncio.to_thread(server.start)
+        await self.until_ready()
 
 
 @pytest.mark.timeout(2400 if FULL else 240)
-async def test_two_recorders_on_postgresql(
-    rig: Rig,
+@pytest.mark.parametrize(("kind", "size"), [("postgres", 2), ("sqlite", 1)])
+async def test_every_figure_is_exact(
+    stores: Rig,
     topics: TopicSet,
     kafka_bootstrap: str,
-    redis_url: str,
-    own_postgres: PostgresServer,
+    request: pytest.FixtureRequest,
+    kind: str,
+    size: int,
 ) -> None:
-    url = create_database(own_postgres.admin_url)
-    rig.environment |= {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": url}
-    outages = {
-        1: lambda crew: _stopped(own_postgres, crew),
-        SIZE.rounds - 2: lambda crew: _killed(own_postgres, crew),
-    }
-    async with opened(url) as database:
-        scene = Scene(rig, topics, kafka_bootstrap, database, SIZE)
-        await scene.play(url, 2, outages=outages)
-
-
-@pytest.mark.timeout(2400 if FULL else 240)
-async def test_one_recorder_on_sqlite(
-    rig: Rig, topics: TopicSet, kafka_bootstrap: str, redis_url: str, sqlite_url: str
-) -> None:
-    rig.environment |= {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
-    async with opened(sqlite_url) as database:
-        scene = Scene(rig, topics, kafka_bootstrap, database, ON_SQLITE)
-        await scene.play(sqlite_url, 1, outages={})
+    server: PostgresServer | None = None
+    stores.environment |= SETTINGS
+    if kind == "postgres":
+        server = request.getfixturevalue("own_postgres")
+        stores.environment["DATABASE_URL"] = create_database(server.admin_url)
+    await topics.create()
+    estate = await build_estate(stores.environment["DATABASE_URL"])
+    now_ms = time.time_ns() // 1_000_000
+    flood = Flood(estate, random.Random(SEED), devices=DEVICES, now_ms=now_ms)
+    crew = Crew(stores, topics, kafka_bootstrap, size)
+    await crew.until_ready()
+    for number in range(ROUNDS if server else ROUNDS // 2):
+        publishing = asyncio.create_task(crew.publish(flood))
+        if server and number in (1, ROUNDS - 2):
+            await crew.outage(server, publishing, kill=number > 1)
+        await crew.disturb()
+        await publishing
+    await eventually(crew.is_done, deadline=CATCH_UP, what="everything recorded")
+    await crew.until_ready()
+    for member in crew.members:
+        await member.stop()
+    await assert_written(crew.database, flood.expected)
+    await crew.database.close()
+    letters = [dict(letter.headers) for letter in await topics.read("dead-letters")]
+    places = {(h["topic"], h["partition"], h["offset"]): h["topic"] for h in letters}
+    for topic, count in flood.expected.dead_letters.items():
+        assert list(places.values()).count(topics.name(topic).encode()) == count, topic
+    verify = stores.start("verify")
+    assert await verify.ended(CATCH_UP) == 0, verify.output

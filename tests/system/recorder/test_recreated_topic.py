@@ -1,6 +1,5 @@
 """Topics deleted and created again under a recorder: SQL has the records of both, each once."""
 
-import os
 import random
 import time
 from collections.abc import AsyncIterator
@@ -19,8 +18,6 @@ from tests.system.recorder.publishing import publish
 from tests.system.recorder.test_exact import SEED, SETTINGS
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
-
-FULL = "PROXIMITY_TEST_FULL" in os.environ
 
 # As many as a topic has that a client's question makes first.
 PARTITIONS = 4
@@ -98,14 +95,7 @@ def some(flood: Flood, size: int) -> list[Message]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("while_it", "size"),
-    [
-        pytest.param("runs", 60, id="running"),
-        pytest.param("is_away", 1000, id="away and outgrown"),
-        *([pytest.param("is_away", 60, id="away")] if FULL else []),
-    ],
-)
+@pytest.mark.parametrize(("while_it", "size"), [("runs", 60), ("is_away", 1000)])
 async def test_counters_and_traces_are_exact(
     rig: Rig,
     topics: TopicSet,

@@ -263,6 +263,8 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     phase = target.current
     if not phase.since <= detected_at < phase.until:
         phase = target.phase_at(detected_at)
+    if not held:
+        return phase.granting(phase.open)
     granted = []
     for campaign_id, delay, campaign in phase.caps:
         if campaign_id in held and detected_at < held[campaign_id] + delay:

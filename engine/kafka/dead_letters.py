@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+import msgspec
 from aiokafka import ConsumerRecord, TopicPartition
 
 from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
@@ -279,7 +280,7 @@ class DeadLetterPublisher:
                     left[n] = _left_out(left[n], message)
                     key = message.key if len(message.key or b"") <= _LONGEST_KEY else None
                     small = left[n].outgoing(self._topic, failed_at)
-                    smaller.append(small._replace(key=key, value=None))
+                    smaller.append(msgspec.structs.replace(small, key=key, value=None))
             await self._publisher.publish(smaller)
         for letter in left:
             self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()

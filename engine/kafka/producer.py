@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from zlib import crc32
 
+import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
@@ -66,7 +67,7 @@ _hash = lru_cache(maxsize=131_072)(murmur2)
 Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
 
 
-class Outgoing(NamedTuple):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One message to publish.
 
     A message without a key goes to partition 0. `timestamp` (epoch milliseconds) is that of the
@@ -343,10 +344,14 @@ class Publisher:
         open_batches: dict[tuple[_Place, int], _Batch] = {}
         dating = {topic: self._refusals.dating(topic) for topic in partitions}
         joins = self._refusals.joins
+        last_key: bytes | None = None
+        number = 0
         for message in messages:
-            topic, key, value, headers, timestamp = message
-            source, at = dating[topic](timestamp)
-            place = (topic, 0 if key is None else _key_hash(key) % partitions[topic])
+            topic, key, value = message.topic, message.key, message.value
+            source, at = dating[topic](message.timestamp)
+            if key is not last_key:  # those of a device follow each other, and share their key
+                last_key, number = key, 0 if key is None else _key_hash(key)
+            place = (topic, number % partitions[topic])
             batch = open_batches.get((place, source))
             size = 0 if value is None else len(value)
             if batch is None or not joins(topic, size, batch.builder.size()):
@@ -356,7 +361,7 @@ class Publisher:
                     open_batches[place, source] = batch
                 else:  # a large message is a batch of its own
                     open_batches.pop((place, source), None)
-            batch.builder.append(timestamp=at, key=key, value=value, headers=headers)
+            batch.builder.append(timestamp=at, key=key, value=value, headers=message.headers)
             batch.messages.append(message)
         return by_place
 

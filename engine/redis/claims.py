@@ -11,7 +11,7 @@ the same answer.
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 from struct import Struct
 from typing import Any, NamedTuple
@@ -27,35 +27,25 @@ from engine.redis.devices import DeviceKey
 from rules.explanation import HeldClaim
 
 _TAGS = 64  # slots over which a cluster spreads devices
-_MOST_TAKEN = 2000  # claims in a script call, so that no call blocks Redis for long
 _MOST_READ = 32  # devices in a script call, which reads up to 4,096 claims (claim.lua)
 _MOST_UPDATED = 1000
-_REQUEST = Struct(">q16sqq")  # campaign, owner, detected_at (epoch ms), delay (ms)
+_REQUEST = Struct(">q16sqq")
 REQUEST_BYTES = _REQUEST.size
+_MOST_BYTES = 2000 * REQUEST_BYTES  # in a script call, so that no call blocks Redis for long
+_DEVICE = Struct(">H?I")  # bytes of the key, whether it is read, bytes of the requests
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
 
-class ClaimRequest(NamedTuple):
-    """A request to send `campaign_id` to `udid` because of a detection at `detected_at` (epoch s).
+class DeviceRequests(NamedTuple):
+    """Requests to send campaigns to one device because of one detection, in order.
 
-    `notification_id` (16 bytes) identifies campaign, device and record: it will own the claim.
-    `delay` in seconds is above 0.
+    `packed` has REQUEST_BYTES for each (pack_request). With `read` all claims of the device are
+    read, too, as they were before.
     """
 
-    campaign_id: int
     udid: str
-    notification_id: bytes
-    detected_at: float
-    delay: int
-
-
-class DeviceRequests(NamedTuple):
-    """The requests of one device: their positions among all, in order, and their bytes for Redis
-    (REQUEST_BYTES each)."""
-
-    udid: str
-    positions: list[int]
     packed: bytes
+    read: bool = False
 
 
 class ClaimUpdate(NamedTuple):
@@ -74,66 +64,42 @@ class ClaimUpdate(NamedTuple):
     keep: int
 
 
-def requests_by_device(requests: Iterable[ClaimRequest]) -> list[DeviceRequests]:
-    """Requests grouped by device."""
-    positions: dict[str, list[int]] = {}
-    packed: dict[str, list[bytes]] = {}
-    for position, (campaign_id, udid, owner, detected_at, delay) in enumerate(requests):
-        if udid not in positions:
-            positions[udid], packed[udid] = [], []
-        positions[udid].append(position)
-        packed[udid].append(pack_request(campaign_id, owner, detected_at, delay))
-    return [DeviceRequests(udid, positions[udid], b"".join(packed[udid])) for udid in positions]
-
-
-def pack_request(campaign_id: int, owner: bytes, detected_at: float, delay: int) -> bytes:
-    """A request for Redis, which reads few long arguments faster than many short ones."""
-    return _REQUEST.pack(campaign_id, owner, round(detected_at * 1000), delay * 1000)
+# A request: campaign id, owner, detected_at (epoch ms), delay (ms, above 0). The owner is the id of
+# the notification (16 bytes), which identifies campaign, device and record.
+pack_request = _REQUEST.pack
 
 
 def calls_of_requests(
-    devices: Sequence[DeviceRequests], read: Container[str], *, clustered: bool
-) -> Iterator[list[DeviceRequests]]:
-    """Groups requests into script calls. The script also reads all claims of devices in `read`.
+    devices: Sequence[DeviceRequests], *, clustered: bool
+) -> Iterator[list[tuple[int, DeviceRequests]]]:
+    """Groups requests into script calls, each with its position in `devices`.
 
-    The claims that a call takes and the devices that it reads are bounded in number. On a cluster,
-    all keys of a call are in one slot.
+    The claims that a call takes and the devices that it reads are bounded in number; a device with
+    more claims is in several calls. On a cluster, all keys of a call are in one slot.
     """
-    if not clustered:
-        yield from _bounded(devices, read)
-        return
-    by_tag: dict[int, list[DeviceRequests]] = {}
-    for device in devices:
-        by_tag.setdefault(claim_tag(device.udid.encode()), []).append(device)
+    by_tag: dict[int, list[tuple[int, DeviceRequests]]] = {}
+    for position, device in enumerate(devices):
+        tag = claim_tag(device.udid.encode()) if clustered else 0
+        by_tag.setdefault(tag, []).append((position, device))
     for of_tag in by_tag.values():
-        yield from _bounded(of_tag, read)
-
-
-def _bounded(
-    devices: Iterable[DeviceRequests], read: Container[str]
-) -> Iterator[list[DeviceRequests]]:
-    """Calls of a bounded number of claims; a device with more claims is in several calls."""
-    call: list[DeviceRequests] = []
-    claims = reads = 0
-    for device in devices:
-        is_read = device.udid in read
-        few = len(device.positions) <= _MOST_TAKEN
-        for part in [device] if few else _parts(device):
-            claims += len(part.positions)
-            reads += is_read
-            if call and (claims > _MOST_TAKEN or reads > _MOST_READ):
-                yield call
-                call, claims, reads = [], len(part.positions), int(is_read)
-            call.append(part)
-    if call:
+        call: list[tuple[int, DeviceRequests]] = []
+        size = reads = 0
+        for position, device in of_tag:
+            large = len(device.packed) > _MOST_BYTES
+            for part in _parts(device) if large else (device,):
+                size += len(part.packed)
+                reads += part.read
+                if call and (size > _MOST_BYTES or reads > _MOST_READ):
+                    yield call
+                    call, size, reads = [], len(part.packed), int(part.read)
+                call.append((position, part))
         yield call
 
 
 def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
-    udid, positions, packed = device
-    size = _MOST_TAKEN * REQUEST_BYTES
-    for number, part in enumerate(chunked(positions, _MOST_TAKEN)):
-        yield DeviceRequests(udid, part, packed[number * size : (number + 1) * size])
+    for begin in range(0, len(device.packed), _MOST_BYTES):
+        part = device.packed[begin : begin + _MOST_BYTES]
+        yield DeviceRequests(device.udid, part, device.read and not begin)
 
 
 def calls_of_updates(
@@ -183,22 +149,22 @@ _SCRIPTS = files("engine.redis").joinpath("scripts")
 _TAKE = _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
 _TAKE_SHA = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
 _UPDATE = _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
-_GRANTED = 0
 
 
 class ClaimAnswers(NamedTuple):
     """The answers to requests.
 
-    `forbidden_by` has None for a granted request, else the `detected_at` of a claim that denies it:
-    a claim not later than the request, if there is one. (A later claim may belong to a record that
-    will be delivered again, so it must be requested again then.)
+    `forbidden_by` has, for each of the devices, one number for each of its requests: 0 if it is
+    granted, else the `detected_at` (epoch ms) of a claim that denies it: a claim not later than the
+    request, if there is one. (A later claim may belong to a record that will be delivered again, so
+    it must be requested again then.)
 
     `read` has the newest claims of the devices that were to be read, as `detected_at` by campaign,
     from before the requests. A device with very many claims is left out; so is one whose call has
     read many of other devices already, and may be read with its next request.
     """
 
-    forbidden_by: list[float | None]
+    forbidden_by: list[list[int]]
     read: dict[str, Mapping[int, float]]
 
 
@@ -227,43 +193,37 @@ class Claims:
         self._granted = metrics.claims.labels("granted")
         self._denied = metrics.claims.labels("denied")
 
-    async def take(self, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
-        """Whether each request is granted, see ClaimAnswers."""
-        return (await self.take_and_read(requests, now, ())).forbidden_by
-
-    async def take_and_read(
-        self, requests: Sequence[ClaimRequest], now: float, read: Collection[str]
-    ) -> ClaimAnswers:
-        """Take claims in the order of `requests`; see take_of_devices."""
-        return await self.take_of_devices(requests_by_device(requests), now, read)
-
-    async def take_of_devices(
-        self, devices: Sequence[DeviceRequests], now: float, read: Collection[str]
-    ) -> ClaimAnswers:
-        """Take the claims of devices, those of each device in order.
-
-        For each of `devices` whose udid is in `read`, all its claims are read in the same call.
-        """
-        count = sum(len(device.positions) for device in devices)
-        answers = ClaimAnswers([None] * count, {})
-        if not devices:
-            return answers
-        calls = list(calls_of_requests(devices, read, clustered=self._clustered))
-        commands = [self._command(call, now, read) for call in calls]
+    async def take(self, devices: Sequence[DeviceRequests], now: float) -> ClaimAnswers:
+        """Take claims at `now` (epoch s), those of each device in order."""
+        answers = ClaimAnswers([[] for _ in devices], {})
+        calls = list(calls_of_requests(devices, clustered=self._clustered))
+        commands = [self._command(call, now) for call in calls]
         async with asyncio.timeout(self._deadline):
             replies = await self._call_scripts(commands)
+        granted = denied = 0
         for call, reply in zip(calls, replies, strict=True):
-            _sort_reply(call, reply, read, answers)
-        granted = answers.forbidden_by.count(None)
+            end = _sort_reply(call, reply, answers)
+            free = reply[:end].count(0)
+            granted, denied = granted + free, denied + end - free
         self._granted.inc(granted)
-        self._denied.inc(count - granted)
+        self._denied.inc(denied)
         return answers
 
-    def _command(self, call: list[DeviceRequests], now: float, read: Container[str]) -> list[Any]:
-        keys = [claims_key(self._prefix, device.udid) for device in call]
-        arguments = [(b"+" if device.udid in read else b"-") + device.packed for device in call]
-        begin = ["EVALSHA", _TAKE_SHA, len(keys)]
-        return [*begin, *keys, round(now * 1000), self._retain_ms, *arguments]
+    def _command(self, call: list[tuple[int, DeviceRequests]], now: float) -> list[Any]:
+        """A script call; one argument has all requests, because that is packed at once."""
+        keys = [claims_key(self._prefix, device.udid) for _, device in call]
+        packed = b"".join(
+            [
+                part
+                for key, (_, device) in zip(keys, call, strict=True)
+                for part in (
+                    _DEVICE.pack(len(key), device.read, len(device.packed)),
+                    key,
+                    device.packed,
+                )
+            ]
+        )
+        return ["EVALSHA", _TAKE_SHA, 1, keys[0], round(now * 1000), self._retain_ms, packed]
 
     async def _call_scripts(self, commands: list[list[Any]]) -> list[list[Any]]:
         """The replies of all script calls, in one round trip (on a cluster one for each node).
@@ -278,6 +238,8 @@ class Claims:
             return await self._send(commands)
 
     async def _send(self, commands: list[list[Any]]) -> list[list[Any]]:
+        if len(commands) == 1:
+            return [await self._redis.execute_command(*commands[0])]
         pipeline: Any = self._redis.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
@@ -286,17 +248,24 @@ class Claims:
 
 
 def _sort_reply(
-    call: list[DeviceRequests], reply: list[Any], read: Collection[str], answers: ClaimAnswers
-) -> None:
-    """Add a reply to the answers: the answer to each claim, then the claims of each device read."""
-    in_order = iter(reply)
-    for device in call:
-        for position in device.positions:
-            if (answer := next(in_order)) != _GRANTED:
-                answers.forbidden_by[position] = answer / 1000
-    for device in call if read else ():
-        if device.udid in read and (claims := next(in_order)) is not None:
-            answers.read.setdefault(device.udid, newest_claims(claims))
+    call: list[tuple[int, DeviceRequests]], reply: list[Any], answers: ClaimAnswers
+) -> int:
+    """Add a reply to the answers: the answer to each claim, then the claims of each device read.
+
+    Returns the number of claims.
+    """
+    begin = 0
+    read = []
+    for position, device in call:
+        end = begin + len(device.packed) // REQUEST_BYTES
+        answers.forbidden_by[position] += reply[begin:end]
+        begin = end
+        if device.read:
+            read.append(device.udid)
+    for udid, claims in zip(read, reply[begin:], strict=True):
+        if claims is not None:
+            answers.read.setdefault(udid, newest_claims(claims))
+    return begin
 
 
 class ClaimUpdater:

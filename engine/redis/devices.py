@@ -12,10 +12,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import structs
 from redis.asyncio import Redis, RedisCluster
 from sqlalchemy import ARRAY, String, any_, bindparam, func, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.chunks import chunked
 from catalog.database import Database
@@ -100,9 +99,6 @@ _DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does 
 _PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
 
-# The fields of a message that the catalog may fill in.
-_COMPLETED = tuple(set(ReceivedDevice.__struct_fields__) & set(DeviceRecord.__struct_fields__))
-
 DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
 
@@ -110,12 +106,15 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
     """The device as received, with missing fields filled in from the record."""
     if known is None:
         known = NO_ANSWER
-    fields = structs.asdict(device)
-    for name in _COMPLETED:
-        if fields[name] is None:
-            fields[name] = getattr(known, name)
-    fields["id"] = known.id
-    return KnownDevice(**fields)
+    return KnownDevice(
+        udid=device.udid,
+        name=known.name if device.name is None else device.name,
+        version=known.version if device.version is None else device.version,
+        model=known.model if device.model is None else device.model,
+        token_push=known.token_push if device.token_push is None else device.token_push,
+        id_connector=known.id_connector if device.id_connector is None else device.id_connector,
+        id=known.id,
+    )
 
 
 class _Lookup:
@@ -144,7 +143,11 @@ class DeviceLookup:
         self._redis = redis
         self._clustered = isinstance(redis, RedisCluster)
         self._prefix = prefix
-        self._database = database
+        self._dialect = database.dialect
+        # A connection without a session: this is asked in each cycle. No device is soft-deleted.
+        self._sql = database.engine
+        if database.dialect == "postgresql":
+            self._sql = self._sql.execution_options(isolation_level="AUTOCOMMIT")
         self._metrics = metrics
         self._clock = clock
         self._sql_down_until = float("-inf")
@@ -233,8 +236,8 @@ class DeviceLookup:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
         try:
-            async with asyncio.timeout(deadline), self._database.autocommit() as session:
-                found = await _select(session, self._database.dialect, keys)
+            async with asyncio.timeout(deadline), self._sql.connect() as connection:
+                found = await _select(connection, self._dialect, keys)
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not database_may_recover(error):
                 raise
@@ -252,26 +255,19 @@ def copy_key(prefix: str, key: DeviceKey) -> str:
     return f"{prefix}known:{key.company_id}:{key.udid}"
 
 
-_DEVICE = select(
-    Device.udid,
-    Device.id,
-    Device.id_connector,
-    Device.test,
-    Device.token_push,
-    Device.name,
-    Device.version,
-    Device.model,
-).where(Device.company_id == bindparam("company"))
+_COLUMNS = Device.__table__.c
+_FIELDS = [_COLUMNS[name] for name in DeviceRecord.__struct_fields__]
+_DEVICE = select(_COLUMNS.udid, *_FIELDS).where(_COLUMNS.company_id == bindparam("company"))
 _UDIDS = func.json_each(bindparam("udids")).table_valued("value").c.value
 # One parameter for all udids: hundreds of them would cost more than the query.
 _QUERIES = {
-    "postgresql": _DEVICE.where(Device.udid == any_(bindparam("udids", type_=ARRAY(String)))),
-    "sqlite": _DEVICE.where(Device.udid.in_(select(_UDIDS))),
+    "postgresql": _DEVICE.where(_COLUMNS.udid == any_(bindparam("udids", type_=ARRAY(String)))),
+    "sqlite": _DEVICE.where(_COLUMNS.udid.in_(select(_UDIDS))),
 }
 
 
 async def _select(
-    session: AsyncSession, dialect: str, keys: Collection[DeviceKey]
+    connection: AsyncConnection, dialect: str, keys: Collection[DeviceKey]
 ) -> DeviceRecords:
     found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
@@ -281,10 +277,8 @@ async def _select(
         for part in chunked(udids, _LARGEST_QUERY):
             given = part if dialect == "postgresql" else _as_json(part)
             values = {"company": company_id, "udids": given}
-            for row in (await session.execute(_QUERIES[dialect], values)).mappings():
-                record = dict(row)
-                key = DeviceKey(company_id, record.pop("udid"))
-                found[key] = DeviceRecord(**record)
+            for udid, *record in await connection.execute(_QUERIES[dialect], values):
+                found[DeviceKey(company_id, udid)] = DeviceRecord(*record)
     return found
 
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 ROLE = "trigger"
 
 # The bounds of one cycle in campaigns; a company gets its share of them, but at least so many.
-_MOST_CAMPAIGNS = 1024
+_MOST_CAMPAIGNS = 2048
 _LEAST_SHARE = 16
 # A partition with messages in so many unfinished sends waits: a leader does not answer.
 _MOST_SENDS = 4
 _MOST_READ = 256  # devices whose claims are all read in one cycle
+_MOST_CLAIMED = 2  # cycles whose messages are not composed yet
 
 
 class Cycle:
@@ -86,7 +87,8 @@ class Cycle:
         self._queues: dict[int, deque[DecidedDetection]] = {}  # by company, in rotation
         self._partitions: set[TriggerPartition] = set()
         self._unacknowledged = 0
-        self._acknowledged = asyncio.Event()
+        self._claimed: list[list[DecidedDetection]] = []  # of each cycle, to be composed
+        self._room = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._composing: asyncio.Task[None] | None = None
         self._sends: dict[asyncio.Task[None], _Send] = {}
@@ -107,6 +109,7 @@ class Cycle:
         for send in sends.values():
             send.close()
         self._queues.clear()
+        self._claimed.clear()
         self._unacknowledged = 0
 
     def put(self, decided: Iterable[DecidedDetection]) -> None:
@@ -123,13 +126,16 @@ class Cycle:
 
     async def _run(self) -> None:
         while self._queues:
-            while self._unacknowledged >= 8 * self._cycle_bytes:
-                self._acknowledged.clear()
-                await self._acknowledged.wait()
+            while not self._has_room():
+                self._room.clear()
+                await self._room.wait()
             taken = self._take()
             if taken:
                 await self._handle(taken)
             await asyncio.sleep(0)
+
+    def _has_room(self) -> bool:
+        return self._unacknowledged < 8 * self._cycle_bytes and len(self._claimed) < _MOST_CLAIMED
 
     def _take(self) -> list[DecidedDetection]:
         """The next detections of the waiting companies, in rotation."""
@@ -173,15 +179,23 @@ class Cycle:
         if len(sending) < len(taken):
             _finish([each for each in taken if not each.grants])
         if sending:
-            if self._composing is not None:
-                await self._composing
-            self._composing = asyncio.create_task(self._compose_and_send(sending), name="compose")
-            self._composing.add_done_callback(self._note_end)
+            self._claimed.append(sending)
+            if self._composing is None:
+                self._composing = asyncio.create_task(self._compose_claimed(), name="compose")
+                self._composing.add_done_callback(self._note_end)
 
-    async def _compose_and_send(self, sending: list[DecidedDetection]) -> None:
-        """Runs while the next cycle claims; one at a time, so messages keep their order."""
-        await self._compose(sending)
-        self._send(sending)
+    async def _compose_claimed(self) -> None:
+        """Compose and send while the next cycles claim; what they claim meanwhile goes together.
+
+        One task at a time, so messages keep their order.
+        """
+        while self._claimed:
+            sending = list(chain.from_iterable(self._claimed))
+            self._claimed.clear()
+            await self._compose(sending)
+            self._send(sending)
+            self._room.set()
+        self._composing = None
 
     async def _resolve_edited(self, taken: list[DecidedDetection]) -> set[int]:
         """Find the present beacons of detections that have waited while something was edited.
@@ -220,38 +234,34 @@ class Cycle:
 
     async def _claim(self, taken: list[DecidedDetection]) -> None:
         """Take the claims of all grants in one call; waits while Redis does not answer."""
-        claiming: list[tuple[DecidedDetection, list[Grant]]] = []
-        devices: dict[str, DeviceRequests] = {}
-        unread: dict[str, None] = {}
-        position = 0
+        claiming: list[DecidedDetection] = []
+        requests: list[DeviceRequests] = []
+        unread: set[str] = set()
         for each in taken:
-            capped = [grant for grant in each.grants if grant.campaign.delay > 0]
-            if not capped:
+            at = round(each.detection.detected_at * 1000)
+            packed = [
+                pack_request(
+                    grant.campaign.id, grant.notification_id, at, grant.campaign.delay * 1000
+                )
+                for grant in each.grants
+                if grant.campaign.delay > 0
+            ]
+            if not packed:
                 continue
-            claiming.append((each, capped))
             udid = each.detection.message.device.udid
-            at = each.detection.detected_at
-            packed = b"".join(
-                [
-                    pack_request(g.campaign.id, g.notification_id, at, g.campaign.delay)
-                    for g in capped
-                ]
+            read = (
+                len(unread) < _MOST_READ
+                and udid not in unread
+                and not each.partition.remembered.was_read(udid)
             )
-            positions = [*range(position, position + len(capped))]
-            position += len(capped)
-            if udid in devices:
-                _, before, packed_before = devices[udid]
-                positions, packed = before + positions, packed_before + packed
-            devices[udid] = DeviceRequests(udid, positions, packed)
-            if not each.partition.remembered.was_read(udid):
-                unread[udid] = None
+            if read:
+                unread.add(udid)
+            claiming.append(each)
+            requests.append(DeviceRequests(udid, b"".join(packed), read))
         if claiming:
-            requests, read = list(devices.values()), set(islice(unread, _MOST_READ))
             now = self._clock()
             answers = await retry(
-                lambda: self._claims.take_of_devices(requests, now, read),
-                self._redis_errors,
-                "claims",
+                lambda: self._claims.take(requests, now), self._redis_errors, "claims"
             )
             _note_answers(claiming, answers, now)
 
@@ -313,7 +323,7 @@ class Cycle:
         """All messages of these detections are acknowledged; `free` partitions may send again."""
         _finish(finished)
         self._unacknowledged -= sum(each.size for each in finished)
-        self._acknowledged.set()
+        self._room.set()
         for partition in free:
             if partition.held_back:
                 held_back, partition.held_back = partition.held_back, []
@@ -395,26 +405,27 @@ class _Send:
             self._finished(finished, free)
 
 
-def _note_answers(
-    claiming: list[tuple[DecidedDetection, list[Grant]]], answers: ClaimAnswers, now: float
-) -> None:
+def _note_answers(claiming: list[DecidedDetection], answers: ClaimAnswers, now: float) -> None:
     """Remember the answers, and take the denied grants from their detections.
 
     The claim that denies a grant is remembered like one that was read.
     """
-    answer, read = iter(answers.forbidden_by), answers.read
-    for each, capped in claiming:
-        udid, at = each.detection.message.device.udid, each.detection.detected_at
-        claims, denied = [], set()
-        for grant in capped:
-            forbidden = next(answer)
-            if forbidden is None:
-                claims.append((grant.campaign, at))
-            else:
-                claims.append((grant.campaign, forbidden))
-                denied.add(id(grant))
+    read = answers.read
+    for each, forbidden in zip(claiming, answers.forbidden_by, strict=True):
+        udid, at, grants = (
+            each.detection.message.device.udid,
+            each.detection.detected_at,
+            each.grants,
+        )
+        if len(forbidden) < len(grants):
+            grants = [grant for grant in grants if grant.campaign.delay > 0]
+        claims = [
+            (grant.campaign, denied_at / 1000 if denied_at else at)
+            for grant, denied_at in zip(grants, forbidden, strict=True)
+        ]
         each.partition.remembered.remember(udid, claims, now, read=read.get(udid))
-        if denied:
+        if any(forbidden):
+            denied = {id(grant) for grant, by in zip(grants, forbidden, strict=True) if by}
             each.denied = len(denied)
             each.grants = [grant for grant in each.grants if id(grant) not in denied]
 

@@ -11,7 +11,7 @@ from aiokafka import ConsumerRecord
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import ClaimRequest, ClaimUpdate, pack_request
+from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
@@ -70,16 +70,6 @@ class Grant(msgspec.Struct, gc=False):
     def record(self) -> ConsumerRecord[bytes, bytes]:
         """The record that led to the grant."""
         return self.detection.record
-
-    def claim_request(self) -> ClaimRequest:
-        """The request for the claim of a campaign that has a delay."""
-        campaign, at = self.campaign, self.detection.detected_at
-        return ClaimRequest(campaign.id, self.udid, self.notification_id, at, campaign.delay)
-
-    def packed_request(self) -> bytes:
-        """The same request as Redis takes it."""
-        campaign, at = self.campaign, self.detection.detected_at
-        return pack_request(campaign.id, self.notification_id, at, campaign.delay)
 
     def returned_claim(self) -> ClaimUpdate:
         """The update that gives the claim back."""

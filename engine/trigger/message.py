@@ -9,7 +9,7 @@ from binascii import hexlify
 from functools import lru_cache
 from math import floor
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 _uuid_parts = Struct("8s4s4s4s12s").unpack
 
 
-class CampaignParts(NamedTuple):
+class CampaignParts(msgspec.Struct, frozen=True, gc=False):
     """The encoded parts of a campaign: after the id, after the device, and after the times.
 
     `campaign` and `connector` are what the parts were made from.
@@ -102,21 +102,21 @@ class MessageWriter:
             _encode(device),
         )
         when = times(floor(at), floor(now), floor(at + self._lifetime))
-        size, timestamp, has_headers = 0, record.timestamp, bool(record.headers)
+        size, timestamp = 0, record.timestamp
         for grant in decided.grants:
             campaign = grant.campaign
-            is_call = campaign.format == "connector"
-            _, _, reference, texts, content, header = self._fragments.of(
-                campaign, beacon.connector if is_call else None
-            )
+            topic, connector = self._notifications, None
+            if campaign.format == "connector":
+                topic, connector = self._connector_calls, beacon.connector
+            parts = self._fragments.of(campaign, connector)
             id_ = b"-".join(_uuid_parts(hexlify(grant.notification_id)))
-            value = b"".join((b'{"id":"', id_, reference, place, texts, when, content))
-            headers = [("id", id_), header]
-            # Most records bring no headers, and then there is no trace to look for.
-            if has_headers:
+            value = b"".join(
+                (b'{"id":"', id_, parts.reference, place, parts.texts, when, parts.content)
+            )
+            headers = [("id", id_), parts.header]
+            if record.headers:  # else there is no trace to look for
                 grant.span = self._span_of(grant)
                 headers += grant.span.headers
-            topic = self._connector_calls if is_call else self._notifications
             grant.message = Outgoing(topic, key, value, headers, timestamp)
             size += len(value)
         return size + len(key) * len(decided.grants)

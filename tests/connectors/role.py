@@ -22,8 +22,9 @@ from engine.kafka.tracing import Tracer
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
+from engine.redis.claims import Claims, ClaimUpdate, ClaimUpdater
 from engine.wiring.parts import ProcessParts, Stores
+from tests.redis.claim_requests import ClaimRequest, take
 from tests.servers.http_service import HttpService, ReceivedRequest, content, hanging, replying
 from tests.servers.waiting import eventually
 from tests.system.connectors.calls import call
@@ -121,7 +122,7 @@ class World:
         at = parse(of.detected_at) + after
         owner = (by or uuid.uuid4()).bytes
         request = ClaimRequest(of.campaign.id, of.device.udid, owner, at, of.delay)
-        return await self._claims.take([request], at) == [None]
+        return await take(self._claims, [request], at) == [None]
 
     async def gives_back(self, of: ConnectorCall) -> None:
         """The call gives its claim back, as a failed one does."""

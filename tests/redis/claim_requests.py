@@ -2,14 +2,43 @@
 
 import hashlib
 import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.claims import Claims, DeviceRequests, pack_request
 
 RETAIN = 600.0
 PREFIX = "contract:"
 NOW = float(int(time.time()))
+
+
+class ClaimRequest(NamedTuple):
+    """`notification_id` has 16 bytes, `detected_at` is in epoch seconds."""
+
+    campaign_id: int
+    udid: str
+    notification_id: bytes
+    detected_at: float
+    delay: int
+
+
+async def take(claims: Claims, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
+    """None for each granted request, else the detected_at (epoch s) of what denies it."""
+    return (await take_and_read(claims, requests, now, ()))[0]
+
+
+async def take_and_read(
+    claims: Claims, requests: Sequence[ClaimRequest], now: float, read: Collection[str]
+) -> tuple[list[float | None], dict[str, Mapping[int, float]]]:
+    devices, left = list[DeviceRequests](), set(read)
+    for number, udid, owner, at, delay in requests:
+        packed = pack_request(number, owner, round(at * 1000), delay * 1000)
+        devices.append(DeviceRequests(udid, packed, udid in left))
+        left.discard(udid)
+    answers = await claims.take(devices, now)
+    return [at / 1000 if at else None for (at,) in answers.forbidden_by], answers.read
 
 
 def request(
@@ -26,7 +55,7 @@ def claims_on(redis: RedisClient, metrics: Metrics, prefix: str = PREFIX) -> Cla
 
 async def outcomes(claims: Claims, *requests: ClaimRequest, now: float = NOW) -> list[float | None]:
     """Each answer in seconds from NOW, None for a grant; all in one batch."""
-    answers = await claims.take(requests, now)
+    answers = await take(claims, requests, now)
     return [None if answer is None else answer - NOW for answer in answers]
 
 

@@ -4,7 +4,7 @@ A claim denies detections before its detected_at plus the delay; the record that
 it again.
 """
 
-from engine.redis.claims import ClaimRequest
+from tests.redis.claim_requests import ClaimRequest
 
 
 class ClaimsOracle:

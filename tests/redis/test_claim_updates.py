@@ -7,7 +7,8 @@ import pytest
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimRequest, Claims, ClaimUpdate, ClaimUpdater
+from engine.redis.claims import Claims, ClaimUpdate, ClaimUpdater
+from tests.redis.claim_requests import ClaimRequest, take
 
 NOW = float(int(time.time())) + 0.25  # claims know milliseconds, calls whole seconds
 DELAY = 3600
@@ -39,7 +40,7 @@ def settler(redis: RedisClient) -> ClaimUpdater:
 
 
 async def granted(claims: Claims, *requests: ClaimRequest) -> list[bool]:
-    return [answer is None for answer in await claims.take(requests, NOW)]
+    return [answer is None for answer in await take(claims, requests, NOW)]
 
 
 async def test_a_claim_given_back_is_free(

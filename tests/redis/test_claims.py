@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimRequest, Claims, claim_tag
-from tests.redis.claim_requests import NOW, RETAIN, claims_on, keys_of, outcomes, request
+from engine.redis.claims import Claims, claim_tag
+from tests.redis.claim_requests import (
+    NOW,
+    RETAIN,
+    ClaimRequest,
+    claims_on,
+    keys_of,
+    outcomes,
+    request,
+    take,
+)
 from tests.redis.claims_oracle import ClaimsOracle
 from tests.servers.waiting import eventually
 
@@ -20,7 +29,7 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
 
 
 async def test_an_empty_request_has_an_empty_answer(claims: Claims) -> None:
-    assert await claims.take([], NOW) == []
+    assert await take(claims, [], NOW) == []
 
 
 async def test_the_first_is_granted_and_the_next_within_the_delay_denied(claims: Claims) -> None:
@@ -153,7 +162,7 @@ async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics)
     both = [claims_on(client, metrics) for client in clients]
     requests = [[request(p * 1000 + n, udid=f"phone {n}") for n in range(300)] for p in (0, 1)]
     answers = await asyncio.gather(
-        *(each.take(w, NOW) for each, w in zip(both, requests, strict=True))
+        *(take(each, w, NOW) for each, w in zip(both, requests, strict=True))
     )
     for client in clients:
         await client.aclose()
@@ -249,5 +258,5 @@ async def _compare(url: str, history: list[list[ClaimRequest]]) -> None:
     oracle = ClaimsOracle()
     for batch in history:
         expected = [oracle.take(request) for request in batch]
-        assert await claims.take(batch, NOW) == expected
+        assert await take(claims, batch, NOW) == expected
     await redis.aclose()

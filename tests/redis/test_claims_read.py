@@ -7,7 +7,7 @@ import pytest
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims, claim_tag
-from tests.redis.claim_requests import NOW, claims_on, outcomes, request
+from tests.redis.claim_requests import NOW, claims_on, outcomes, request, take_and_read
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def claims(redis: RedisClient, metrics: Metrics) -> Claims:
 async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
     """The claims that are read with a request of each device, in seconds from NOW."""
     requests = [request(1000, 1, campaign=campaign, udid=udid) for udid in udids]
-    answers = await claims.take_and_read(requests, NOW, set(udids))
+    _, read = await take_and_read(claims, requests, NOW, set(udids))
     return {
         udid: {number: at - NOW for number, at in of_device.items()}
-        for udid, of_device in answers.read.items()
+        for udid, of_device in read.items()
     }
 
 
@@ -42,11 +42,12 @@ async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claim
 
 async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claims) -> None:
     requests = [request(1), request(1, udid="other")]
-    answers = await claims.take_and_read(requests, NOW, {"other", "somebody else"})
-    assert answers.read == {"other": {}}
-    again = await claims.take_and_read([request(2), request(3, udid="other")], NOW, {"phone"})
-    assert again.read == {"phone": {1: NOW}}
-    assert again.forbidden_by == [NOW, NOW]
+    _, read = await take_and_read(claims, requests, NOW, {"other", "somebody else"})
+    assert read == {"other": {}}
+    again = [request(2), request(3, udid="other")]
+    forbidden_by, read = await take_and_read(claims, again, NOW, {"phone"})
+    assert read == {"phone": {1: NOW}}
+    assert forbidden_by == [NOW, NOW]
 
 
 async def hold(claims: Claims, *udids: str, each: int) -> dict[int, float]:

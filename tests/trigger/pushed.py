@@ -97,7 +97,7 @@ class PushedTrigger:
         cycle._unacknowledged += most
         yield
         cycle._unacknowledged -= most
-        cycle._acknowledged.set()
+        cycle._room.set()
 
     def count(self, name: str, **labels: str) -> float:
         """A counter's value."""

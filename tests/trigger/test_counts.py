@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimRequest, ClaimUpdate
+from engine.redis.claims import ClaimUpdate
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.grants import Grant, grants_of, notification_id
@@ -144,7 +144,6 @@ def test_a_grant_names_its_device_its_claim_and_its_message():
     assert grant.udid == "device-1"
     assert granted(grant.campaign).device == (BEACON.venue.company_id, "device-1")
     assert grant.notification_id == owner
-    assert grant.claim_request() == ClaimRequest(7, "device-1", owner, at, 3600)
     assert grant.returned_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
     assert not grant.is_call
 

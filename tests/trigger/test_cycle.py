@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka.partitioner import murmur2
 
+from engine.redis.claims import REQUEST_BYTES
 from engine.trigger import cycle as cycle_module
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import venue
@@ -119,13 +120,13 @@ async def test_the_bound_of_a_cycle_is_for_all_its_partitions(
     monkeypatch.setattr(cycle_module, "_MOST_CAMPAIGNS", 3)
     monkeypatch.setattr(cycle_module, "_LEAST_SHARE", 1)
     claims: Any = pair.trigger.role.cycle._claims
-    asked, take = list[int](), claims.take_of_devices
+    asked, take = list[int](), claims.take
 
     async def noted(devices: Any, *given: Any) -> Any:
-        asked.append(sum(len(each.positions) for each in devices))
+        asked.append(sum(len(each.packed) for each in devices) // REQUEST_BYTES)
         return await take(devices, *given)
 
-    monkeypatch.setattr(claims, "take_of_devices", noted)
+    monkeypatch.setattr(claims, "take", noted)
     for number in range(2):
         values = [detection(f"{number}-{each}") for each in range(4)]
         pair.workers[number].offer(pair.trigger.records(values, number))
@@ -179,7 +180,7 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
 ) -> None:
     cycle = pair.trigger.role.cycle
     if step == "claims":
-        waits, proceed = held_up(cycle._claims, "take_of_devices", after=True)
+        waits, proceed = held_up(cycle._claims, "take", after=True)
     else:
         waits, proceed = held_up(cycle.letters, "publish_or_dead_letter", after=False)
     pair.offer("a", "b")

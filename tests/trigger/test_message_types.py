@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.detections import decode_record
@@ -159,7 +160,7 @@ def test_a_message_matches_its_type(
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     size = writer.write(decided, record, NOW)
     for grant in decided.grants:
-        topic, key, value, headers, timestamp = grant.message
+        topic, key, value, headers, timestamp = astuple(grant.message)
         id_ = str(UUID(bytes=grant.notification_id))
         assert value == as_types_say(grant, id_, completed_device(device, record))
         assert headers == [("id", id_.encode()), ("campaign", b"%d" % grant.campaign.id)]

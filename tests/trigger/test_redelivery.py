@@ -11,9 +11,10 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from engine.kafka.detections import decode_record
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Publisher
-from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.claims import Claims
 from engine.trigger.grants import notification_id
 from rules.model import CampaignSnapshot
+from tests.redis.claim_requests import ClaimRequest, take
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import campaign
 from tests.servers.waiting import eventually
@@ -44,7 +45,7 @@ async def test_every_claim_that_was_taken_is_taken_again(
     killed = Claims(
         redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
     )
-    await killed.take([request(each, chosen) for each in records[:claimed]], NOW / 1000)
+    await take(killed, [request(each, chosen) for each in records[:claimed]], NOW / 1000)
 
     worker = trigger.worker
     for batch in batches:
@@ -80,7 +81,7 @@ async def test_claims_that_were_read_with_another_campaigns_are_taken_again(
         redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
     )
     taken = [request(records[0], one), *(request(each, other) for each in records[1:])]
-    assert await killed.take(taken, NOW / 1000) == [
+    assert await take(killed, taken, NOW / 1000) == [
         None,
         None,
         NOW / 1000 + 1,
@@ -112,7 +113,8 @@ async def test_a_device_that_is_met_again_requests_once_what_it_holds(
     killed = Claims(
         redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
     )
-    await killed.take(
+    await take(
+        killed,
         [
             request(each, campaign(id=number, delay=3600))._replace(delay=3600)
             for number, each in enumerate(before, 2)
@@ -141,7 +143,7 @@ async def test_what_is_denied_by_redis_denies_no_earlier_record(trigger: PushedT
     killed = Claims(
         redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
     )
-    assert await killed.take([request(second, chosen)], NOW / 1000) == [None]
+    assert await take(killed, [request(second, chosen)], NOW / 1000) == [None]
 
     for each in (first, second, third):  # the first one is denied
         trigger.worker.offer([each])

@@ -6,7 +6,7 @@ messages; the second one begins at the committed offset.
 """
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from struct import iter_unpack
 from typing import Any, cast
@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimAnswers, ClaimRequest, Claims, DeviceRequests
+from engine.redis.claims import ClaimAnswers, Claims, DeviceRequests
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
 from tests.kafka import records
+from tests.redis.claim_requests import ClaimRequest
 from tests.redis.claims_oracle import ClaimsOracle
 from tests.trigger.samples import BEACON, campaign
 
@@ -44,18 +45,15 @@ class BruteForce:
         self.oracle = ClaimsOracle()
         self._newest: dict[str, dict[int, float]] = {}
 
-    async def take_of_devices(
-        self, devices: Sequence[DeviceRequests], _now: float, read: Container[str]
-    ) -> ClaimAnswers:
-        newest = {
-            each.udid: dict(self._newest.get(each.udid, {}))
-            for each in devices
-            if each.udid in read
-        }
-        answers = [self.take(request) for request in in_order(devices)]
+    async def take(self, devices: Sequence[DeviceRequests], _now: float) -> ClaimAnswers:
+        newest = {each.udid: dict(self._newest.get(each.udid, {})) for each in devices if each.read}
+        answers = [
+            [0 if (at := self.answer(request)) is None else round(at * 1000) for request in of_one]
+            for of_one in map(requests_of, devices)
+        ]
         return ClaimAnswers(answers, cast(Any, newest))
 
-    def take(self, request: ClaimRequest) -> float | None:
+    def answer(self, request: ClaimRequest) -> float | None:
         answer = self.oracle.take(request)
         if answer is None:
             known = self._newest.setdefault(request.udid, {})
@@ -64,14 +62,12 @@ class BruteForce:
         return answer
 
 
-def in_order(devices: Sequence[DeviceRequests]) -> list[ClaimRequest]:
+def requests_of(device: DeviceRequests) -> list[ClaimRequest]:
     """The requests as claim.lua unpacks them."""
-    found: dict[int, ClaimRequest] = {}
-    for udid, positions, packed in devices:
-        unpacked = iter_unpack(">q16sqq", packed)
-        for position, (number, owner, at, delay) in zip(positions, unpacked, strict=True):
-            found[position] = ClaimRequest(number, udid, owner, at / 1000, delay // 1000)
-    return [found[position] for position in range(len(found))]
+    return [
+        ClaimRequest(number, device.udid, owner, at / 1000, delay // 1000)
+        for number, owner, at, delay in iter_unpack(">q16sqq", device.packed)
+    ]
 
 
 class Partition:
@@ -127,6 +123,11 @@ def decoded(
     return decode_record(records.record(body, offset=offset), 2.0), BEACONS[beacon]
 
 
+def request_of(grant: Grant) -> ClaimRequest:
+    chosen, at = grant.campaign, grant.detection.detected_at
+    return ClaimRequest(chosen.id, grant.udid, grant.notification_id, at, chosen.delay)
+
+
 def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> set[bytes]:
     """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
@@ -134,7 +135,7 @@ def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> 
         grant.notification_id
         for each in stream
         for grant in all_grants(each)
-        if redis.take(grant.claim_request()) is None
+        if redis.answer(request_of(grant)) is None
     }
 
 

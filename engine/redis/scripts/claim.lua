@@ -1,15 +1,15 @@
 -- Takes claims for a batch: one campaign to one device, no more often than the campaign's delay.
 --
--- KEYS    one for each device
+-- KEYS    that of the first device; the others are in the same slot
 -- ARGV    1: now (epoch ms)
 --         2: retain (ms): how long a grant is remembered beyond its delay, for records that arrive
 --            late or are delivered again after a crash
---         then one for each device: "+" to read all its claims, else "-"; then its requests in the
---         order of the records, in the form REQUEST: campaign, owner (the notification id),
---         detected_at (epoch ms), delay (ms)
+--         3: for each device the form DEVICE: bytes of its key, 1 to read all its claims or 0,
+--         bytes of its requests; then its key and its requests in the order of the records, in the
+--         form REQUEST: campaign, owner (the notification id), detected_at (epoch ms), delay (ms)
 -- RETURNS one for each request: 0 if it is granted (now, or to this owner before), else the
 --         detected_at (epoch ms) of a grant that denies it: a grant not after it, if there is one;
---         then one for each device with "+": campaigns and values in turn, as they were before;
+--         then one for each device that is read: campaigns and values in turn, as before;
 --         nothing if this device has very many, or the call has read very many already
 --
 -- A device is a hash, campaign -> claim: 14 digits for the time until which it is needed (epoch
@@ -21,7 +21,7 @@ local UNTIL = 14
 local ENTRY = 30
 local MOST_ENTRIES = 1023
 local REQUEST = '>i8c16i8i8'
-local REQUEST_BYTES = 40
+local DEVICE = '>I2I1I4'
 local MOST_READ = 1024 -- claims of a device
 local MOST_READ_IN_CALL = 4096 -- claims of all its devices, so that no call blocks Redis for long
 local BETWEEN_SWEEPS = 64 -- claims that a device gets before expired ones are removed
@@ -68,9 +68,12 @@ end
 local now = tonumber(ARGV[1])
 local retain = tonumber(ARGV[2])
 local replies, read, left = {}, {}, MOST_READ_IN_CALL
-for i, key in ipairs(KEYS) do
-  local requests = ARGV[i + 2]
-  if string.sub(requests, 1, 1) == '+' then
+local packed, from = ARGV[3], 1
+while from <= #packed do
+  local key_bytes, is_read, bytes, key_from = struct.unpack(DEVICE, packed, from)
+  from = key_from + key_bytes
+  local key, finish = string.sub(packed, key_from, from - 1), from + bytes
+  if is_read == 1 then
     local held = redis.call('HLEN', key)
     if held <= MOST_READ and held <= left then
       read[#read + 1] = redis.call('HGETALL', key)
@@ -80,8 +83,9 @@ for i, key in ipairs(KEYS) do
     end
   end
   local needed, added = 0, 0
-  for from = 2, #requests, REQUEST_BYTES do
-    local campaign, owner, at, delay = struct.unpack(REQUEST, requests, from)
+  while from < finish do
+    local campaign, owner, at, delay
+    campaign, owner, at, delay, from = struct.unpack(REQUEST, packed, from)
     local claim = redis.call('HGET', key, campaign)
     local mine, forbids = false, 0
     if claim then

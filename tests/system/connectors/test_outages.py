@@ -14,7 +14,8 @@ from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
 from engine.kafka.messages import ConnectorCall, parse
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimRequest, Claims
+from engine.redis.claims import Claims
+from tests.redis.claim_requests import ClaimRequest, take
 from tests.servers.http_service import content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
@@ -121,7 +122,7 @@ async def takes(server: RedisServer, prefix: str, one: ConnectorCall) -> bool:
     owner = uuid.UUID(one.id).bytes
     try:
         request = ClaimRequest(one.campaign.id, one.device.udid, owner, at, one.delay)
-        return await claims.take([request], at) == [None]
+        return await take(claims, [request], at) == [None]
     finally:
         await redis.aclose()
 

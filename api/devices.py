@@ -34,7 +34,7 @@ from catalog.erasure import DeviceData
 from catalog.fields import Fields
 from catalog.inputs import Flag
 from catalog.models import AuthenticationTrace, Beacon, Campaign, DetectionTrace, Device, Venue
-from catalog.soft_deletion import with_deleted
+from catalog.session import with_deleted
 from rules.model import StoredDecision
 from rules.schedule import zone_clock
 

@@ -27,12 +27,12 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import ApiError
-from catalog.access import KEPT_SESSION
 from catalog.accounts import hash_password, verify_password
 from catalog.database import Database
 from catalog.inputs import NOTHING
 from catalog.models import Account, Company, Session
 from catalog.redis_connection import RedisClient
+from catalog.session import KEPT_SESSION
 
 _log = structlog.get_logger(__name__)
 LIFETIME = timedelta(hours=24)

@@ -25,7 +25,7 @@ from api.tenancy import find_venue, json_array, of_company
 from catalog.database import Database
 from catalog.models import Campaign
 from catalog.plain_text import for_csv
-from catalog.soft_deletion import with_deleted
+from catalog.session import with_deleted
 from catalog.statistics import (
     WEEK,
     StatisticCursor,

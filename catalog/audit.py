@@ -25,10 +25,10 @@ from catalog.models import (
     Connector,
     Device,
     Geofence,
+    SoftDeletable,
     Venue,
 )
-from catalog.outbox import CatalogSession
-from catalog.soft_deletion import is_soft_deleted
+from catalog.session import CatalogSession, has_changed
 
 _log = structlog.get_logger(__name__)
 _KINDS: dict[type, str] = {
@@ -87,18 +87,9 @@ def _write_entries(session: Session, _context: UOWTransaction) -> None:
     author = _author.get()
     if author is None:
         return
-    rows = [
-        row
-        for action, items in (
-            ("create", session.new),
-            ("edit", session.dirty),
-            ("delete", session.deleted),
-        )
-        for item in items
-        if (row := _row(author, "delete" if is_soft_deleted(session, item) else action, item))
-        is not None
-    ]
-    if rows:
+    actions = {"create": session.new, "edit": session.dirty, "delete": session.deleted}
+    made = [_row(author, action, item) for action, items in actions.items() for item in items]
+    if rows := [row for row in made if row is not None]:
         session.connection().execute(insert(AuditEntry), rows)
         session.info.setdefault(_UNCOMMITTED, []).extend(rows)
 
@@ -126,6 +117,8 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         return None
     state = inspect(item)
     fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
+    if isinstance(item, SoftDeletable) and has_changed(item, "deleted_at"):
+        action = "delete"
     if action == "delete" and isinstance(item, _PERSONAL):
         fields = []
     if action == "edit":

@@ -31,14 +31,10 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import (  # they listen to every session
-    access,  # noqa: F401
-    audit,  # noqa: F401
-    soft_deletion,  # noqa: F401
-)
+from catalog import audit, outbox  # noqa: F401  # they listen to every session
 from catalog.errors import DatabaseUrlError
 from catalog.models import Instant
-from catalog.outbox import CatalogSession
+from catalog.session import CatalogSession
 from catalog.urls import ACCEPTED, check_database_url, split_libpq
 
 CONNECT_SECONDS = 10.0

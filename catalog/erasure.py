@@ -16,7 +16,7 @@ from catalog.models import (
     Presence,
     Venue,
 )
-from catalog.soft_deletion import with_deleted
+from catalog.session import with_deleted
 
 _TRACES = (DetectionTrace, AuthenticationTrace)
 # Deleted in this order. Once the device's row is locked, no recorder adds rows about it.

@@ -7,9 +7,6 @@ CatalogError
   AccountError, LimitError, VenueDeletedError         a change is refused
   BulkWriteError                                      a mistake in the program
   IndexWriteError                                     the index was not written; try again
-    IndexMissingError
-      IndexBehindError
-    StaleWriterError
 """
 
 
@@ -61,16 +58,7 @@ class BulkWriteError(CatalogError):
 
 
 class IndexWriteError(CatalogError):
-    """The index in Redis was not written. The outbox still holds the changes; try again."""
+    """The index was not written: another writer has written it, or Redis has lost writes.
 
-
-class IndexMissingError(IndexWriteError):
-    """Redis has lost the index or the rebuild under way, or holds another catalog's."""
-
-
-class IndexBehindError(IndexMissingError):
-    """A bucket lacks writes that SQL knows of: Redis was restored from an older copy."""
-
-
-class StaleWriterError(IndexWriteError):
-    """A later writer has written the index since; this writer must give up."""
+    The outbox still holds the changes; try again.
+    """

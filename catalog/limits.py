@@ -7,18 +7,17 @@ names one of the beacon's tags at the beacon's venue. Weekdays, hours and the ac
 venue do not count: they change every day, and no such change may exceed the limit.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.chunks import chunked
 from catalog.errors import LimitError
-from catalog.index.reading import CampaignTargets
+from catalog.index.reading import campaigns_at, targeted_by
 from catalog.models import (
     Beacon,
     Campaign,
@@ -26,9 +25,6 @@ from catalog.models import (
     Tag,
     Venue,
     at_offset,
-    beacon_tag,
-    campaign_beacon,
-    campaign_tag,
 )
 
 TEXTS = ("title", "push", "template", "url", "html")
@@ -36,6 +32,8 @@ LISTS = ("nfcs", "qrcodes")
 CONTENT_FIELDS = (*TEXTS, *LISTS)
 _CHUNK = 1000
 _DAY = timedelta(days=1)
+_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
+_ALWAYS = (datetime.min.replace(tzinfo=UTC), _LAST_INSTANT)
 _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
@@ -97,14 +95,6 @@ class Period(NamedTuple):
     start: datetime
     end: datetime
 
-    def overlaps(self, other: "Period") -> bool:
-        """Whether the two have an instant in common."""
-        return self.start <= other.end and self.end >= other.start
-
-    def clipped(self, other: "Period") -> "Period":
-        """The part that lies within an overlapping one."""
-        return Period(max(self.start, other.start), min(self.end, other.end))
-
 
 class CampaignScope(NamedTuple):
     """When and where a campaign is open: its period, and the beacons and tags that it targets."""
@@ -121,67 +111,69 @@ class CampaignScope(NamedTuple):
         return longer or not self.targets <= before.targets
 
 
-class CrowdedBeacon(NamedTuple):
-    """A beacon that more campaigns target than may be open at once; `periods` are theirs."""
-
-    name: str
-    beacon_id: int
-    campaigns: frozenset[int]
-    periods: list[Period]
-    limit: int
-
-    def peak(self, within: Period | None = None) -> int:
-        """The most campaigns that are open at once within the period; 0 if never too many."""
-        periods = self.periods
-        if within is not None:
-            periods = [period.clipped(within) for period in periods if period.overlaps(within)]
-        most = most_at_once(periods)
-        return most if most > self.limit else 0
-
-
 def scope_of(campaign: Campaign) -> CampaignScope:
     """The scope of a campaign whose beacons and tags are loaded."""
     targets: frozenset[Beacon | Tag] = frozenset([*campaign.beacons, *campaign.tags])
     return CampaignScope(campaign.active, open_period(campaign), targets)
 
 
-def open_period(campaign: Campaign) -> Period:
-    """A campaign's period from start to end. An end at midnight includes the following day."""
-    return _period(campaign.start_at, campaign.end_at, campaign.end_offset)
+def open_period(campaign: Any) -> Period:
+    """A campaign's period from start to end. An end at midnight includes the following day.
+
+    `campaign` has `start_at`, `end_at` and `end_offset`.
+    """
+    written: Any = at_offset(campaign.end_at, campaign.end_offset)
+    if (written.hour, written.minute, written.second) != (0, 0, 0):
+        return Period(campaign.start_at, campaign.end_at)
+    last = min(campaign.end_at, _LAST_INSTANT - _DAY)
+    return Period(campaign.start_at, last + _DAY - timedelta(seconds=1))
+
+
+class CrowdedBeacon(NamedTuple):
+    """A beacon that more campaigns target than may be open at once, with their periods."""
+
+    name: str
+    id: int
+    campaigns: dict[int, Period]
+    limit: int
+
+    def fault(self, within: Period | None = None) -> str | None:
+        """The message if too many campaigns are open at once, within a period or ever."""
+        first, last = within or _ALWAYS
+        edges = []
+        for start, end in self.campaigns.values():
+            if max(start, first) <= min(end, last):
+                edges += [(max(start, first), 0), (min(end, last), 1)]
+        most = open_now = 0
+        for _, closes in sorted(edges):
+            open_now += -1 if closes else 1
+            most = max(most, open_now)
+        if most <= self.limit:
+            return None
+        return (
+            f"accepted: at most {self.limit} campaigns open at a beacon at once; "
+            f"the beacon {self.name!r} would have {most}"
+        )
 
 
 async def check_campaign(
     session: AsyncSession, limits: CatalogLimits, company_id: int, campaign: Campaign, now: datetime
 ) -> None:
     """Raise LimitError if a campaign that was just written is one too many at a beacon."""
-    own = campaign_tag.c.campaign_id == campaign.id
-    carrying = select(beacon_tag.c.beacon_id).where(
-        beacon_tag.c.tag_id.in_(select(campaign_tag.c.tag_id).where(own))
-    )
-    named = select(campaign_beacon.c.beacon_id).where(campaign_beacon.c.campaign_id == campaign.id)
-    targeted = or_(
-        Beacon.id.in_(named), and_(Beacon.venue_id == campaign.venue_id, Beacon.id.in_(carrying))
-    )
-    period = open_period(campaign)
-    async for crowded in crowded_beacons(session, limits, company_id, now, targeted):
-        if peak := crowded.peak(period):
-            raise LimitError("active", crowded_message(limits, crowded, peak))
+    targeted = targeted_by([campaign.id])
+    for crowded in await crowded_beacons(session, limits, company_id, now, targeted):
+        if fault := crowded.fault(open_period(campaign)):
+            raise LimitError("active", fault)
 
 
 async def check_beacon(
     session: AsyncSession, limits: CatalogLimits, company_id: int, beacon: Beacon, now: datetime
 ) -> None:
     """Raise LimitError if a beacon that was just written has too many campaigns, by its tags."""
-    async for crowded in crowded_beacons(session, limits, company_id, now, Beacon.id == beacon.id):
-        raise LimitError("tags", crowded_message(limits, crowded, crowded.peak()))
-
-
-def crowded_message(limits: CatalogLimits, crowded: CrowdedBeacon, peak: int) -> str:
-    """The message of the fault, with the limit."""
-    return (
-        f"accepted: at most {limits.beacon_open_campaigns} campaigns open at a beacon at once; "
-        f"the beacon {crowded.name!r} would have {peak}"
-    )
+    this = Beacon.id == beacon.id
+    for crowded in await crowded_beacons(session, limits, company_id, now, this):
+        if fault := crowded.fault():
+            raise LimitError("tags", fault)
 
 
 async def crowded_beacons(
@@ -190,62 +182,28 @@ async def crowded_beacons(
     company_id: int,
     now: datetime,
     which: ColumnElement[bool],
-) -> AsyncIterator[CrowdedBeacon]:
-    """The beacons of a company, among `which`, that have too many campaigns open at once.
-
-    One query for a company with few campaigns; otherwise a few for every thousand beacons.
-    """
+) -> list[CrowdedBeacon]:
+    """The beacons of a company, among `which`, that many campaigns target that have not ended."""
     most = limits.beacon_open_campaigns
     own = Venue.company_id == company_id
     # A day more, because an end at midnight includes the day.
     current = and_(Campaign.active, Campaign.end_at >= now - _DAY)
-    of_company = select(func.count(Campaign.id)).join(Campaign.venue).where(own, current)
-    if (await session.scalar(of_company) or 0) <= most:
-        return
+    dates = select(Campaign.id, Campaign.start_at, Campaign.end_at, Campaign.end_offset)
+    dated = await session.execute(dates.join(Campaign.venue).where(own, current))
+    periods = {row.id: open_period(row) for row in dated}
+    periods = {id_: period for id_, period in periods.items() if period.end >= now}
+    crowded: list[CrowdedBeacon] = []
     beacons = select(Beacon.id, Beacon.name, Beacon.venue_id).join(Beacon.venue)
     beacons = beacons.where(own, which).order_by(Beacon.id).limit(_CHUNK)
-    targets = CampaignTargets(session, current)
-    known: dict[frozenset[int], list[Period]] = {}
     last = 0
-    while rows := (await session.execute(beacons.where(Beacon.id > last))).all():
+    while len(periods) > most:
+        rows = (await session.execute(beacons.where(Beacon.id > last))).all()
+        if not rows:
+            break
         last = rows[-1].id
-        campaigns = await targets.of({row.id: row.venue_id for row in rows})
+        campaigns = await campaigns_at(session, {row.id: row.venue_id for row in rows}, current)
         for row in rows:
-            ids = campaigns[row.id]
-            if len(ids) <= most:
-                continue
-            if ids not in known:
-                known[ids] = await _read_periods(session, ids, now)
-            crowded = CrowdedBeacon(row.name, row.id, ids, known[ids], most)
-            if crowded.peak():
-                yield crowded
-
-
-def most_at_once(periods: Iterable[Period]) -> int:
-    """The most of the periods that have an instant in common."""
-    edges = sorted(edge for period in periods for edge in ((period.start, 0), (period.end, 1)))
-    most = open_now = 0
-    for _, closes in edges:
-        open_now += -1 if closes else 1
-        most = max(most, open_now)
-    return most
-
-
-async def _read_periods(session: AsyncSession, ids: Collection[int], now: datetime) -> list[Period]:
-    """The periods of the campaigns that have not ended."""
-    periods: list[Period] = []
-    query = select(Campaign.id, Campaign.start_at, Campaign.end_at, Campaign.end_offset)
-    for chunk in chunked(sorted(ids), _CHUNK):
-        rows = await session.execute(query.where(Campaign.id.in_(chunk)))
-        periods += (_period(row.start_at, row.end_at, row.end_offset) for row in rows)
-    return [period for period in periods if period.start <= period.end and period.end >= now]
-
-
-def _period(start: datetime, end: datetime, end_offset: int) -> Period:
-    written: Any = at_offset(end, end_offset)
-    if (written.hour, written.minute, written.second) == (0, 0, 0):
-        try:
-            end += _DAY - timedelta(seconds=1)
-        except OverflowError:
-            end = datetime.max.replace(tzinfo=UTC)
-    return Period(start, end)
+            found = {id_: periods[id_] for id_ in campaigns[row.id] & periods.keys()}
+            if len(found) > most:
+                crowded.append(CrowdedBeacon(row.name, row.id, found, most))
+    return crowded

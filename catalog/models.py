@@ -91,7 +91,7 @@ class HasId:
 
 
 class SoftDeletable:
-    """A record whose row stays, hidden, when it is deleted (catalog.soft_deletion)."""
+    """A record whose row stays, hidden, when it is deleted (catalog.session)."""
 
     deleted_at: Mapped[datetime | None] = mapped_column(Instant, sort_order=1)
 
@@ -539,11 +539,9 @@ class Outbox(HasId, Base):
 
 
 class IndexState(Base):
-    """A single row. The process that locks it writes the index; `generation` counts the writers.
+    """A single row. The process that locks it writes the index; `generation` counts the writes.
 
-    `catalog` is the identity of this database, written into the index's markers. `places` has the
-    (generation, step) of each bucket's last write. Up to `swept_at`, campaigns that begin or end by
-    date alone have been put into the outbox (catalog.index.drain).
+    `catalog` is the identity of this database, written into the index's markers.
     """
 
     __tablename__ = "index_state"
@@ -552,8 +550,6 @@ class IndexState(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     catalog: Mapped[str] = mapped_column(String(36))
     generation: Mapped[int] = mapped_column(BigInteger)
-    places: Mapped[list[list[int]] | None] = mapped_column(JSON)
-    swept_at: Mapped[datetime | None] = mapped_column(Instant)
 
 
 class RecorderOffset(Base):

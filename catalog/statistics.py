@@ -10,7 +10,6 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
-    and_,
     case,
     func,
     literal,
@@ -19,15 +18,17 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from catalog.models import Beacon, Campaign, Company, Statistic, Venue
-from catalog.soft_deletion import with_deleted
+from catalog.session import with_deleted
 
 _LONGEST_ID = 18  # digits
 # The offset at which a day begins first.
 _EAST = timedelta(hours=14)
 WEEK = timedelta(days=6)
-STATISTIC_KINDS = ("venue", "beacon", "campaign")
+_TABLES: dict[str, Any] = {"venue": Venue, "beacon": Beacon, "campaign": Campaign}
+STATISTIC_KINDS = tuple(_TABLES)
 _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
 
 
@@ -116,9 +117,10 @@ async def statistic_lines(
 
 def _query(choice: StatisticFilter) -> Select[Any]:
     of = Statistic
-    name = case(
-        (of.kind == "venue", Venue.name), (of.kind == "beacon", Beacon.name), else_=Campaign.name
-    )
+    names = {
+        kind: select(table.name).where(table.id == of.ref).correlate(of).scalar_subquery()
+        for kind, table in _TABLES.items()
+    }
     query = (
         select(
             of.day,
@@ -127,15 +129,13 @@ def _query(choice: StatisticFilter) -> Select[Any]:
             Venue.name,
             of.kind,
             of.ref,
-            name,
+            case(names, value=of.kind),
             of.detections,
             of.devices,
             of.notifications,
         )
         .outerjoin(Venue, Venue.id == of.venue_id)
         .outerjoin(Company, Company.id == Venue.company_id)
-        .outerjoin(Beacon, and_(of.kind == "beacon", Beacon.id == of.ref))
-        .outerjoin(Campaign, and_(of.kind == "campaign", Campaign.id == of.ref))
         .where(of.day.between(choice.first, choice.last))
     )
     if choice.kind is not None:
@@ -178,28 +178,27 @@ async def record_totals(
     session: AsyncSession, company_id: int, choice: StatisticFilter, limit: int
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     """The records of a kind with the largest figures of a company. Raises SQLAlchemyError."""
-    of, kind = Statistic, choice.kind
+    of, kind = Statistic, choice.kind or "venue"
+    named = aliased(_TABLES[kind])
     query = _chosen(select(of.ref, of.venue_id, *_FIGURES), company_id, choice)
     by = "notifications" if kind == "campaign" else "detections"
     largest = query.group_by(of.ref, of.venue_id)
     summed = with_deleted(largest.order_by(func.sum(getattr(of, by)).desc(), of.ref).limit(limit))
     top = summed.subquery("top")
-    name = case({"venue": Venue.name, "beacon": Beacon.name}, value=kind, else_=Campaign.name)
-    named = (
+    totals = (
         select(
             top.c.venue_id,
             Venue.name.label("venue"),
             literal(kind).label("kind"),
             top.c.ref.label("id"),
-            name.label("name"),
+            named.name.label("name"),
             *top.c[-3:],
         )
         .outerjoin(Venue, Venue.id == top.c.venue_id)
-        .outerjoin(Beacon, and_(literal(kind) == "beacon", Beacon.id == top.c.ref))
-        .outerjoin(Campaign, and_(literal(kind) == "campaign", Campaign.id == top.c.ref))
+        .outerjoin(named, named.id == top.c.ref)
         .order_by(top.c[by].desc(), top.c.ref)
     )
-    return (await session.execute(with_deleted(named))).all()
+    return (await session.execute(with_deleted(totals))).all()
 
 
 def _chosen(

@@ -1,56 +1,43 @@
-"""Brings the index up to date: drains the outbox, or rebuilds the index from SQL."""
+"""Brings the index up to date: drains the outbox, or rebuilds the index from SQL.
+
+There is one writer at a time: it locks the row of `index_state` (on SQLite: the whole database)
+while Redis is written. SQL stores the generation of the last write, and Redis is written before SQL
+commits. So an index that is read after SQL is behind it only if Redis has lost a write: it was
+restored from an older copy, or a lagging replica was promoted. It is ahead if a writer died before
+its commit, or if the database was restored from an older copy. In all these cases it is rebuilt.
+"""
 
 import asyncio
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from enum import Enum
+from uuid import uuid4
 
 import structlog
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError
-from sqlalchemy import (
-    ColumnElement,
-    String,
-    and_,
-    cast,
-    delete,
-    exists,
-    insert,
-    literal,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import delete, exists, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import Database, database_may_recover, sql_now
+from catalog.database import Database, database_may_recover
+from catalog.deadline import within
 from catalog.errors import IndexWriteError
-from catalog.index.entries import beacon_field, campaign_field, connector_field
+from catalog.index.entries import Marker, beacon_field, bucket, campaign_field, connector_field
 from catalog.index.reading import (
-    AFTER_END,
-    BEFORE_START,
     Chunks,
     beacon_fields,
     campaign_fields,
     connector_fields,
+    targeted_by,
 )
-from catalog.index.store import IndexStore
-from catalog.index.transaction import (
-    ExpectedIndex,
-    IndexStatus,
-    IndexTransaction,
-    LagListener,
-    compare_index,
-    compare_markers,
-    index_transaction,
-)
-from catalog.models import Beacon, Campaign, Connector, IndexState, Outbox, beacon_tag
+from catalog.index.store import IndexStore, Markers
+from catalog.models import Beacon, Campaign, Connector, IndexState, Outbox, Venue, beacon_tag
+from catalog.session import with_deleted
 
-DATE_CHECK_INTERVAL = timedelta(minutes=10)
 # The errors while SQL or Redis is down, the index is missing, or another process writes it.
 OUTAGES = (
     SQLAlchemyError,
@@ -61,91 +48,21 @@ OUTAGES = (
     TimeoutError,
     IndexWriteError,
 )
-_DATE_CHECK_SECONDS = 60.0
+_SQL_SECONDS = 2.0
 _ROWS_PER_DRAIN = 1000
 _log = structlog.get_logger(__name__)
 
-
-async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
-    """Write the records that (kind, ref) rows name, each once. Remove deleted records.
-
-    Campaigns are written before the beacons that name them, and removed after them.
-    """
-    refs: defaultdict[str, set[str]] = defaultdict(set)
-    for kind, ref in rows:
-        refs[kind].add(ref)
-    session = transaction.session
-    campaigns, venues, companies, beacons = (
-        sorted(map(int, refs[kind])) for kind in ("campaign", "venue", "company", "beacon_id")
-    )
-    triples, tagged = sorted(map(_triple, refs["beacon"])), sorted(map(_pair, refs["tagged"]))
-    carriers = select(beacon_tag.c.beacon_id).join(Beacon, Beacon.id == beacon_tag.c.beacon_id)
-    carriers = carriers.where(tuple_(Beacon.venue_id, beacon_tag.c.tag_id).in_(tagged))
-    triple = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
-    written: set[str] = set()
-    for named, read, condition in (
-        (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
-        (venues, campaign_fields, Campaign.venue_id.in_(venues)),
-        (companies, connector_fields, Connector.company_id.in_(companies)),
-        (beacons, beacon_fields, Beacon.id.in_(beacons)),
-        (venues, beacon_fields, Beacon.venue_id.in_(venues)),
-        (tagged, beacon_fields, Beacon.id.in_(carriers)),
-        (triples, beacon_fields, triple.in_(triples)),
-    ):
-        if named:
-            async for _, puts in read(session, condition):
-                await transaction.write(puts)
-                written |= puts.keys()
-    gone = [connector_field(number) for number in companies]
-    gone += [beacon_field(*each) for each in triples]
-    gone += [campaign_field(number) for number in campaigns]
-    if removed := [field for field in gone if field not in written]:
-        await transaction.write({}, removed)
+LagListener = Callable[[int], None]
 
 
-def _triple(ref: str) -> tuple[str, int, int]:
-    uuid, major, minor = ref.split(":")
-    return uuid, int(major), int(minor)
+class IndexStatus(Enum):
+    """How the index compares with SQL; the values complete "the index in Redis is …"."""
 
-
-def _pair(ref: str) -> tuple[int, int]:
-    venue_id, tag_id = ref.split(":")
-    return int(venue_id), int(tag_id)
-
-
-async def enqueue_date_changes(database: Database) -> bool:
-    """Put campaigns into the outbox whose need of content has changed with the date.
-
-    One of all processes does this every 10 minutes. Returns whether this call did. Raises
-    SQLAlchemyError, OSError or TimeoutError.
-    """
-    async with database.autocommit() as session:
-        now = await sql_now(session)
-        swept_at = await session.scalar(select(IndexState.swept_at))
-    if swept_at is not None and now - swept_at < DATE_CHECK_INTERVAL:
-        return False
-    async with database.write.begin() as session:
-        state = (
-            await session.scalars(select(IndexState).with_for_update(skip_locked=True))
-        ).one_or_none()
-        if state is None or state.swept_at != swept_at:
-            return False  # another process is writing the index, or has done this
-        now = await sql_now(session)
-        if swept_at is not None:  # without it the index is new: a migration had it rebuilt
-            ref = cast(Campaign.id, String)
-            due = select(literal("campaign"), ref).where(_changes_between(swept_at, now))
-            await session.execute(insert(Outbox).from_select(["kind", "ref"], due))
-        state.swept_at = now
-    return True
-
-
-def _changes_between(since: datetime, until: datetime) -> ColumnElement[bool]:
-    """Campaigns for which the date alone changes `may_fire` after `since`, up to `until`."""
-    begins = and_(
-        Campaign.start_at > since + BEFORE_START, Campaign.start_at <= until + BEFORE_START
-    )
-    ends = and_(Campaign.end_at >= since - AFTER_END, Campaign.end_at < until - AFTER_END)
-    return or_(begins, ends)
+    RIGHT = "right"
+    MISSING = "missing"
+    FOREIGN = "of another catalog"
+    BEHIND = "older than SQL"
+    AHEAD = "newer than SQL"
 
 
 class DrainResult(Enum):
@@ -166,15 +83,150 @@ class IndexCounts:
     connectors: int = 0
 
 
+def compare_markers(markers: Markers, catalog: str, generation: int) -> tuple[IndexStatus, int]:
+    """The status, and by how many generations the index is behind SQL, which gives the others."""
+    present = [marker for marker in markers if marker is not None]
+    lag = max(0, generation - min((marker.generation for marker in present), default=0))
+    if len(present) < len(markers):
+        return IndexStatus.MISSING, lag
+    if any(marker.catalog != catalog for marker in present):
+        return IndexStatus.FOREIGN, lag
+    if lag:
+        return IndexStatus.BEHIND, lag
+    right = len(set(present)) == 1 and present[0].generation == generation
+    return IndexStatus.RIGHT if right else IndexStatus.AHEAD, 0
+
+
+@dataclass(kw_only=True)
+class IndexTransaction:
+    """The only writer of the index. `markers` are those that the buckets have.
+
+    The commit of `session` stores the generation of the last write. The methods raise the errors
+    of IndexStore.
+    """
+
+    session: AsyncSession
+    store: IndexStore
+    state: IndexState
+    markers: Markers
+    rebuilt: Counter[int] = field(default_factory=Counter)  # fields of the rebuild, by bucket
+
+    def next_marker(self) -> Marker:
+        """The marker of the next write. No other write has it."""
+        generations = (marker.generation for marker in self.markers if marker is not None)
+        generation = max(self.state.generation, *generations, 0) + 1
+        return Marker(catalog=self.state.catalog, generation=generation, writer=uuid4().hex[:16])
+
+    async def write(self, puts: dict[str, bytes], removals: Iterable[str] = ()) -> None:
+        """Put and remove fields of the index, which must be right."""
+        marker = self.next_marker()
+        await self.store.write(self.markers[0], marker, puts, removals)
+        self._written(marker)
+
+    async def fill(self, marker: Marker, chunks: Chunks) -> int:
+        """Put entries into the rebuild. Returns how many."""
+        count = 0
+        async for ids, puts in chunks:
+            await self.store.fill(marker, puts)
+            self.rebuilt.update(map(bucket, puts))
+            count += len(ids)
+        return count
+
+    async def finish(self, marker: Marker) -> None:
+        """Replace the index with the rebuild."""
+        await self.store.finish(self.markers, marker, self.rebuilt)
+        self._written(marker)
+
+    def _written(self, marker: Marker) -> None:
+        self.markers = [marker] * len(self.markers)
+        self.state.generation = marker.generation
+
+
+@asynccontextmanager
+async def index_transaction(
+    database: Database, store: IndexStore, *, wait: bool
+) -> AsyncIterator[IndexTransaction | None]:
+    """A transaction, committed when the block ends without an error; None if another is open.
+
+    With `wait` it waits for the other writer, up to the database's command timeout. Raises
+    SQLAlchemyError, RedisError, OSError or TimeoutError.
+    """
+    async with database.write.begin() as session:
+        query = select(IndexState).with_for_update(skip_locked=not wait)
+        state = (await session.scalars(query)).one_or_none()
+        if state is None:
+            yield None
+            return
+        markers = await store.markers()
+        yield IndexTransaction(session=session, store=store, state=state, markers=markers)
+
+
+async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
+    """Write the records that (kind, ref) rows name, each once. Remove deleted records.
+
+    Campaigns are written before the beacons that name them, and removed after them.
+    """
+    refs: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, ref in rows:
+        refs[kind].add(ref)
+    session = transaction.session
+    campaigns, targets, venues, companies, beacons = (
+        set(map(int, refs[kind]))
+        for kind in ("campaign", "targets", "venue", "company", "beacon_id")
+    )
+    if venues:
+        removed = select(Venue.id).where(Venue.id.in_(venues), Venue.deleted_at.is_not(None))
+        inside = select(Campaign.id).where(Campaign.venue_id.in_(removed))
+        gone = set(await session.scalars(with_deleted(inside)))
+        campaigns, targets = campaigns | gone, targets | gone
+        inside = select(Beacon.id).where(Beacon.venue_id.in_(removed))
+        beacons |= set(await session.scalars(with_deleted(inside)))
+    # The triple of a deleted beacon may be another beacon's by now.
+    triples = set(map(_triple, refs["beacon"]))
+    deleted = select(Beacon.uuid, Beacon.major, Beacon.minor)
+    deleted = deleted.where(Beacon.id.in_(beacons), Beacon.deleted_at.is_not(None))
+    for uuid, major, minor in await session.execute(with_deleted(deleted)):
+        triples.add((uuid, major, minor))
+    tagged = {tuple(map(int, ref.split(":"))) for ref in refs["tagged"]}
+    carriers = select(beacon_tag.c.beacon_id).join(Beacon, Beacon.id == beacon_tag.c.beacon_id)
+    carriers = carriers.where(tuple_(Beacon.venue_id, beacon_tag.c.tag_id).in_(tagged))
+    triple = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
+    written: set[str] = set()
+    for named, read, condition in (
+        (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
+        (venues, campaign_fields, Campaign.venue_id.in_(venues)),
+        (companies, connector_fields, Connector.company_id.in_(companies)),
+        (beacons, beacon_fields, Beacon.id.in_(beacons)),
+        (venues, beacon_fields, Beacon.venue_id.in_(venues)),
+        (targets, beacon_fields, targeted_by(targets)),
+        (tagged, beacon_fields, Beacon.id.in_(carriers)),
+        (triples, beacon_fields, triple.in_(triples)),
+    ):
+        if named:
+            async for _, puts in read(session, condition):
+                await transaction.write(puts)
+                written |= puts.keys()
+    removals = [connector_field(number) for number in companies]
+    removals += [beacon_field(*each) for each in triples]
+    removals += [campaign_field(number) for number in campaigns]
+    if removals := [each for each in removals if each not in written]:
+        await transaction.write({}, removals)
+
+
+def _triple(ref: str) -> tuple[str, int, int]:
+    uuid, major, minor = ref.split(":")
+    return uuid, int(major), int(minor)
+
+
 async def drain_once(
     database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
 ) -> DrainResult:
     """Write up to 1000 rows of the outbox to the index, and delete the rows.
 
-    With an empty outbox, rebuild an index that is missing or has lost writes (`rebuild_if_missing`,
-    which also explains `on_lag`). Each row is written at least once before it is deleted. Raises
-    SQLAlchemyError, RedisError, OSError, TimeoutError or IndexWriteError; then the rows are still
-    there, and a retry is safe.
+    If the index is missing or wrong, rebuild it (`rebuild_if_missing`, which also explains
+    `on_lag`). Each row is written at least once before it is deleted. Raises SQLAlchemyError,
+    RedisError, OSError, TimeoutError or IndexWriteError; then the rows are still there, and a retry
+    is safe.
     """
     async with database.read() as session:
         if not await session.scalar(select(exists(select(Outbox.id)))):
@@ -184,7 +236,12 @@ async def drain_once(
             return DrainResult.BUSY
         if await _rebuild_if_wrong(transaction, on_lag):
             return DrainResult.REBUILT
-        rows = await _take_rows(transaction.session)
+        oldest = select(Outbox.id).order_by(Outbox.id).limit(_ROWS_PER_DRAIN)
+        taken = await transaction.session.execute(
+            delete(Outbox).where(Outbox.id.in_(oldest)).returning(Outbox.kind, Outbox.ref),
+            execution_options={"synchronize_session": False},
+        )
+        rows = [(kind, ref) for kind, ref in taken]
         await write_changes(transaction, rows)
         return DrainResult.DRAINED if rows else DrainResult.IDLE
 
@@ -201,82 +258,66 @@ async def rebuild_if_missing(
 ) -> bool:
     """Rebuild an index that is incomplete or wrong. Returns whether it was rebuilt.
 
-    The index is wrong if it is another catalog's, or differs from what SQL wrote, because Redis or
-    SQL was restored from an older copy. All processes that find the index missing wait for one
-    lock: the first one rebuilds it, and the others then find it complete. `on_lag` is called before
-    and after with the number of generations by which Redis is behind. Raises as `drain_once`.
+    All processes that find the index wrong wait for one lock: the first one rebuilds it, and the
+    others then find it right. `on_lag` is called before and after with the number of generations by
+    which Redis is behind. Raises as `drain_once`; SQL has 2 s to answer.
     """
-    found = await compare_index(database, store)
-    on_lag(found.lag)
-    if found.status is IndexStatus.RIGHT:
+    catalog, generation = await within(_SQL_SECONDS, _expected(database))
+    status, lag = compare_markers(await store.markers(), catalog, generation)
+    on_lag(lag)
+    if status is IndexStatus.RIGHT:
         return False
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
         return await _rebuild_if_wrong(transaction, on_lag)
 
 
+async def _expected(database: Database) -> tuple[str, int]:
+    async with database.autocommit() as session:
+        query = select(IndexState.catalog, IndexState.generation)
+        catalog, generation = (await session.execute(query)).one()
+        return catalog, generation
+
+
 async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) -> bool:
-    # No other process writes during the transaction, so a difference is a real one.
-    marker, positions = transaction.marker, transaction.positions
-    expected = ExpectedIndex(marker.catalog, marker.generation, positions)
-    found = compare_markers(await transaction.store.markers(), expected)
-    on_lag(found.lag)
-    if found.status is IndexStatus.RIGHT:
+    state = transaction.state
+    status, lag = compare_markers(transaction.markers, state.catalog, state.generation)
+    on_lag(lag)
+    if status is IndexStatus.RIGHT:
         return False
-    # The first build of a catalog deserves no warning.
-    log = _log.warning if any(position.generation for position in positions) else _log.info
-    log(
-        f"the index in Redis is {found.status.value}: rebuilding it from SQL",
-        generations_behind=found.lag,
-        buckets_behind=found.buckets,
-    )
+    log = _log.warning if state.generation else _log.info  # the first build is no fault
+    log(f"the index in Redis is {status.value}: rebuilding it from SQL", generations_behind=lag)
     await _rebuild(transaction)
     on_lag(0)
     return True
-
-
-async def _take_rows(session: AsyncSession) -> list[tuple[str, str]]:
-    oldest = select(Outbox.id).order_by(Outbox.id).limit(_ROWS_PER_DRAIN)
-    taken = delete(Outbox).where(Outbox.id.in_(oldest)).returning(Outbox.kind, Outbox.ref)
-    rows = await session.execute(taken, execution_options={"synchronize_session": False})
-    return [(kind, ref) for kind, ref in rows]
 
 
 async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
     # Deleted before the entries are read: rows that are committed later stay in the outbox.
     session = transaction.session
     await session.execute(delete(Outbox), execution_options={"synchronize_session": False})
-    await transaction.store.begin(transaction.marker)
+    marker = transaction.next_marker()
     counts = IndexCounts(
-        connectors=await _fill(transaction, connector_fields(session)),
-        campaigns=await _fill(transaction, campaign_fields(session)),
-        beacons=await _fill(transaction, beacon_fields(session)),
+        connectors=await transaction.fill(marker, connector_fields(session)),
+        campaigns=await transaction.fill(marker, campaign_fields(session)),
+        beacons=await transaction.fill(marker, beacon_fields(session)),
     )
-    await transaction.finish()
+    await transaction.finish(marker)
     _log.info(
         "index built",
         beacons=counts.beacons,
         campaigns=counts.campaigns,
-        generation=transaction.marker.generation,
+        generation=marker.generation,
     )
     return counts
-
-
-async def _fill(transaction: IndexTransaction, chunks: Chunks) -> int:
-    count = 0
-    async for ids, puts in chunks:
-        await transaction.fill(puts)
-        count += len(ids)
-    return count
 
 
 class OutboxDrainer:
     """Drains the outbox every `poll` seconds, and regularly compares the index with SQL.
 
     An outage of SQL or Redis is logged once and retried, after a pause that doubles up to
-    `longest_pause`. Any other error is a mistake in the program and ends `run`. Each pause is
-    multiplied by `jitter()`, a factor near 1. `failures` counts consecutive failures. `on_lag` is
-    called with the number of generations that Redis is behind.
+    `longest_pause`. Any other error is a mistake in the program and ends `run`. `failures` counts
+    consecutive failures. `on_lag` is called with the number of generations that Redis is behind.
     """
 
     def __init__(
@@ -288,7 +329,6 @@ class OutboxDrainer:
         comparison_interval: float = 1.0,
         longest_pause: float = 10.0,
         clock: Callable[[], float],
-        jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),  # noqa: S311
         on_lag: LagListener = lambda _: None,
     ) -> None:
         self._database = database
@@ -297,68 +337,56 @@ class OutboxDrainer:
         self._comparison_interval = comparison_interval
         self._longest_pause = longest_pause
         self._clock = clock
-        self._jitter = jitter
         self._on_lag = on_lag
         self.failures = 0
         self._compared_at: float | None = None
-        self._dates_checked_at: float | None = None
         self._nudged = asyncio.Event()
 
     def nudge(self) -> None:
         """Drain at once: rows were just written. A pause after a failure is not shortened."""
-        self._nudged.set()
+        if not self.failures:
+            self._nudged.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Cancelling is safe: rows not committed are drained again."""
         while not stop.is_set():
             self._nudged.clear()
-            pause = await self._step()
-            if pause:
-                await _wait(stop, pause, None if self.failures else self._nudged)
+            if pause := await self._step():
+                await _wait((stop, self._nudged), pause * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _step(self) -> float:
+        """Compare or drain. Returns the seconds to pause."""
         try:
-            outcome = await self._work()
+            now = self._clock()
+            if self._compared_at is None or now - self._compared_at >= self._comparison_interval:
+                await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
+                self._compared_at = now
+            outcome = await drain_once(self._database, self._store, on_lag=self._on_lag)
         except OUTAGES as error:
             return self._failed(error)
         if self.failures:
             _log.info("index is kept up to date again", failures=self.failures)
             self.failures = 0
-        return 0.0 if outcome is DrainResult.DRAINED else self._poll * self._jitter()
-
-    async def _work(self) -> DrainResult:
-        now = self._clock()
-        if self._compared_at is None or now - self._compared_at >= self._comparison_interval:
-            await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
-            self._compared_at = now
-        if self._dates_checked_at is None or now - self._dates_checked_at >= _DATE_CHECK_SECONDS:
-            await enqueue_date_changes(self._database)
-            self._dates_checked_at = now
-        return await drain_once(self._database, self._store, on_lag=self._on_lag)
+        return 0.0 if outcome is DrainResult.DRAINED else self._poll
 
     def _failed(self, error: Exception) -> float:
         # Redis may have lost the index: compare it before anything else.
         self._compared_at = None
         self.failures += 1
-        pause = min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
         if self.failures == 1:  # one line for the outage; its end has another
             _log.warning(
                 "index cannot be kept up to date",
-                error=_one_line(error),
+                error=f"{type(error).__name__}: {error}".partition("\n")[0],
                 passes=not isinstance(error, SQLAlchemyError) or database_may_recover(error),
             )
-        return pause * self._jitter()
+        return min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
 
 
-async def _wait(stop: asyncio.Event, seconds: float, nudged: asyncio.Event | None) -> None:
-    waits = {asyncio.create_task(event.wait()) for event in (stop, nudged) if event is not None}
+async def _wait(events: Iterable[asyncio.Event], seconds: float) -> None:
+    """Wait until one of the events is set, or for `seconds`."""
+    waits = {asyncio.create_task(event.wait()) for event in events}
     try:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

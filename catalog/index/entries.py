@@ -5,7 +5,6 @@ holds the marker, so that one HMGET answers both "is the index built" and "what 
 atomically, on a single server and on a cluster (the number in braces is a hash tag).
 """
 
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -17,30 +16,15 @@ MARKER_FIELD = "m"
 REBUILT = "*"  # the `keys` of a change message after a rebuild: everything may have changed
 
 
-class WritePosition(NamedTuple):
-    """The last write of a bucket: the writer's generation, and which of its writes it was."""
-
-    generation: int
-    step: int
-
-
-NOTHING_WRITTEN = WritePosition(0, 0)
-
-
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a bucket is complete, which catalog it is from, and which write was its last.
+    """Says that a bucket is complete, which catalog it is from, and which write was the last.
 
-    `generation` counts index transactions, `step` the writes of one; a rebuild is step 0.
+    `generation` counts the writes. `writer` is random, so that no two writers make the same marker.
     """
 
     catalog: str
     generation: int
-    step: int = 0
-
-    @property
-    def position(self) -> WritePosition:
-        """The position of the write; the positions of later writes are greater."""
-        return WritePosition(self.generation, self.step)
+    writer: str = ""
 
 
 class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +58,9 @@ class IndexKeys:
         """The key of the hash with this number, 0..15."""
         return self._buckets[number]
 
-    def building(self, number: int) -> str:
+    def building(self, number: int, writer: str) -> str:
         """The key under which a rebuild collects that hash, in the same slot of a cluster."""
-        return f"{self._buckets[number]}:building"
+        return f"{self._buckets[number]}:building:{writer}"
 
     def of(self, field: str) -> str:
         """The key of the hash that holds `field`."""

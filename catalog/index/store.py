@@ -1,6 +1,7 @@
-"""Writes the index to Redis. Generations fence it: a stale writer cannot change anything.
+"""Writes the index to Redis. Each write names the marker that it expects in every bucket.
 
-The scripts are in `scripts.lua`. They are sent whole (EVAL), which works after a failover and in a
+So a writer that is not the last one, or whose earlier writes Redis has lost, changes nothing. The
+scripts are in `scripts.lua`. They are sent whole (EVAL), which works after a failover and in a
 cluster's pipeline. Each of them may be sent twice.
 """
 
@@ -13,15 +14,13 @@ from typing import Any
 import msgspec
 from redis.exceptions import ResponseError
 
-from catalog.errors import IndexBehindError, IndexMissingError, StaleWriterError
+from catalog.errors import IndexWriteError
 from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
-    NOTHING_WRITTEN,
     REBUILT,
     IndexKeys,
     Marker,
-    WritePosition,
     bucket,
     decode_marker,
     encode,
@@ -30,11 +29,7 @@ from catalog.redis_connection import RedisClient
 
 _CHANGES_KEPT = 10_000
 _ABANDONED_SECONDS = 3600
-_SCRIPT_ERRORS = {
-    "STALE": StaleWriterError,
-    "MISSING": IndexMissingError,
-    "LAGGING": IndexBehindError,
-}
+Markers = Sequence[Marker | None]
 
 
 class IndexStore:
@@ -60,81 +55,70 @@ class IndexStore:
 
     async def write(
         self,
+        before: Marker | None,
         marker: Marker,
         puts: Mapping[str, bytes],
         removals: Iterable[str] = (),
-        *,
-        positions: Sequence[WritePosition] = (NOTHING_WRITTEN,) * BUCKETS,
-    ) -> set[int]:
-        """Put and remove fields, then announce them to readers. Returns the buckets written.
+    ) -> None:
+        """Put and remove fields, then announce them to readers. Raises IndexWriteError.
 
-        `positions` is the last write that each bucket must have: a write after a lost one would
-        hide the loss. Raises IndexMissingError, IndexBehindError, StaleWriterError.
+        Every bucket must have the marker `before`, and has `marker` afterwards.
         """
-        removed = list(removals)
-        by_bucket: dict[int, tuple[list[str | bytes], list[str]]] = {}
+        gone = list(removals)
+        removed: list[list[str]] = [[] for _ in range(BUCKETS)]
+        put: list[list[str | bytes]] = [[] for _ in range(BUCKETS)]
+        for field in gone:
+            removed[bucket(field)].append(field)
         for field, value in puts.items():
-            by_bucket.setdefault(bucket(field), ([], []))[0].extend((field, value))
-        for field in removed:
-            by_bucket.setdefault(bucket(field), ([], []))[1].append(field)
-        mark = encode(marker)
-        calls = [
-            (
-                [self.keys.bucket(number)],
-                [mark, *positions[number], len(pairs) // 2, *pairs, *removed],
-            )
-            for number, (pairs, removed) in by_bucket.items()
-        ]
-        if calls:
-            await self._call("write", calls)
-            await self._announce(marker, msgspec.json.encode([*puts, *removed]))
-        return set(by_bucket)
-
-    async def begin(self, marker: Marker) -> None:
-        """Begin a rebuild beside the index that readers use. Raises StaleWriterError."""
-        arguments = [marker.generation, encode(marker), _ABANDONED_SECONDS]
-        await self._call("begin", [(self._both(number), arguments) for number in range(BUCKETS)])
+            put[bucket(field)] += (field, value)
+        markers = [b"" if before is None else encode(before), encode(marker)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for number in range(BUCKETS):
+            arguments = [*markers, len(removed[number]), *removed[number], *put[number]]
+            self._add(pipeline, "write", [self.keys.bucket(number)], arguments)
+        await self._run(pipeline)
+        await self._announce(marker, msgspec.json.encode([*puts, *gone]))
 
     async def fill(self, marker: Marker, puts: Mapping[str, bytes]) -> None:
-        """Put fields into the rebuild. Raises IndexMissingError, StaleWriterError."""
-        by_bucket: dict[int, list[str | bytes]] = {}
+        """Put fields into a rebuild, beside the index that readers use."""
+        pipeline = self._redis.pipeline(transaction=False)
         for field, value in puts.items():
-            by_bucket.setdefault(bucket(field), []).extend((field, value))
-        head = [encode(marker), _ABANDONED_SECONDS]
-        calls = [([self.keys.building(n)], [*head, *pairs]) for n, pairs in by_bucket.items()]
-        await self._call("fill", calls)
+            key = self.keys.building(bucket(field), marker.writer)
+            pipeline.hset(key, field, value)
+            pipeline.expire(key, _ABANDONED_SECONDS)
+        await self._run(pipeline)
 
-    async def finish(self, marker: Marker, counts: Mapping[int, int]) -> None:
-        """Replace the index with the rebuild, then announce it to readers.
+    async def finish(self, before: Markers, marker: Marker, counts: Mapping[int, int]) -> None:
+        """Replace the index with the rebuild, then announce it. Raises IndexWriteError.
 
-        `counts` is how many fields were put into each bucket, because a Redis that was restored
-        meanwhile may hold only some of them. Raises IndexMissingError, StaleWriterError.
+        Each bucket must have its marker of `before`. `counts` is how many fields were put into
+        each, because a Redis that was restored meanwhile may hold only some of them.
         """
-        head = [marker.generation, encode(marker)]
-        calls = [(self._both(n), [*head, counts.get(n, 0)]) for n in range(BUCKETS)]
-        await self._call("finish", calls)
+        pipeline = self._redis.pipeline(transaction=False)
+        for number, expected in enumerate(before):
+            keys = [self.keys.bucket(number), self.keys.building(number, marker.writer)]
+            found = b"" if expected is None else encode(expected)
+            self._add(pipeline, "finish", keys, [found, encode(marker), counts.get(number, 0)])
+        await self._run(pipeline)
         await self._announce(marker, REBUILT)
 
-    def _both(self, number: int) -> list[str]:
-        return [self.keys.bucket(number), self.keys.building(number)]
-
     async def _announce(self, marker: Marker, keys: str | bytes) -> None:
-        arguments = [_CHANGES_KEPT, *marker.position, keys]
-        await self._call("announce", [([self.keys.changes], arguments)])
-
-    async def _call(self, script: str, calls: Sequence[tuple[list[str], list[Any]]]) -> None:
-        """Call a script once for each (keys, arguments), in one round trip."""
         pipeline = self._redis.pipeline(transaction=False)
-        for keys, arguments in calls:
-            pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
+        arguments = [_CHANGES_KEPT, marker.generation, keys]
+        self._add(pipeline, "announce", [self.keys.changes], arguments)
         await self._run(pipeline)
+
+    def _add(self, pipeline: Any, script: str, keys: list[str], arguments: list[Any]) -> None:
+        pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
 
     async def _run(self, pipeline: Any) -> list[Any]:
         async with asyncio.timeout(self._deadline):
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
-        errors = [reply for reply in replies if isinstance(reply, Exception)]
-        if errors:  # STALE first: it is final, and the others may not be
-            raise _index_error(min(errors, key=lambda error: not str(error).startswith("STALE")))
+        for reply in replies:
+            if isinstance(reply, ResponseError) and str(reply).startswith("LOST"):
+                raise IndexWriteError(str(reply))
+            if isinstance(reply, Exception):
+                raise reply
         return replies
 
 
@@ -142,12 +126,3 @@ def _read_scripts() -> dict[str, str]:
     text = files("catalog.index").joinpath("scripts.lua").read_text(encoding="utf-8")
     _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def _index_error(error: Exception) -> Exception:
-    """The catalog's error for an error reply of a script; any other error as it is."""
-    text = str(error)
-    for code, kind in _SCRIPT_ERRORS.items():
-        if isinstance(error, ResponseError) and text.startswith(code):
-            return kind(text)
-    return error

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from catalog.database import Database
-from catalog.errors import IndexMissingError, RedisUrlError, StaleWriterError
+from catalog.errors import IndexWriteError, RedisUrlError
 from catalog.index.drain import (
     OUTAGES,
     DrainResult,
@@ -164,6 +164,6 @@ async def _rebuild(settings: Settings) -> IndexCounts:
     async with open_migrated_stores(settings, "the index is as it was") as stores:
         try:
             return await build_again(stores.database, stores.index_store)
-        except (IndexMissingError, StaleWriterError) as error:
+        except IndexWriteError as error:
             message = f"the index was lost while it was built: {error}; try again"
             raise CommandError(message) from None

@@ -20,7 +20,6 @@ from catalog.index.entries import (
     BeaconEntry,
     ConnectorEntry,
     IndexKeys,
-    WritePosition,
     beacon_field,
     bucket,
     campaign_field,
@@ -47,8 +46,6 @@ _LATE_SECONDS = 1.0  # between a write and its message; after that the message c
 
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
-
-_NOWHERE = WritePosition(0, 0)
 
 
 class IndexNotBuiltError(Exception):
@@ -200,7 +197,7 @@ class BeaconIndex:
 class _Written(NamedTuple):
     """The newest write by the buckets' markers, and the stream's oldest and newest message."""
 
-    position: WritePosition
+    generation: int
     oldest: MessageId
     newest: MessageId
 
@@ -214,16 +211,16 @@ class MissedChanges:
     lost.
     """
 
-    def __init__(self, written: WritePosition) -> None:
-        """`written` is the newest write that the cache is certain to include."""
+    def __init__(self, written: int) -> None:
+        """`written` is the generation of the newest write that the cache is certain to include."""
         self._newest_message = written
-        self._ahead: tuple[WritePosition, float] | None = None
+        self._ahead: tuple[int, float] | None = None
 
-    def note_message(self, place: WritePosition) -> None:
+    def note_message(self, generation: int) -> None:
         """The message of this write has been read."""
-        self._newest_message = max(self._newest_message, place)
+        self._newest_message = max(self._newest_message, generation)
 
-    def has_missed(self, written: WritePosition, now: float) -> bool:
+    def has_missed(self, written: int, now: float) -> bool:
         """Whether the message of the newest write, `written`, is lost. Then drop the cache."""
         if self._ahead is not None and self._ahead[0] <= self._newest_message:
             self._ahead = None
@@ -296,7 +293,7 @@ class IndexWatch:
         written = await self._written()
         position = (0, 0) if written is None else written.newest
         read_from = position
-        missed = MissedChanges(_NOWHERE if written is None else written.position)
+        missed = MissedChanges(0 if written is None else written.generation)
         self._index.cache.drop_all()
         clock = asyncio.get_running_loop().time
         refreshed_at = clock()
@@ -310,7 +307,7 @@ class IndexWatch:
             position = await self._apply_changes(read_from, missed)
             await self._refresh(clock() - refreshed_at)
             refreshed_at = clock()
-            if missed.has_missed(written.position, clock()) or trimmed:
+            if missed.has_missed(written.generation, clock()) or trimmed:
                 log.warning("a change of the index was not heard of, reading everything again")
                 self._index.cache.drop_all()
 
@@ -340,9 +337,9 @@ class IndexWatch:
             *markers, first, last = await pipeline.execute()
         if None in markers:
             return None
-        position = max(decode_marker(marker).position for marker in markers)
+        generation = max(decode_marker(marker).generation for marker in markers)
         oldest, newest = (_parse_id(each[0][0]) if each else (0, 0) for each in (first, last))
-        return _Written(position, oldest, newest)
+        return _Written(generation, oldest, newest)
 
     async def _apply_changes(self, position: MessageId, missed: MissedChanges) -> MessageId:
         after = "{}-{}".format(*position)
@@ -353,10 +350,7 @@ class IndexWatch:
         for _, messages in _by_stream(streams):
             self._apply(fields[b"keys"] for _, fields in messages)
             for _, fields in messages:
-                # (A writer of the previous version names no step.)
-                missed.note_message(
-                    WritePosition(int(fields[b"generation"]), int(fields.get(b"step", 0)))
-                )
+                missed.note_message(int(fields[b"generation"]))
             position = _parse_id(messages[-1][0])
         return position
 

@@ -12,9 +12,8 @@ import structlog
 
 from catalog.database import Database, open_database
 from catalog.deadline import within
-from catalog.index.drain import OutboxDrainer
+from catalog.index.drain import LagListener, OutboxDrainer
 from catalog.index.store import IndexStore
-from catalog.index.transaction import LagListener
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis

@@ -11,7 +11,7 @@ import structlog
 from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
-from catalog.errors import IndexMissingError, StaleWriterError
+from catalog.errors import IndexWriteError
 from catalog.index.drain import rebuild_if_missing
 from catalog.redis_connection import REDIS_SECONDS
 from engine.formats.decoders import detection_decoders
@@ -216,7 +216,7 @@ async def _rebuild(stores: Stores, metrics: Metrics) -> None:
     try:
         await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
     except Exception as error:  # permanent errors stop the process
-        flushed_or_overtaken = isinstance(error, IndexMissingError | StaleWriterError)
+        flushed_or_overtaken = isinstance(error, IndexWriteError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):
             raise
         of_redis = flushed_or_overtaken or isinstance(error, RedisError)

@@ -30,7 +30,6 @@ class Edits:
             self.move_beacon,
             *[self.add_campaign] * 4,
             *[self.edit_campaign] * 4,
-            self.move_campaign,
             self.target,
             self.target,
             self.tag_campaign,
@@ -88,11 +87,6 @@ class Edits:
         if campaign := await self._any(session, Campaign):
             self._change(campaign, active=not campaign.active, html=str(self._dice.random()))
             self._change(campaign, format=self._dice.choice(["html", "connector"]), weekdays=5)
-
-    async def move_campaign(self, session: AsyncSession) -> None:
-        campaign, venue = await self._any(session, Campaign), await self._any(session, Venue)
-        if campaign and venue:
-            campaign.venue_id = venue.id
 
     async def target(self, session: AsyncSession) -> None:
         if campaign := await self._any(session, Campaign):

@@ -11,9 +11,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 from sqlalchemy import make_url, text
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
-from catalog.database import Database, database_may_recover, open_database
+from catalog.database import Database, open_database
 from catalog.errors import DatabaseUrlError
 from catalog.migrate import migrate
 from catalog.models import Company
@@ -52,15 +52,6 @@ def test_drivers():
     assert (url.drivername, url.query) == ("postgresql+asyncpg", {})
     assert PASSWORD not in repr(database)
     assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
-
-
-async def test_an_unreachable_database():
-    database = open_database(f"postgresql://me:{PASSWORD}@127.0.0.1:1/x")
-    with pytest.raises((OSError, SQLAlchemyError)) as caught:
-        async with database.read() as session:
-            await session.connection()
-    assert PASSWORD not in str(caught.value)
-    assert database_may_recover(caught.value)
 
 
 @pytest.fixture
@@ -144,18 +135,6 @@ async def test_a_connection_whose_begin_was_cut_off_is_not_used_again(
     assert await _backend(pooled) != before
 
 
-async def test_sqlite_writers_take_turns(sqlite_url: str):
-    database = open_database(sqlite_url, command_timeout=0.1)
-    async with database.write.begin() as first:
-        await first.connection()
-        async with database.read() as reader:
-            assert (await reader.connection()).in_transaction()
-        async with database.write() as second:
-            with pytest.raises(OperationalError, match="locked"):
-                await second.connection()
-    await database.close()
-
-
 def _modes(path: Path) -> dict[str, int]:
     """Of the file, and of those beside it that SQLite makes."""
     return {each.name: each.stat().st_mode & 0o777 for each in path.parent.glob(f"{path.name}*")}
@@ -181,7 +160,7 @@ async def test_a_sqlite_file_is_its_owners_alone(sqlite_url: str):
     assert _modes(path)[path.name] == 0o640
 
 
-@pytest.mark.parametrize("cancellations", [1, 2, 3])
+@pytest.mark.parametrize("cancellations", [1, 2])
 async def test_a_sqlite_connection_that_is_cancelled_while_it_closes(
     sqlite_url: str, cancellations: int
 ):

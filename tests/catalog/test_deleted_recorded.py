@@ -38,19 +38,6 @@ async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model
     assert await scene.ledger.venue_time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
 
 
-async def test_the_next_owner_of_the_triple_counts(scene: Scene):
-    async with scene.database.write.begin() as session:
-        await session.delete(await session.get_one(Beacon, scene.beacon.id))
-    uuid, major, minor = key(scene)
-    venue = scene.records.venue(scene.other)
-    taken = scene.records.beacon(venue, uuid=uuid, major=major, minor=minor)
-    async with scene.database.write.begin() as session:
-        session.add(taken)
-    assert await places(scene) == {
-        key(scene): ActiveBeacon(taken.id, venue.id, scene.other.id, None)
-    }
-
-
 @pytest.mark.parametrize("recreated", [False, True])
 async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool):
     uuid, major, minor = key(scene)

@@ -1,4 +1,4 @@
-"""A catalog document, loaded into each database."""
+"""A catalog document, loaded into each database; its faults are named, and change nothing."""
 
 import json
 from copy import deepcopy
@@ -11,18 +11,89 @@ from catalog.accounts import verify_password
 from catalog.database import Database
 from catalog.index.drain import rebuild
 from catalog.index.store import IndexStore
+from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import (
     Account,
     Beacon,
     Campaign,
+    Company,
     Connector,
     Device,
     Outbox,
+    Tag,
     Venue,
 )
 from catalog.secrets import Cipher, open_cipher
-from tests.catalog.load_document import BEACON, CAMPAIGN, DOCUMENT, load
 from tests.catalog.records import NOON, UUID, outbox_size
+
+CAMPAIGN = {
+    "name": "Welcome",
+    "push": "Come in",
+    "title": "Hello",
+    "format": "html",
+    "html": "<p>",
+    "cache": "15 minutes",
+    "start": "2026-11-20T00:00:00+0100",
+    "end": "2026-12-31T00:00:00+01:00",
+    "active": 1,
+    "thuesday": "0",
+    "beacons": [{"uuid": UUID.upper().replace("-", ""), "major": "1", "minor": 2}],
+    "tags": [{"name": "entrance"}],
+    "geofencings": [{"name": "park"}],
+}
+BEACON = {"name": "Door", "uuid": UUID, "major": 1, "active": True, "proximity": "Near"}
+DOCUMENT = {
+    "companies": [
+        {
+            "name": "Library",
+            "accounts": [{"email": "Ada@Example.org", "password": "correct horse"}],
+            "applications": [{"name": "App", "type": "ios", "api_key": "key-1"}],
+            "connector": {
+                "name": "Ours",
+                "url": "https://example.org/hook",
+                "method": "post",
+                "auth": "GET",
+                "parameters": '[{"key": "k", "value": "v"}]',
+            },
+            "devices": [{"udid": "phone-1", "test": "1", "id_connector": 7}],
+            "venues": [
+                {
+                    "name": "Main hall",
+                    "address": "1 Square",
+                    "active": 1,
+                    "with": 40,
+                    "map": "hall.png",
+                    "time_zone": "Europe/Madrid",
+                    "beacons": [
+                        {**BEACON, "minor": 1, "tags": [{"name": "entrance"}]},
+                        {**BEACON, "minor": 2, "x": 3},
+                    ],
+                    "geofences": [
+                        {
+                            "name": "park",
+                            "longitude": -0.07,
+                            "latitude": 39.9,
+                            "radius": 100,
+                            "active": True,
+                        }
+                    ],
+                    "campaigns": [CAMPAIGN],
+                }
+            ],
+        }
+    ]
+}
+
+
+async def load(database: Database, document: dict, cipher: Cipher | None) -> LoadSummary:
+    raw = json.dumps(document).encode()
+    return await load_document(database.write, raw, cipher, clock=lambda: NOON)
+
+
+async def faults_of(database: Database, document: dict, cipher: Cipher | None) -> dict[str, str]:
+    with pytest.raises(LoadError) as caught:
+        await load(database, document, cipher)
+    return {fault.place: fault.message for fault in caught.value.faults}
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +223,86 @@ async def test_ten_thousand_beacons(
     await load(database, document, cipher)
     assert not (await load(database, document, cipher)).changed
     assert (await rebuild(database, store)).beacons == 10_000
+
+
+async def test_every_fault_at_once_and_nothing_changed(
+    database: Database, document: dict, cipher: Cipher
+):
+    other = {"name": "Other", "accounts": [{"email": "bob@example.org", "password": "12345678"}]}
+    other["venues"] = [
+        {"name": "v", "address": "", "active": 1, "beacons": [{**BEACON, "minor": 9}]}
+    ]
+    await load(database, {"companies": [other]}, None)
+    before = await outbox_size(database)
+    company = document["companies"][0]
+    company["accounts"][0]["email"] = "bob@example.org"
+    venue = company["venues"][0]
+    venue["time_zone"] = "Mars/Base"
+    venue["beacons"][0] |= {"proximity": "close", "colour": "red"}
+    venue["beacons"].append({**BEACON, "minor": 9})
+    venue["beacons"].append({**BEACON, "minor": 2})
+    del venue["geofences"][0]["radius"]
+    campaign = venue["campaigns"][0]
+    campaign |= {"cache": "fortnight", "format": "url", "tuesday": True}
+    campaign["beacons"] += [{"uuid": UUID, "major": 1, "minor": 8}, {"uuid": "x", "major": 70000}]
+    campaign["geofencings"] = ["park", "lake"]
+    found = await faults_of(database, document, None)
+    here = "companies[0].venues[0]"
+    assert set(found) == {
+        "companies[0].accounts[0].email",
+        "companies[0].connector",
+        f"{here}.time_zone",
+        f"{here}.beacons[0].proximity",
+        f"{here}.beacons[0].colour",
+        f"{here}.beacons[2]",
+        f"{here}.beacons[3]",
+        f"{here}.geofences[0].radius",
+        f"{here}.campaigns[0].cache",
+        f"{here}.campaigns[0].url",
+        f"{here}.campaigns[0].tuesday",
+        f"{here}.campaigns[0].beacons[1]",
+        f"{here}.campaigns[0].beacons[2].uuid",
+        f"{here}.campaigns[0].beacons[2].major",
+        f"{here}.campaigns[0].beacons[2].minor",
+        f"{here}.campaigns[0].geofencings",
+    }
+    assert found[f"{here}.beacons[0].proximity"] == '"close": accepted: immediate, near, far'
+    assert "PROXIMITY_SECRET_KEY is not set" in found["companies[0].connector"]
+    assert await outbox_size(database) == before
+    async with database.read() as session:
+        assert (await session.scalars(select(Company.name))).all() == ["Other"]
+        assert (await session.scalars(select(Tag.name))).all() == []
+
+
+async def test_a_fault_found_late_changes_nothing(
+    database: Database, document: dict, cipher: Cipher
+):
+    document["companies"][0]["venues"][0]["campaigns"][0]["beacons"][0]["minor"] = 3
+    found = await faults_of(database, document, cipher)
+    assert list(found.values()) == [f"{UUID}:1:3 is not a beacon of this company"]
+    async with database.read() as session:
+        assert await session.scalar(select(func.count()).select_from(Company)) == 0
+
+
+async def test_two_venues_of_one_name(database: Database, document: dict, cipher: Cipher):
+    await load(database, document, cipher)
+    async with database.write.begin() as session:
+        company = (await session.scalars(select(Company))).one()
+        session.add(Venue(company=company, name="Main hall", address="", active=True))
+    found = await faults_of(database, document, cipher)
+    assert "several venues have this name" in found["companies[0].venues[0].name"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{", "line 1 column 2: not JSON"),
+        (b"[]", 'accepted: an object {"companies": [...]}'),
+        (b'{"companies": [3]}', "companies[0]: 3: accepted: an object"),
+        (b'{"companies": [], "company": []}', "company: unknown field; accepted: companies"),
+    ],
+)
+async def test_no_document(database: Database, raw: bytes, message: str):
+    with pytest.raises(LoadError) as caught:
+        await load_document(database.write, raw, None)
+    assert str(caught.value).startswith(message)

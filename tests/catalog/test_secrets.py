@@ -4,7 +4,6 @@ from base64 import urlsafe_b64encode
 
 import pytest
 import structlog
-from cryptography.fernet import Fernet
 
 from catalog.accounts import hash_password, verify_password
 from catalog.errors import DecryptionError, SecretKeyError
@@ -78,11 +77,6 @@ def test_the_published_keys_are_those_that_are_published():
         "PROXIMITY_SECRET_KEY=$(head -c 32 /dev/urandom | base64)"
         in (ROOT / "README.md").read_text()
     )
-
-
-def test_a_fernet_key_is_used_as_it_is():
-    key = Fernet.generate_key()
-    assert Fernet(key).decrypt(open_cipher(key.decode()).encrypt("x")) == b"x"
 
 
 def test_a_password_is_hashed():

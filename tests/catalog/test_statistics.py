@@ -61,10 +61,8 @@ def proximity(tmp_path: Path, database_url: str) -> Proximity:
     ("choice", "lines"),
     [
         (StatisticFilter(TODAY - timedelta(days=9), TODAY), 61),
-        (StatisticFilter(TODAY - timedelta(days=6), TODAY), 43),
         (StatisticFilter(TODAY - timedelta(days=1), TODAY, kind="beacon"), 4),
         (StatisticFilter(TODAY, TODAY, company="beta"), 3),
-        (StatisticFilter(TODAY, TODAY, company="2"), 3),
         (StatisticFilter(TODAY, TODAY, company="9" * 30), 0),
         (StatisticFilter(TODAY, TODAY, company="alpha", venue="2"), 0),
         (StatisticFilter(TODAY, TODAY, venue="1", kind="venue"), 1),

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from catalog.fields import Faults
-from catalog.load.document import read_document
+from catalog.load import read_document
 from engine.cli.demo.summary import (
     DemoResults,
     EngineFigures,

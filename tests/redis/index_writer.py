@@ -32,21 +32,22 @@ class Writer:
 
     def marker(self) -> Marker:
         self.generation += 1
-        return Marker(catalog="ours", generation=self.generation)
+        return Marker(catalog="ours", generation=self.generation, writer="test")
 
     async def put(self, puts: dict[str, bytes], removals: Iterable[str] = ()) -> None:
         removed = list(removals)
         self.fields |= puts
         for field in removed:
             self.fields.pop(field, None)
-        await self.store.write(self.marker(), puts, removed)
+        before, *_ = await self.store.markers()
+        await self.store.write(before, self.marker(), puts, removed)
 
     async def rebuild(self) -> None:
         self.rebuilds += 1
         marker = self.marker()
-        await self.store.begin(marker)
         await self.store.fill(marker, self.fields)
-        await self.store.finish(marker, Counter(map(bucket, self.fields)))
+        counts = Counter(map(bucket, self.fields))
+        await self.store.finish(await self.store.markers(), marker, counts)
 
     async def rebuild_if_missing(self) -> None:
         if None in await self.store.markers():

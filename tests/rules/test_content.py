@@ -35,7 +35,6 @@ def test_content_is_there_when_it_may_be_sent(
     awake = may_fire(
         active=campaign.active,
         venue_active=True,
-        start=campaign.start,
         end=campaign.end,
         now=datetime.fromtimestamp(now, UTC),
     )

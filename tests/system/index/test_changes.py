@@ -5,7 +5,6 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from catalog.index.entries import WritePosition
 from catalog.redis_connection import RedisClient
 from engine.trigger.beacon_index import MissedChanges
 from tests.servers.waiting import eventually
@@ -52,13 +51,13 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
 
 
 def test_a_message_in_time_is_not_missed() -> None:
-    missed = MissedChanges(WritePosition(5, 0))
-    assert not missed.has_missed(WritePosition(5, 0), 0.0)
-    assert not missed.has_missed(WritePosition(6, 1), 0.1)
-    missed.note_message(WritePosition(6, 1))
-    assert not missed.has_missed(WritePosition(6, 2), 1.0)  # of the same turn, written just now
-    assert not missed.has_missed(WritePosition(6, 2), 1.9)
-    assert missed.has_missed(WritePosition(6, 2), 2.1)
-    assert not missed.has_missed(WritePosition(6, 2), 9.0)
-    missed.note_message(WritePosition(2, 0))
-    assert not missed.has_missed(WritePosition(1, 0), 9.0)
+    missed = MissedChanges(5)
+    assert not missed.has_missed(5, 0.0)
+    assert not missed.has_missed(6, 0.1)
+    missed.note_message(6)
+    assert not missed.has_missed(7, 1.0)  # written just now
+    assert not missed.has_missed(7, 1.9)
+    assert missed.has_missed(7, 2.1)
+    assert not missed.has_missed(7, 9.0)
+    missed.note_message(2)
+    assert not missed.has_missed(1, 9.0)

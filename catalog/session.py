@@ -1,0 +1,151 @@
+"""The session in which the catalog is read and written: its rules hold for every writer.
+
+It refuses bulk statements that other parts of the catalog would not notice, hides deleted records,
+and ends the sessions of accounts that change. Two modules listen to it as well: catalog.outbox
+records what the index must follow, catalog.audit who changed what.
+
+A deleted venue, beacon, geofence or campaign keeps its row with its links, because traces and
+statistics refer to it. The session marks the row instead of deleting it; for a venue it also marks
+the venue's records. Queries select only records that are not deleted, wherever a table stands in
+the statement, unless they ask for all (`with_deleted`). A marked row blocks nothing: the triple of
+a deleted beacon is free again. Nothing can be added to a deleted venue. Statements on a bare
+connection see all rows.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, TypeVarTuple
+
+from sqlalchemy import (
+    CompoundSelect,
+    Delete,
+    Select,
+    UpdateBase,
+    delete,
+    event,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
+from sqlalchemy.orm import Session as OrmSession
+from sqlalchemy.orm.attributes import History
+
+from catalog.errors import BulkWriteError, VenueDeletedError
+from catalog.models import (
+    Account,
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Geofence,
+    Session,
+    SoftDeletable,
+    Tag,
+    Venue,
+    beacon_tag,
+    campaign_beacon,
+    campaign_tag,
+)
+
+# A key of the SQLAlchemy session's `info`: the hash of the token whose session outlives a new
+# password.
+KEPT_SESSION = "kept_session"
+IN_VENUES: tuple[Any, ...] = (Beacon, Geofence, Campaign)
+_WITH_DELETED = "catalog_with_deleted"
+_LIVING_ONLY = with_loader_criteria(
+    SoftDeletable, lambda model: model.deleted_at.is_(None), include_aliases=True
+)
+_MARKED_TABLES = {model.__table__ for model in (Venue, *IN_VENUES)}
+_WATCHED_TABLES = {
+    *(model.__table__ for model in (Account, Company, Venue, Tag, Beacon, Campaign, Connector)),
+    beacon_tag,
+    campaign_beacon,
+    campaign_tag,
+}
+Columns = TypeVarTuple("Columns")
+
+
+class CatalogSession(OrmSession):
+    """The class of every session of `catalog.database.Database`."""
+
+
+def history_of(record: object, name: str) -> History:
+    """The change of an attribute that a flush would write."""
+    return inspect(record).attrs[name].history  # type: ignore[no-any-return]  # inspect is untyped
+
+
+def has_changed(record: object, *names: str) -> bool:
+    """Whether a flush would change one of the attributes."""
+    return any(history_of(record, name).has_changes() for name in names)
+
+
+def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
+    """Make the query find deleted records too."""
+    return query.execution_options(**{_WITH_DELETED: True})
+
+
+@event.listens_for(CatalogSession, "do_orm_execute")
+def _refuse_bulk_writes_and_hide_deleted(state: ORMExecuteState) -> None:
+    statement = state.statement
+    table = getattr(statement, "table", None)
+    deletes = isinstance(statement, Delete) and table in _MARKED_TABLES
+    if deletes or (isinstance(statement, UpdateBase) and table in _WATCHED_TABLES):
+        raise BulkWriteError(f"write {table} through the session's objects")
+    inherits = state.is_column_load or state.is_relationship_load  # the criteria of its query
+    wanted = state.execution_options.get(_WITH_DELETED, False)
+    if isinstance(statement, Select | CompoundSelect) and not (inherits or wanted):
+        state.statement = statement.options(_LIVING_ONLY)
+
+
+@event.listens_for(CatalogSession, "before_flush")
+def _mark_deleted(session: OrmSession, _context: UOWTransaction, _instances: Any) -> None:
+    now = datetime.now(UTC)
+    marked = [item for item in session.deleted if isinstance(item, SoftDeletable)]
+    for item in marked:
+        session.add(item)  # the flush would delete it otherwise
+        item.deleted_at = now
+    venues = [item.id for item in marked if isinstance(item, Venue)]
+    if venues:
+        connection = session.connection()
+        # Waits for records that are being added to it: the check below locks the venue too.
+        connection.execute(select(Venue.id).where(Venue.id.in_(venues)).with_for_update())
+        for model in IN_VENUES:
+            inside = (model.venue_id.in_(venues), model.deleted_at.is_(None))
+            connection.execute(update(model).where(*inside).values(deleted_at=now))
+
+
+@event.listens_for(CatalogSession, "before_flush")
+def _refuse_new_in_deleted_venue(
+    session: OrmSession, _context: UOWTransaction, _instances: Any
+) -> None:
+    wanted = {_entered_venue(item) for item in (*session.new, *session.dirty)} - {None}
+    if wanted:
+        living = select(Venue.id).where(Venue.id.in_(wanted), Venue.deleted_at.is_(None))
+        # Waits for a deletion under way, as the check of the foreign key would.
+        found = session.connection().scalars(living.with_for_update(read=True, key_share=True))
+        if len(found.all()) < len(wanted):
+            raise VenueDeletedError("the venue was deleted meanwhile")
+
+
+def _entered_venue(item: object) -> int | None:
+    """The id of the venue to which a record is added or moved, unless the venue is new as well."""
+    if not isinstance(item, IN_VENUES):
+        return None
+    if inspect(item).persistent and not has_changed(item, "venue_id", "venue"):
+        return None
+    venue, number = item.__dict__.get("venue"), item.__dict__.get("venue_id")
+    if venue is not None:
+        number = (inspect(venue).identity or [None])[0]
+    return None if number is None else int(number)
+
+
+@event.listens_for(CatalogSession, "before_flush")
+def _end_sessions(session: OrmSession, _context: UOWTransaction, _instances: Any) -> None:
+    """End the sessions of an account whose password or activity changes, or its company's."""
+    kept = Session.token_hash != session.info.get(KEPT_SESSION, "")
+    for item in session.dirty:
+        if isinstance(item, Account) and has_changed(item, "password_hash", "active"):
+            session.connection().execute(delete(Session).where(Session.account_id == item.id, kept))
+        elif isinstance(item, Company) and has_changed(item, "active"):
+            accounts = select(Account.id).where(Account.company_id == item.id)
+            session.connection().execute(delete(Session).where(Session.account_id.in_(accounts)))

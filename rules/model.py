@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+PlaceKind = Literal["beacon", "geofence", "nfc", "qrcode"]
 ContentFormat = Literal["template", "url", "html", "connector"]
 
 
@@ -35,8 +36,15 @@ class Reason(StrEnum):
     """
 
     UNKNOWN_BEACON = "unknown_beacon"
+    UNKNOWN_GEOFENCE = "unknown_geofence"
+    UNKNOWN_TAG = "unknown_tag"
+    UNKNOWN_APPLICATION = "unknown_application"
+    OUTSIDE = "outside"
+    INACCURATE = "inaccurate"
     INACTIVE_VENUE = "inactive_venue"
     INACTIVE_BEACON = "inactive_beacon"
+    INACTIVE_GEOFENCE = "inactive_geofence"
+    INACTIVE_TAG = "inactive_tag"
     NO_CAMPAIGN = "no_campaign"
     UNKNOWN_PROXIMITY = "unknown_proximity"
     TOO_FAR = "too_far"
@@ -101,7 +109,7 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="beacon"):
     """A beacon at its venue. `reach` is the farthest zone that triggers.
 
     `uuid` is in canonical form: lower case, with dashes.
@@ -115,6 +123,42 @@ class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     active: bool
     reach: Zone
     venue: VenueSnapshot
+
+    @property
+    def kind(self) -> PlaceKind:
+        """What kind of place it is."""
+        return "beacon"
+
+
+class GeofenceSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="geofence"):
+    """A circle on the map, of a venue: degrees, and a radius in metres."""
+
+    id: int
+    name: str
+    active: bool
+    latitude: float
+    longitude: float
+    radius: float
+    venue: VenueSnapshot
+
+    @property
+    def kind(self) -> PlaceKind:
+        """What kind of place it is."""
+        return "geofence"
+
+
+class TagSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tag"):
+    """An NFC tag or QR code of a venue; a scan of exactly `value` is a detection of it."""
+
+    id: int
+    name: str
+    active: bool
+    kind: Literal["nfc", "qrcode"]
+    value: str
+    venue: VenueSnapshot
+
+
+Place = BeaconSnapshot | GeofenceSnapshot | TagSnapshot
 
 
 Counts = tuple[tuple[Reason, int], ...]

@@ -5,11 +5,14 @@ holds the marker, so that one HMGET answers both "is the index built" and "what 
 atomically, on a single server and on a cluster (the number in braces is a hash tag).
 """
 
+from hashlib import sha256
+from typing import Generic, TypeVar
 from zlib import crc32
 
 import msgspec
 
-from rules.model import BeaconSnapshot, CampaignSnapshot
+from rules.geofences import Circle
+from rules.model import BeaconSnapshot, CampaignSnapshot, Place
 
 BUCKETS = 16
 MARKER_FIELD = "m"
@@ -27,11 +30,33 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     writer: str = ""
 
 
-class BeaconEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A beacon and the ids of the campaigns that target it, active or not, ascending."""
+SomePlace = TypeVar("SomePlace", bound=Place)
 
-    beacon: BeaconSnapshot
+
+class PlaceEntry(msgspec.Struct, Generic[SomePlace], frozen=True, kw_only=True):
+    """A place and the ids of the campaigns that target it, active or not, ascending."""
+
+    place: SomePlace
     campaigns: list[int]
+
+
+class CompanyGeofences(msgspec.Struct, frozen=True):
+    """The circles of all geofences of a company, active or not, for positions."""
+
+    circles: list[Circle]
+
+
+class ApplicationEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An application's company. `expires_at` in epoch seconds; None: never."""
+
+    id: int
+    company_id: int
+    active: bool
+    expires_at: float | None = None
+
+    def admits(self, at: float) -> bool:
+        """Whether its key was valid at `at` (epoch seconds)."""
+        return self.active and (self.expires_at is None or at <= self.expires_at)
 
 
 class ConnectorEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +98,28 @@ def bucket(field: str) -> int:
 
 
 def beacon_field(uuid: str, major: int, minor: int) -> str:
-    """The field of a BeaconEntry. `uuid` is in canonical form: lower case, with dashes."""
+    """The field of a beacon's entry. `uuid` is in canonical form: lower case, with dashes."""
     return f"b:{uuid}:{major}:{minor}"
+
+
+def geofence_field(geofence_id: int) -> str:
+    """The field of a geofence's entry."""
+    return f"g:{geofence_id}"
+
+
+def tag_field(company_id: int, kind: str, value: str) -> str:
+    """The field of the entry of an NFC tag or QR code."""
+    return f"t:{company_id}:{kind}:{sha256(value.encode()).hexdigest()}"
+
+
+def geofences_field(company_id: int) -> str:
+    """The field of a company's CompanyGeofences; absent where it has none."""
+    return f"p:{company_id}"
+
+
+def application_field(api_key: str) -> str:
+    """The field of an ApplicationEntry; the index does not hold the key itself."""
+    return f"a:{sha256(api_key.encode()).hexdigest()}"
 
 
 def campaign_field(campaign_id: int) -> str:
@@ -89,6 +134,9 @@ def connector_field(company_id: int) -> str:
 
 encode = msgspec.json.encode
 decode_marker = msgspec.json.Decoder(Marker).decode
-decode_beacon = msgspec.json.Decoder(BeaconEntry).decode
+decode_beacon = msgspec.json.Decoder(PlaceEntry[BeaconSnapshot]).decode
+decode_place = msgspec.json.Decoder(PlaceEntry[Place]).decode
+decode_geofences = msgspec.json.Decoder(CompanyGeofences).decode
+decode_application = msgspec.json.Decoder(ApplicationEntry).decode
 decode_campaign = msgspec.json.Decoder(CampaignSnapshot).decode
 decode_connector = msgspec.json.Decoder(ConnectorEntry).decode

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import sql_now
 from catalog.index.entries import (
-    BeaconEntry,
     ConnectorEntry,
+    PlaceEntry,
     beacon_field,
     campaign_field,
     connector_field,
@@ -75,7 +75,7 @@ async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = 
         venues = {beacon.id: venue.id for beacon, venue in rows}
         campaigns = await campaigns_at(session, venues)
         entries = (_beacon_entry(*row, campaigns[row.Beacon.id]) for row in rows)
-        yield list(venues), {_field_of(entry.beacon): encode(entry) for entry in entries}
+        yield list(venues), {_field_of(entry.place): encode(entry) for entry in entries}
 
 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
@@ -104,7 +104,9 @@ async def connector_fields(
         yield ids, {connector_field(entry.company_id): encode(entry) for entry in entries}
 
 
-def _beacon_entry(beacon: Beacon, venue: Venue, campaigns: Iterable[int]) -> BeaconEntry:
+def _beacon_entry(
+    beacon: Beacon, venue: Venue, campaigns: Iterable[int]
+) -> PlaceEntry[BeaconSnapshot]:
     snapshot = BeaconSnapshot(
         id=beacon.id,
         name=beacon.name,
@@ -115,7 +117,7 @@ def _beacon_entry(beacon: Beacon, venue: Venue, campaigns: Iterable[int]) -> Bea
         reach=Zone[beacon.proximity.upper()],
         venue=_venue_snapshot(venue),
     )
-    return BeaconEntry(beacon=snapshot, campaigns=sorted(campaigns))
+    return PlaceEntry(place=snapshot, campaigns=sorted(campaigns))
 
 
 def _field_of(beacon: BeaconSnapshot) -> str:
@@ -221,7 +223,7 @@ async def read_campaign_at_beacon(
     async for _, fields in beacon_fields(session, Beacon.id == beacon_id):
         (entry,) = map(decode_beacon, fields.values())
         aimed = [campaign] if campaign_id in entry.campaigns else []
-        target = Target.of_beacon(entry.beacon, aimed, has_connector)
-        return CampaignAtBeacon(campaign, entry.beacon, target)
+        target = Target.of_beacon(entry.place, aimed, has_connector)
+        return CampaignAtBeacon(campaign, entry.place, target)
     venue = _venue_snapshot(await session.get_one(Venue, venue_id))
     return CampaignAtBeacon(campaign, None, Target(venue, True, None, (), has_connector))

@@ -12,7 +12,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
-from engine.kafka.messages import LONGEST_UUID, Detection, check_udid, parse, shown
+from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_udid, parse, shown
 from engine.kafka.workers import Records
 from rules.model import Zone
 from rules.parsing import parse_zone, zone_from_rssi
@@ -138,6 +138,7 @@ _LONGEST_NUMBER = 5
 _UUID = re.compile(
     r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
 )
+_ONE_PLACE = "a detection has one place: uuid, major and minor, or geofence, position or tag"
 _ZONES = "immediate, near, far, unknown"
 _decode = msgspec.json.Decoder(Detection).decode
 
@@ -150,8 +151,26 @@ class BeaconKey(NamedTuple):
     minor: int
 
 
+class GeofenceKey(NamedTuple):
+    """The id that names one geofence."""
+
+    id: int
+
+
+class TagKey(NamedTuple):
+    """The text that names one NFC tag or QR code ("nfc", "qrcode") of a company."""
+
+    company_id: int
+    kind: str
+    value: str
+
+
+PlaceKey: TypeAlias = BeaconKey | GeofenceKey | TagKey
+
+
 class DecodedDetection(msgspec.Struct, gc=False):
-    """A decoded detection. `detected_at` in epoch seconds: the message's, else the record's.
+    """A decoded detection. `key` is None for a position or a tag until its company is known.
+    `detected_at` in epoch seconds: the message's, else the record's.
 
     `index` is its position in a record of several detections (engine/formats). The record's
     position and `index` identify the detection.
@@ -159,7 +178,7 @@ class DecodedDetection(msgspec.Struct, gc=False):
 
     record: Record
     message: Detection
-    key: BeaconKey
+    key: PlaceKey | None
     zone: Zone
     detected_at: float
     index: int = 0
@@ -197,13 +216,31 @@ def detection_of(record: Record, message: Detection, path_loss_exponent: float) 
         detected_at = record.timestamp / 1000 if written is None else parse(written)
     except ValueError as error:
         raise ValueError(f"detected_at: {error}") from None
-    return DecodedDetection(
-        record,
-        message,
-        beacon_key(message.uuid, message.major, message.minor),
-        _zone(message, path_loss_exponent),
-        detected_at,
-    )
+    if message.uuid is None or message.major is None or message.minor is None:
+        return DecodedDetection(record, message, _other_place(message), Zone.UNKNOWN, detected_at)
+    if message.geofence or message.position or message.tag:
+        raise ValueError(_ONE_PLACE)
+    key = beacon_key(message.uuid, message.major, message.minor)
+    return DecodedDetection(record, message, key, _zone(message, path_loss_exponent), detected_at)
+
+
+def _other_place(message: Detection) -> GeofenceKey | None:
+    """The key of a geofence. Raises ValueError unless the message names one place, no beacon."""
+    places = (message.geofence, message.position, message.tag)
+    for field in ("uuid", "major", "minor"):
+        if getattr(message, field) is None and not any(places):
+            raise ValueError(f"{field}: it is required, and missing, without another place")
+        if getattr(message, field) is not None and any(places):
+            raise ValueError(_ONE_PLACE)
+    if sum(place is not None for place in places) > 1:
+        raise ValueError(_ONE_PLACE)
+    if message.geofence is not None:
+        return GeofenceKey(message.geofence.id)
+    if message.api_key is None:
+        raise ValueError("api_key: it is required with a position or a tag")
+    if message.tag is not None and len(message.tag.value.encode()) > LONGEST_VALUE:
+        raise ValueError(f"tag.value: it is longer than {LONGEST_VALUE} bytes")
+    return None
 
 
 def beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:

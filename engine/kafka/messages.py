@@ -21,6 +21,7 @@ LONGEST_UDID = 255
 LONGEST_NAME = 128
 LONGEST_TOKEN = 4096
 LONGEST_UUID = 64
+LONGEST_VALUE = 1024  # of a tag
 _LONGEST_IP = 64
 _LONGEST_DIGITS = 16
 _LONGEST_KEY = 255
@@ -62,6 +63,7 @@ ZoneNumber = Annotated[
 ]
 _Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 _Ip = Annotated[str, Meta(max_length=_LONGEST_IP)]
+ApiKey = Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)]
 
 
 class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -86,15 +88,49 @@ class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True,
     token_push: str | None = None
 
 
-class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`detections`: a device detected a beacon. One of proximity and rssi (dBm) is required."""
+class GeofenceEvent(msgspec.Struct, frozen=True, gc=False):
+    """The phone's system has decided that the device entered, stayed in or left a geofence."""
 
-    uuid: Annotated[
-        str, Meta(min_length=32, max_length=36, description="any case, with or without dashes")
+    id: Annotated[int, Meta(ge=1, le=2**63 - 1, description="the geofence's, from the interface")]
+    transition: Literal["enter", "dwell", "exit"]
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """Degrees (WGS 84), and metres of accuracy if the phone tells them."""
+
+    latitude: Annotated[float, Meta(ge=-90, le=90)]
+    longitude: Annotated[float, Meta(ge=-180, le=180)]
+    accuracy: Annotated[float, Meta(ge=0)] | None = None
+
+
+class ScannedTag(msgspec.Struct, frozen=True, gc=False):
+    """An NFC tag or QR code that the device has read; `value` is compared exactly."""
+
+    kind: Literal["nfc", "qrcode"]
+    value: Annotated[
+        str,
+        Meta(min_length=1, max_length=LONGEST_VALUE, description="at most 1,024 bytes of UTF-8"),
     ]
-    major: Unsigned16 | DigitString
-    minor: Unsigned16 | DigitString
+
+
+class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`detections`: a device is at one place, a beacon (uuid, major, minor), geofence, position or
+    tag. A beacon needs proximity or rssi (dBm), a position and a tag the application's api_key.
+    """
+
+    uuid: (
+        Annotated[
+            str, Meta(min_length=32, max_length=36, description="any case, with or without dashes")
+        ]
+        | None
+    ) = None
+    major: Unsigned16 | DigitString | None = None
+    minor: Unsigned16 | DigitString | None = None
     device: ReceivedDevice
+    geofence: GeofenceEvent | None = None
+    position: Position | None = None
+    tag: ScannedTag | None = None
+    api_key: ApiKey | None = None
     proximity: ZoneName | ZoneNumber | None = None
     rssi: float | None = None
     tx_power: float | None = None
@@ -105,7 +141,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`authentications`: a device opened the application that owns `api_key`."""
 
-    api_key: Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)]
+    api_key: ApiKey
     device: ReceivedDevice
     authenticated_at: Timestamp | None = None
     ip: _Ip | None = None
@@ -126,7 +162,7 @@ class CompanyReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class VenueReference(msgspec.Struct, frozen=True, gc=False):
-    """The venue of the beacon."""
+    """The venue of the place."""
 
     id: int
     name: str
@@ -142,15 +178,28 @@ class BeaconReference(msgspec.Struct, frozen=True, gc=False):
     minor: int
 
 
+class PlaceReference(msgspec.Struct, frozen=True, gc=False):
+    """The geofence, NFC tag or QR code at which the device is."""
+
+    id: int
+    name: str
+
+
 class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What is known when a campaign fires for a detection. Repeats carry the same `id`."""
+    """What is known when a campaign fires for a detection. Repeats carry the same `id`.
+
+    One of `beacon` (with `proximity`), `geofence`, `nfc` and `qrcode` is the place.
+    """
 
     id: str
     campaign: CampaignReference
     company: CompanyReference
     venue: VenueReference
-    beacon: BeaconReference
-    proximity: ZoneThatTriggers
+    beacon: BeaconReference | None = None
+    geofence: PlaceReference | None = None
+    nfc: PlaceReference | None = None
+    qrcode: PlaceReference | None = None
+    proximity: ZoneThatTriggers | None = None
     device: KnownDevice
     title: str
     push: str

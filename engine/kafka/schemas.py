@@ -81,7 +81,15 @@ def _published(schema: dict[str, Any]) -> dict[str, Any]:
     renamed: dict[str, Any] = json.loads(text)
     detection = renamed.get("$defs", renamed).get("Detection", {})
     if detection:
-        detection["anyOf"] = [{"required": ["proximity"]}, {"required": ["rssi"]}]
+        detection["oneOf"] = [
+            {
+                "required": ["uuid", "major", "minor"],
+                "anyOf": [{"required": ["proximity"]}, {"required": ["rssi"]}],
+            },
+            {"required": ["geofence"]},
+            {"required": ["position", "api_key"]},
+            {"required": ["tag", "api_key"]},
+        ]
     return renamed
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 
 import structlog
 
-from catalog.index.entries import BeaconEntry, ConnectorEntry
+from catalog.index.entries import ConnectorEntry, PlaceEntry
 from engine.kafka.detections import BeaconKey
 from engine.kafka.messages import BeaconReference, CompanyReference, VenueReference
 from rules.decision import Target
@@ -77,15 +77,15 @@ class IndexedBeacon:
 
 
 def assemble(
-    entry: BeaconEntry,
+    entry: PlaceEntry[Place],
     campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
     """A beacon from its entry. A campaign that is missing in `campaigns` is left out."""
     return IndexedBeacon(
-        entry.beacon,
+        entry.place,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
-        connectors.get(entry.beacon.venue.company_id),
+        connectors.get(entry.place.venue.company_id),
         entry.campaigns,
     )
 

@@ -17,9 +17,9 @@ from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
     REBUILT,
-    BeaconEntry,
     ConnectorEntry,
     IndexKeys,
+    PlaceEntry,
     beacon_field,
     bucket,
     campaign_field,
@@ -34,7 +34,7 @@ from engine.kafka.detections import BeaconKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
-from rules.model import CampaignSnapshot
+from rules.model import CampaignSnapshot, Place
 
 log = structlog.get_logger(__name__)
 
@@ -157,17 +157,21 @@ class BeaconIndex:
             for key in keys
         }
 
-    async def _campaigns(self, entries: Iterable[BeaconEntry]) -> dict[int, CampaignSnapshot]:
+    async def _campaigns(
+        self, entries: Iterable[PlaceEntry[Place]]
+    ) -> dict[int, CampaignSnapshot]:
         ids = {i for entry in entries for i in entry.campaigns}
         values = await self._read([campaign_field(i) for i in ids])
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
         return self.cache.reuse({campaign.id: campaign for campaign in campaigns})
 
     async def _connectors(
-        self, entries: Iterable[BeaconEntry], campaigns: Mapping[int, CampaignSnapshot]
+        self,
+        entries: Iterable[PlaceEntry[Place]],
+        campaigns: Mapping[int, CampaignSnapshot],
     ) -> dict[int, ConnectorEntry]:
         companies = {
-            entry.beacon.venue.company_id
+            entry.place.venue.company_id
             for entry in entries
             if any(i in campaigns and campaigns[i].format == "connector" for i in entry.campaigns)
         }

@@ -58,7 +58,7 @@ async def arrives(redis: RedisClient, store: IndexStore, beacon: Beacon, name: s
 
     async def is_there() -> bool:
         raw = await redis.hget(store.keys.of(field), field)
-        return raw is not None and decode_beacon(raw).beacon.name == name
+        return raw is not None and decode_beacon(raw).place.name == name
 
     condition: Callable[[], bool | Awaitable[bool]] = is_there
     await eventually(condition, what=name)

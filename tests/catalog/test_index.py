@@ -88,8 +88,8 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     content = await index_of(redis, store)
     entry = decode_beacon(content[beacon_field(UUID, 1, beacon.minor)])
     assert entry.campaigns == sorted([listing.id, tagged.id])
-    assert entry.beacon.reach is Zone.NEAR
-    assert entry.beacon.venue.time_zone == "Europe/Paris"
+    assert entry.place.reach is Zone.NEAR
+    assert entry.place.venue.time_zone == "Europe/Paris"
     sent = decode_campaign(content[campaign_field(not_here.id)])
     assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, True)
     idle = decode_campaign(content[campaign_field(listing.id)])

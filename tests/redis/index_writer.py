@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from catalog.index.entries import (
-    BeaconEntry,
     ConnectorEntry,
     Marker,
+    PlaceEntry,
     beacon_field,
     bucket,
     campaign_field,
@@ -55,7 +55,7 @@ class Writer:
 
 
 def beacon_entry(campaigns: list[int], minor: int = 2, **fields: Any) -> dict[str, bytes]:
-    entry = BeaconEntry(beacon=beacon(minor=minor, **fields), campaigns=campaigns)
+    entry = PlaceEntry(place=beacon(minor=minor, **fields), campaigns=campaigns)
     return {beacon_field(UUID, 1, minor): encode(entry)}
 
 

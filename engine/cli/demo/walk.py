@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from catalog.database import open_database
-from catalog.index.entries import BeaconEntry, decode_beacon, decode_campaign
+from catalog.index.entries import PlaceEntry, decode_beacon, decode_campaign
 from catalog.index.reading import beacon_fields, campaign_fields
 from catalog.models import WEEKDAYS
 from engine.cli.catalog import update_index, write_catalog
@@ -103,7 +103,7 @@ async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> lis
         await write_catalog(settings, database, msgspec.json.encode(document))
         await update_index(settings, database)
         async with database.read() as session:
-            beacons: list[BeaconEntry] = []
+            beacons: list[PlaceEntry[BeaconSnapshot]] = []
             async for _, fields in beacon_fields(session):
                 beacons += map(decode_beacon, fields.values())
             campaigns: list[CampaignSnapshot] = []
@@ -112,7 +112,7 @@ async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> lis
     finally:
         await database.close()
     return [
-        DemoCampaign(each, [entry.beacon for entry in beacons if each.id in entry.campaigns])
+        DemoCampaign(each, [entry.place for entry in beacons if each.id in entry.campaigns])
         for each in campaigns
     ]
 

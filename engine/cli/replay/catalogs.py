@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from catalog.database import Database, open_database, with_write_lock
 from catalog.index.entries import (
-    BeaconEntry,
     ConnectorEntry,
+    PlaceEntry,
     decode_beacon,
     decode_campaign,
     decode_connector,
@@ -44,7 +44,7 @@ from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey
 from engine.trigger.beacon_cache import IndexedBeacon, assemble
-from rules.model import CampaignSnapshot, VenueSnapshot
+from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot
 from rules.schedule import LocalClock, fixed_clock, zone_clock
 
 _UTC = "UTC"
@@ -116,7 +116,7 @@ async def read_catalog(
     or OSError.
     """
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
-        entries: list[BeaconEntry] = []
+        entries: list[PlaceEntry[BeaconSnapshot]] = []
         async for _, fields in beacon_fields(session):
             entries += map(decode_beacon, fields.values())
         campaigns: dict[int, CampaignSnapshot] = {}
@@ -139,7 +139,7 @@ async def read_catalog(
         for id_, campaign in campaigns.items()
     }
     compiled = {
-        BeaconKey(entry.beacon.uuid, entry.beacon.major, entry.beacon.minor): assemble(
+        BeaconKey(entry.place.uuid, entry.place.major, entry.place.minor): assemble(
             entry, campaigns, connectors
         )
         for entry in entries

@@ -11,6 +11,7 @@ from connectors.breaker import BreakerStatus
 
 Format = Literal["template", "url", "html"]
 Pairs = tuple[tuple[str, str], ...]
+PLACES = ("beacon", "geofence", "nfc", "qrcode")  # the fields of which a call has one
 
 
 class HttpMethod(StrEnum):
@@ -42,8 +43,8 @@ class Endpoint:
 class Call:
     """One call of a customer's service. `id` is also the id of the notification it may lead to.
 
-    `document` is the JSON that the service receives: id, campaign, venue, beacon, proximity,
-    device, detected_at. No try begins after `fresh_until` (epoch s).
+    `document` is the JSON that the service receives: id, campaign, venue, one of PLACES, proximity
+    (of a beacon), device, detected_at. No try begins after `fresh_until` (epoch s).
     """
 
     id: str

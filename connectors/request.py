@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from connectors.model import Call, HttpMethod, Pairs, ParameterPlace
+from connectors.model import PLACES, Call, HttpMethod, Pairs, ParameterPlace
 
 # Headers that a parameter must not set: they decide where the request goes, how it is framed, what
 # it contains, or how it is signed.
@@ -48,11 +48,14 @@ RESERVED_IN_QUERY = frozenset(
         "beacon",
         "campaign",
         "detected_at",
+        "geofence",
         "id",
         "id_connector",
         "major",
         "minor",
+        "nfc",
         "proximity",
+        "qrcode",
         "udid",
         "uuid",
         "venue",
@@ -143,18 +146,18 @@ def _headers(call: Call, agent: str, traceparent: str | None) -> Headers:
 
 
 def _flat(call: Call) -> list[tuple[str, str]]:
-    """The document as query parameters; `id_connector` only where there is one."""
+    """The document as query parameters, without those that have no value."""
     document = call.document
-    beacon, device = document["beacon"], document["device"]
+    beacon, device = document.get("beacon", {}), document["device"]
     flat = {
         "id": call.id,
         "campaign": document["campaign"]["id"],
         "venue": document["venue"]["id"],
-        "beacon": beacon["id"],
-        "uuid": beacon["uuid"],
-        "major": beacon["major"],
-        "minor": beacon["minor"],
-        "proximity": document["proximity"],
+        **{kind: document[kind]["id"] for kind in PLACES if kind in document},
+        "uuid": beacon.get("uuid"),
+        "major": beacon.get("major"),
+        "minor": beacon.get("minor"),
+        "proximity": document.get("proximity"),
         "udid": device["udid"],
         "id_connector": device["id_connector"],
         "detected_at": document["detected_at"],

@@ -12,6 +12,7 @@ from catalog.errors import DecryptionError
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
 from connectors.errors import EndpointError
 from connectors.model import (
+    PLACES,
     Call,
     CallResult,
     Content,
@@ -26,10 +27,12 @@ from connectors.model import (
 from connectors.schedule import ScheduledCall
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import (
+    BeaconReference,
     ConnectorCall,
     ConnectorEndpoint,
     Firing,
     Notification,
+    PlaceReference,
     check_udid,
     parse,
     shown,
@@ -181,20 +184,29 @@ def _check(message: ConnectorCall) -> None:
     check_udid(device.udid)
     if not 0 <= message.delay <= _LONGEST_DELAY:
         raise ValueError(f"delay: {message.delay} s is not from 0 to {_LONGEST_DELAY}")
-    references = (message.campaign, message.company, message.venue, message.beacon, connector)
+    places = [place for place in _places(message).values() if place is not None]
+    if len(places) != 1 or (message.beacon is None) != (message.proximity is None):
+        raise ValueError("one of beacon (with proximity), geofence, nfc and qrcode is required")
+    references = (message.campaign, message.company, message.venue, *places, connector)
     if not all(each is None or 0 <= each.id <= _HIGHEST_ID for each in references):
-        raise ValueError("id: one of campaign, company, venue, beacon has more than 63 bits")
+        raise ValueError("id: one of campaign, company, venue and place has more than 63 bits")
     numbers = (device.id or 0, device.id_connector or 0)
     if not all(-_HIGHEST_ID <= number <= _HIGHEST_ID for number in numbers):
         raise ValueError("device: id or id_connector has more than 63 bits")
-    if not all(0 <= number <= 65535 for number in (message.beacon.major, message.beacon.minor)):
+    beacon = message.beacon
+    if beacon and not all(0 <= number <= 65535 for number in (beacon.major, beacon.minor)):
         raise ValueError("beacon: major and minor are whole numbers from 0 to 65535")
+
+
+def _places(message: ConnectorCall) -> dict[str, BeaconReference | PlaceReference | None]:
+    return {kind: getattr(message, kind) for kind in PLACES}
 
 
 def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -> Call:
     """The call, which may be tried while the detection is fresh."""
     message, known = pending.message, pending.known
     device = completed_device(message.device, known)
+    places = _places(message).items()
     return Call(
         id=message.id,
         company_id=message.company.id,
@@ -202,8 +214,8 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
             "id": message.id,
             "campaign": {"id": message.campaign.id, "name": message.campaign.name},
             "venue": {"id": message.venue.id, "name": message.venue.name},
-            "beacon": msgspec.structs.asdict(message.beacon),
-            "proximity": message.proximity,
+            **{kind: msgspec.structs.asdict(place) for kind, place in places if place},
+            **({"proximity": message.proximity} if message.beacon else {}),
             "device": {
                 "udid": device.udid,
                 "id_connector": device.id_connector,

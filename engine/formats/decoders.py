@@ -19,6 +19,7 @@ from engine.formats.gateways import (
     read_minew,
     read_mist,
     read_owntracks,
+    read_radar,
     read_theengs,
 )
 from engine.formats.registry import (
@@ -280,6 +281,7 @@ _READERS: Mapping[str, ReadReport] = {
     "theengs": read_theengs,
     "owntracks": read_owntracks,
     "espresense": read_espresense,
+    "radar": read_radar,
     "mist": read_mist,
     "kontakt": read_kontakt,
     "kontakt-cloud": read_kontakt_cloud,

@@ -1,7 +1,7 @@
-"""Reports of gateways, of their clouds, and of phones that range beacons, in JSON.
+"""Reports of gateways, of their clouds, and of phones, in JSON.
 
-A `read_…` function gives the sightings of iBeacons in a report. Anything that is valid and not
-about an iBeacon has no sighting.
+A `read_…` function gives the sightings of iBeacons, or the positions of phones, in a report.
+Anything that is valid and about neither has no sighting.
 """
 
 import base64
@@ -11,7 +11,16 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from engine.formats.report import Report, Sighting, gateway, mqtt_topic, timestamp
+from engine.formats.report import (
+    API_KEY,
+    Report,
+    Sighting,
+    api_key,
+    gateway,
+    mqtt_topic,
+    position,
+    timestamp,
+)
 from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
 
 
@@ -336,22 +345,105 @@ class _OwnTracksBeacon(msgspec.Struct, gc=False):
     rssi: float | None = None
 
 
-_BEACON = "beacon"
-_OWNTRACKS_LEVELS = 4  # owntracks/<user>/<device>/beacon
+class _OwnTracksPosition(msgspec.Struct, gc=False):
+    lat: float
+    lon: float
+    acc: float | None = None
+    tst: float | None = None  # epoch seconds
+    event: str | None = None  # of a transition
+
+
+# What follows owntracks/<user>/<device> in the MQTT topic of each type.
+_OWNTRACKS_SUFFIX = {"beacon": ["beacon"], "location": [], "transition": ["event"]}
 _owntracks = msgspec.json.Decoder(_OwnTracks).decode
 _owntracks_beacon = msgspec.json.Decoder(_OwnTracksBeacon).decode
+_owntracks_position = msgspec.json.Decoder(_OwnTracksPosition).decode
 
 
 def read_owntracks(report: Report) -> Iterable[Sighting]:
-    """OwnTracks: an iPhone that ranges beacons, one beacon per message.
+    """OwnTracks: a phone's position, or a beacon that it ranges, one per message.
 
-    The MQTT topic, owntracks/<user>/<device>/beacon, names the phone.
+    The MQTT topic names the phone. Without an api_key positions have no sighting. Of transitions
+    only those into a region have one, because the engine's own geofences decide.
     """
-    if _owntracks(report.value).type_ != _BEACON:
-        return
-    beacon = _owntracks_beacon(report.value)
-    levels = mqtt_topic(report)
-    if levels[-1] == _BEACON and len(levels) >= _OWNTRACKS_LEVELS:
-        levels = levels[-3:-1]  # else the whole key
-    device = ReceivedDevice(udid="/".join(levels))
-    yield _sighting(0, beacon, device, timestamp(beacon.tst), proximity=beacon.prox)
+    type_ = _owntracks(report.value).type_
+    if type_ == "beacon":
+        beacon = _owntracks_beacon(report.value)
+        device = _owntracks_device(report, type_)
+        yield _sighting(0, beacon, device, timestamp(beacon.tst), proximity=beacon.prox)
+    elif type_ in _OWNTRACKS_SUFFIX and (key := api_key(report)) is not None:
+        found = _owntracks_position(report.value)
+        if type_ == "transition" and found.event != "enter":
+            return
+        device = _owntracks_device(report, type_)
+        place = position(found.lat, found.lon, found.acc)
+        message = Detection(position=place, api_key=key, device=device)
+        yield Sighting(0, message, timestamp(found.tst))
+
+
+def _owntracks_device(report: Report, type_: str) -> ReceivedDevice:
+    """<user>/<device> of the MQTT topic, else the whole key."""
+    levels, suffix = mqtt_topic(report), _OWNTRACKS_SUFFIX[type_]
+    end = len(levels) - len(suffix)
+    if end >= 3 and levels[end:] == suffix:
+        levels = levels[end - 2 : end]
+    return ReceivedDevice(udid="/".join(levels))
+
+
+class _RadarUser(msgspec.Struct, gc=False, rename="camel"):
+    device_id: str = ""
+
+
+class _RadarPoint(msgspec.Struct, gc=False):
+    coordinates: tuple[float, float]  # longitude, latitude, as in GeoJSON
+
+
+class _RadarType(msgspec.Struct, gc=False):
+    type: str
+
+
+class _RadarEntry(msgspec.Struct, gc=False, rename="camel"):
+    location: _RadarPoint
+    created_at: str
+    location_accuracy: float | None = None
+    actual_created_at: str | None = None
+    user: _RadarUser | None = None
+
+
+class _Radar(msgspec.Struct, gc=False):
+    event: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    events: list[msgspec.Raw] = []
+    user: _RadarUser | None = None
+
+
+_RADAR_ENTERED = "user.entered_geofence"
+_radar = msgspec.json.Decoder(_Radar).decode
+_radar_type = msgspec.json.Decoder(_RadarType).decode
+_radar_entry = msgspec.json.Decoder(_RadarEntry).decode
+
+
+def read_radar(report: Report) -> Iterable[Sighting]:
+    """Radar's webhook, one or several events: where a user has entered a geofence of Radar's.
+
+    Events of one update of the location have one sighting, because its position is the same.
+    """
+    webhook = _radar(report.value)
+    events = [webhook.event] if isinstance(webhook.event, msgspec.Raw) else webhook.events
+    seen = set()
+    for index, event in enumerate(events):
+        if _radar_type(event).type != _RADAR_ENTERED:
+            continue
+        entry = _radar_entry(event)
+        user, key = entry.user or webhook.user, api_key(report)
+        if user is None or not user.device_id:
+            raise ValueError("user.deviceId: it is required, and missing")
+        if key is None:
+            raise ValueError(f"header {API_KEY}: it is required, and missing")
+        at = timestamp(entry.actual_created_at or entry.created_at)
+        longitude, latitude = entry.location.coordinates
+        place = position(latitude, longitude, entry.location_accuracy)
+        if (user.device_id, latitude, longitude, at) in seen:
+            continue
+        seen.add((user.device_id, latitude, longitude, at))
+        device = ReceivedDevice(udid=user.device_id)
+        yield Sighting(index, Detection(position=place, api_key=key, device=device), at)

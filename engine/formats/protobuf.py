@@ -20,7 +20,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
-from engine.kafka.messages import Detection, ReceivedDevice
+from engine.kafka.messages import Detection, GeofenceEvent, Position, ReceivedDevice, ScannedTag
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."
@@ -30,7 +30,13 @@ _WELL_KNOWN = {
 }
 _MOST_INDEXES = 16
 # proto3 does not encode a zero. For these fields an absent value means 0, for others it is absent.
-_ZERO_COUNTS = ("major", "minor")
+_ZERO_COUNTS = ("major", "minor", "latitude", "longitude", "kind", "transition")
+_NESTED = {
+    "device": ReceivedDevice,
+    "geofence": GeofenceEvent,
+    "position": Position,
+    "tag": ScannedTag,
+}
 
 
 def compiled(schema: RegisteredSchema) -> Decode:
@@ -131,14 +137,17 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
 
 def _detection(message: Any) -> dict[str, object]:
     plain = _fields(message, Detection.__struct_fields__)
-    if "proximity" not in plain and "rssi" not in plain:
+    if "uuid" not in plain:  # another place
+        plain = {name: value for name, value in plain.items() if name not in ("major", "minor")}
+    elif "proximity" not in plain and "rssi" not in plain:
         # proto3 does not encode an enumeration's zero either; without an rssi the zero was meant.
         field = message.DESCRIPTOR.fields_by_name.get("proximity")
         if field is not None and field.enum_type is not None:
-            plain["proximity"] = _zone_name(field, 0)
-    device = message.DESCRIPTOR.fields_by_name.get("device")
-    if device is not None and device.message_type is not None and message.HasField("device"):
-        plain["device"] = _fields(message.device, ReceivedDevice.__struct_fields__)
+            plain["proximity"] = _enum_name(field, 0)
+    for name, type_ in _NESTED.items():
+        nested = message.DESCRIPTOR.fields_by_name.get(name)
+        if nested is not None and nested.message_type is not None and message.HasField(name):
+            plain[name] = _fields(getattr(message, name), type_.__struct_fields__)
     return plain
 
 
@@ -164,15 +173,15 @@ def _plain(field: Any, value: Any) -> object:
             return value.value
         return None
     if field.enum_type is not None:
-        return _zone_name(field, value)
+        return _enum_name(field, value)
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _zone_name(field: Any, number: int) -> str:
-    """The zone of an enumeration's value: `near` for NEAR and PROXIMITY_NEAR, `unknown` for
+def _enum_name(field: Any, number: int) -> str:
+    """The text of an enumeration's value: `near` for NEAR and PROXIMITY_NEAR, `unknown` for
     UNSPECIFIED."""
     value = field.enum_type.values_by_number.get(number)
-    name = "" if value is None else str(value.name).lower().removeprefix("proximity_")
+    name = "" if value is None else str(value.name).lower().removeprefix(f"{field.name}_")
     return "unknown" if name == "unspecified" else name
 
 

@@ -1,12 +1,15 @@
-"""The types common to all formats: a format reads a report and yields sightings of beacons."""
+"""The types common to all formats: a format reads a report and yields sightings."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from engine.kafka.messages import Detection, ReceivedDevice, parse_text
+import msgspec
+
+from engine.kafka.messages import ApiKey, Detection, Position, ReceivedDevice, parse_text
 
 MOST_SIGHTINGS = 1000
 MQTT_TOPIC = "mqtt.topic"
+API_KEY = "api_key"
 _LATEST = 253_402_300_799
 
 
@@ -37,7 +40,7 @@ class ReadReport(Protocol):
     """Reads the sightings in a report of one format.
 
     Raises msgspec.DecodeError (not JSON), RecursionError or ValueError for an invalid report. A
-    message that is not about an iBeacon is valid and has no sighting.
+    message about neither an iBeacon nor a position is valid and has no sighting.
     """
 
     def __call__(self, report: Report) -> Iterable[Sighting]: ...
@@ -68,6 +71,18 @@ def mqtt_topic(report: Report) -> list[str]:
     if not text:
         raise ValueError("neither the key nor a header mqtt.topic names the receiver")
     return text.split("/")
+
+
+def api_key(report: Report) -> str | None:
+    """The key of the application that sends, from the header `api_key`. Raises ValueError."""
+    found = header(report, API_KEY)
+    return None if found is None else msgspec.convert(found, ApiKey)
+
+
+def position(latitude: float, longitude: float, accuracy: float | None) -> Position:
+    """A position. Raises ValueError for numbers that are none."""
+    fields = {"latitude": latitude, "longitude": longitude, "accuracy": accuracy}
+    return msgspec.convert(fields, Position)
 
 
 def timestamp(written: str | float | None) -> float | None:

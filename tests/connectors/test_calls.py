@@ -33,6 +33,7 @@ from engine.kafka.messages import (
     ConnectorEndpoint,
     KnownDevice,
     Notification,
+    PlaceReference,
     VenueReference,
 )
 from engine.kafka.topics import Topics
@@ -195,6 +196,28 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
 def test_the_claim_update_of_each_result(result: CallResult, delay: int, keep: int | None) -> None:
     update = answered(result, delay=delay).claim_update()
     assert (None if update is None else update.keep) == keep
+
+
+NO_BEACON: dict[str, Any] = {"beacon": None, "proximity": None}
+DOOR = PlaceReference(12, "door")
+
+
+@pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
+def test_another_place_than_a_beacon(kind: str) -> None:
+    one = answered(CONTENT, **(NO_BEACON | {kind: DOOR}))
+    document = build_call(one, ENDPOINT, 300.0).document
+    assert document[kind] == {"id": 12, "name": "door"}
+    out = one.notification(TOPICS.notifications)
+    assert out is not None
+    for body in (document, json.loads(out.value or b"")):
+        assert {"beacon", "proximity", "geofence", "nfc", "qrcode"} & body.keys() == {kind}
+
+
+@pytest.mark.parametrize(
+    "fields", [NO_BEACON, {"nfc": DOOR}, {"proximity": None}, {"beacon": None, "nfc": DOOR}]
+)
+def test_a_call_has_one_place(fields: dict[str, Any]) -> None:
+    assert not is_handled(msgspec.json.encode(message(**fields)))
 
 
 GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=endpoint())))

@@ -84,6 +84,21 @@ def test_get_carries_the_call_flat_in_the_query() -> None:
     assert "content-type" not in headers(request)
 
 
+@pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
+def test_another_place_stands_instead_of_the_beacon(kind: str) -> None:
+    place = {"id": 12, "name": "Poster"}
+    body = {n: v for n, v in CALL.document.items() if n not in ("beacon", "proximity")}
+    get_call = replace(call(method=HttpMethod.GET), document=body | {kind: place})
+    assert query(build_request(get_call, agent="a", now=0.0)) == [
+        ("id", ID),
+        ("campaign", "7"),
+        ("venue", "8"),
+        (kind, "12"),
+        ("udid", "phone 1&2"),
+        ("detected_at", "2026-11-20T10:00:00+0000"),
+    ]
+
+
 def test_get_names_the_id_connector_that_is_known() -> None:
     get_call = replace(call(method=HttpMethod.GET), document=document(ID, "x", id_connector=77))
     request = build_request(get_call, agent="a", now=0.0)
@@ -128,7 +143,7 @@ def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
 def test_every_name_of_the_query_is_reserved() -> None:
     get_call = replace(call(method=HttpMethod.GET), document=document(ID, "x", id_connector=77))
     names = {name for name, _ in query(build_request(get_call, agent="a", now=0.0))}
-    assert names == RESERVED_IN_QUERY
+    assert names | {"geofence", "nfc", "qrcode"} == RESERVED_IN_QUERY
 
 
 @pytest.mark.parametrize(

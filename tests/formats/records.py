@@ -9,7 +9,7 @@ import orjson
 from aiokafka import ConsumerRecord
 
 from engine.formats.decoders import DetectionDecoder, detection_decoders
-from engine.kafka.detections import DecodedBatch, DecodedDetection, Record
+from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, Record
 from engine.process.settings_sources import load_settings
 from tests.formats import samples
 
@@ -62,6 +62,12 @@ def decoded(format_: str, record: Record) -> list[DecodedDetection]:
     batch = decode(format_, record)
     assert batch.dead_letters == [], batch.dead_letters[0].detail
     return batch.messages
+
+
+def triple(detection: DecodedDetection) -> BeaconKey:
+    """The triple of a detection of a beacon."""
+    assert isinstance(detection.key, BeaconKey)
+    return detection.key
 
 
 def refused(format_: str, record: Record) -> tuple[str, str]:

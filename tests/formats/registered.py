@@ -120,6 +120,31 @@ message_type {
     name: "detected_at" number: 7 label: LABEL_OPTIONAL type: TYPE_MESSAGE
     type_name: ".google.protobuf.Timestamp"
   }
+  enum_type {
+    name: "Kind" value { name: "KIND_NFC" number: 0 } value { name: "KIND_QRCODE" number: 1 }
+  }
+  nested_type {
+    name: "Tag"
+    field {
+      name: "kind" number: 1 label: LABEL_OPTIONAL type: TYPE_ENUM
+      type_name: ".org.example.Detection.Kind"
+    }
+    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_STRING }
+  }
+  nested_type {
+    name: "Position"
+    field { name: "latitude" number: 1 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
+    field { name: "longitude" number: 2 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
+  }
+  field {
+    name: "tag" number: 9 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+    type_name: ".org.example.Detection.Tag"
+  }
+  field {
+    name: "position" number: 10 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+    type_name: ".org.example.Detection.Position"
+  }
+  field { name: "api_key" number: 11 label: LABEL_OPTIONAL type: TYPE_STRING }
   field { name: "tags" number: 8 label: LABEL_REPEATED type: TYPE_STRING }
   oneof_decl { name: "_rssi" }
 }

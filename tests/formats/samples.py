@@ -60,6 +60,57 @@ OWNTRACKS = b"""{
 OWNTRACKS_STEPS = (
     b'{"_type":"steps","tst":1400455130,"steps":1234,"from":1400455130,"to":1400458000}'
 )
+# A location as the Android app publishes it, and a transition as openHAB's binding for OwnTracks
+# shows it.
+OWNTRACKS_LOCATION = (
+    b'{"_type":"location","acc":12,"alt":10,"batt":56,"bs":1,"cog":180,"conn":"w",'
+    b'"created_at":1704110401,"lat":52.1,"lon":5.1,"t":"u","tid":"5f","tst":1704110400,"vac":1,'
+    b'"vel":9}'
+)
+OWNTRACKS_TRANSITION = (
+    b'{"_type":"transition","tid":"XX","acc":10.0,"desc":"Work","event":"enter","lat":42.53,'
+    b'"lon":18.22,"tst":1527966973,"wtst":1524244195,"t":"c"}'
+)
+
+# Radar's page "Webhooks" (radar.com/documentation/integrations/webhooks), multiple events.
+RADAR = b"""{
+  "events": [
+    {
+      "_id": "56db1f4613012711002229f6",
+      "type": "user.entered_geofence",
+      "createdAt": "2018-06-12T13:44:10.535Z",
+      "live": true,
+      "user": {
+        "userId": "1",
+        "deviceId": "C305F2DB-56DC-404F-B6C1-BC52F0B680D8",
+        "metadata": {"customId": "abc", "customFlag": false},
+        "locationAuthorization": "GRANTED_FOREGROUND",
+        "locationAccuracyAuthorization": "FULL"
+      },
+      "geofence": {
+        "tag": "store",
+        "externalId": "123",
+        "description": "Store #123",
+        "metadata": {"parking": false}
+      },
+      "location": {"type": "Point", "coordinates": [-73.977797, 40.783826]},
+      "locationAccuracy": 5,
+      "confidence": 3,
+      "foreground": true,
+      "actualCreatedAt": "2018-06-12T13:44:10.535Z"
+    },
+    {
+      "_id": "56db1f4613012711002229f7",
+      "type": "user.entered_place",
+      "createdAt": "2018-06-12T13:44:10.535Z",
+      "live": true,
+      "location": {"type": "Point", "coordinates": [-73.977797, 40.783826]},
+      "locationAccuracy": 5
+    }
+  ],
+  "user": {"_id": "56db1f4613012711002229f4", "userId": "1",
+           "deviceId": "C305F2DB-56DC-404F-B6C1-BC52F0B680D8"}
+}"""
 
 # ESPresense, espresense/devices/<id>/<room> (espresense.com/configuration/mqtt; the keys are those
 # of BleFingerprint::fill in github.com/ESPresense/ESPresense): a phone in the Home Assistant app,

@@ -12,7 +12,7 @@ from engine.formats.report import MOST_SIGHTINGS
 from engine.kafka.detections import detection_of
 from engine.process.settings_types import FORMATS, REGISTERED_FORMATS
 from tests.formats import samples
-from tests.formats.records import decode, refused, report
+from tests.formats.records import decode, refused, report, triple
 from tests.formats.test_properties import SAMPLES
 
 MANY = 100_000
@@ -101,7 +101,7 @@ def test_numbers_beyond_all_bounds(
     assert len(batch.messages) + len(batch.dead_letters) >= 1
     for each in batch.messages:
         assert math.isfinite(each.detected_at)
-        assert 0 <= each.key.major <= 65535
+        assert 0 <= triple(each).major <= 65535
 
 
 def long_text(number: int, text: str) -> str:

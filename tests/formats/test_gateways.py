@@ -16,6 +16,7 @@ from tests.formats.records import (
     kontakt_upload,
     refused,
     report,
+    triple,
 )
 
 OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
@@ -24,7 +25,7 @@ OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
 def seen(format_: str, record: Any) -> list[str]:
     """Position in the report, triple, zone, receiver, and time."""
     return [
-        f"{each.index} {each.key.uuid} {each.key.major} {each.key.minor} {each.zone.name} "
+        f"{each.index} {' '.join(map(str, triple(each)))} {each.zone.name} "
         f"{each.message.device.udid} {each.detected_at}"
         for each in decoded(format_, record)
     ]
@@ -99,6 +100,101 @@ def test_a_sample(format_: str, record: Any, expected: str):
 )
 def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
     assert decoded(format_, report(value, key=None)) == []
+
+
+KEY = ("api_key", b"app-1")
+PHONE = b"owntracks/jane/phone"
+LOCATION, TRANSITION = samples.OWNTRACKS_LOCATION, samples.OWNTRACKS_TRANSITION
+IN_WEBHOOK = orjson.loads(samples.RADAR)
+RADAR_EVENT = IN_WEBHOOK["events"][0]
+ENTERED = f"40.783826 -73.977797 5.0 app-1 {RADAR_EVENT['user']['deviceId']} 1528811050.535"
+EXITED = RADAR_EVENT | {"type": "user.exited_geofence"}
+
+
+def located(format_: str, value: Any, key: bytes | None = None) -> list[str]:
+    """Position in the report, place, application, device, and time of each detection."""
+    return [
+        f"{each.index} {p.latitude} {p.longitude} {p.accuracy} {each.message.api_key} "
+        f"{each.message.device.udid} {each.detected_at}"
+        for each in decoded(format_, report(value, key=key, headers=[KEY]))
+        if (p := each.message.position) is not None and each.key is None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "key", "expected"),
+    [
+        ("owntracks", LOCATION, PHONE, "0 52.1 5.1 12.0 app-1 jane/phone 1704110400.0"),
+        (
+            "owntracks",
+            TRANSITION,
+            PHONE + b"/event",
+            "0 42.53 18.22 10.0 app-1 jane/phone 1527966973.0",
+        ),
+        (
+            "owntracks",
+            b'{"_type":"location","lat":-90,"lon":180}',
+            b"phone",
+            f"0 -90.0 180.0 None app-1 phone {ARRIVED_AT}",
+        ),
+        (
+            "radar",
+            samples.RADAR,
+            None,
+            f"0 {ENTERED}",
+        ),
+        (
+            "radar",
+            {"event": RADAR_EVENT | {"user": None}, "user": IN_WEBHOOK["user"]},
+            None,
+            f"0 {ENTERED}",
+        ),
+        (  # two geofences of Radar's, one update of the location
+            "radar",
+            {"events": [EXITED, RADAR_EVENT, RADAR_EVENT]},
+            None,
+            f"1 {ENTERED}",
+        ),
+    ],
+)
+def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
+    assert located(format_, value, key) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("format_", "value"),
+    [
+        ("owntracks", TRANSITION.replace(b"enter", b"leave")),
+        ("owntracks", samples.OWNTRACKS_STEPS),
+        ("radar", {"event": EXITED, "user": {}}),
+        ("radar", {"user": {"_id": "1"}}),
+    ],
+)
+def test_reports_without_a_position_are_ignored(format_: str, value: Any):
+    assert decoded(format_, report(value, headers=[KEY])) == []
+
+
+def test_locations_of_owntracks_count_only_with_an_application():
+    assert decoded("owntracks", report(LOCATION, key=PHONE)) == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "headers", "expected"),
+    [
+        ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "latitude: expected float <= 90"),
+        ("owntracks", LOCATION.replace(b"12,", b"-5,"), [KEY], "accuracy: expected float >= 0"),
+        ("owntracks", LOCATION.replace(b'"lat"', b'"x"'), [KEY], "lat: it is required"),
+        ("owntracks", LOCATION, [("api_key", b"x" * 256)], "length <= 255"),
+        ("radar", samples.RADAR.replace(b"-73.977797", b"-180.1"), [KEY], "longitude: expected"),
+        ("radar", samples.RADAR.replace(b"deviceId", b"x"), [KEY], "deviceId: it is required"),
+        ("radar", {"event": RADAR_EVENT | {"user": None}}, [KEY], "user.deviceId: it is required"),
+        ("radar", samples.RADAR, [], "header api_key: it is required"),
+    ],
+)
+def test_a_bad_position_is_a_dead_letter(format_: str, value: Any, headers: Any, expected: str):
+    reason, detail = refused(format_, report(value, headers=headers))
+    assert reason == "invalid_field"
+    assert expected in detail
 
 
 INGICS = "b9a5d27d-56cc-4e3a-ab51-1f2153bcb967 1 17710 NEAR gateway:gatewayUniqueId"
@@ -239,7 +335,7 @@ def test_a_report_with_many_sightings_is_decoded_completely_or_not_at_all():
     good = report([beacon, unknown, gateway, beacon | {"ibeaconMinor": 3}], offset=4)
     half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)
     batch = decode("minew", good, half, report(b"[", offset=6))
-    places = [(each.record.offset, each.index, each.key.minor) for each in batch.messages]
+    places = [(each.record.offset, each.index, triple(each).minor) for each in batch.messages]
     assert places == [(4, 0, 0), (4, 3, 3)]
     assert {each.message.device.udid for each in batch.messages} == {"gateway:AC233FC03641"}
     assert [each.record.offset for each in batch.dead_letters] == [5, 6]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 from base64 import b64encode
 from functools import cache
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from engine.formats.decoders import DetectionDecoder
 from engine.formats.registry import RegisteredSchema
+from engine.kafka.detections import BeaconKey
 from engine.kafka.errors import UnreadableSchemaError
 from engine.process.settings_types import FORMATS
 from rules.model import Zone
@@ -41,7 +43,8 @@ SAMPLES: dict[str, list[bytes]] = {
     "own": [orjson.dumps(detection())],
     "minew": [samples.MINEW, samples.MINEW_2017],
     "theengs": [samples.THEENGS],
-    "owntracks": [samples.OWNTRACKS, samples.OWNTRACKS_STEPS],
+    "owntracks": [samples.OWNTRACKS, samples.OWNTRACKS_STEPS, samples.OWNTRACKS_LOCATION],
+    "radar": [samples.RADAR],
     "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
     "mist": [samples.MIST, samples.MIST_LOCATION],
     "kontakt": [samples.KONTAKT],
@@ -130,7 +133,12 @@ def test_a_record_is_detections_or_a_dead_letter(
         assert isinstance(each.zone, Zone)
         assert 1 <= len(each.message.device.udid) <= 255
         each.message.device.udid.encode()
-        assert 0 <= each.key.major <= 65535
+        if isinstance(each.key, BeaconKey):
+            assert 0 <= each.key.major <= 65535
+        elif (position := each.message.position) is not None:
+            assert abs(position.latitude) <= 90
+            assert abs(position.longitude) <= 180
+            assert position.accuracy is None or 0 <= position.accuracy < math.inf
         assert 0 <= each.detected_at <= 253_402_300_800
     indexes = [each.index for each in batch.messages]
     assert indexes == sorted(set(indexes))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ import pytest
 
 from engine.formats.registry import SCHEMA_HEADER
 from engine.kafka.detections import Record
+from engine.kafka.messages import Position, ScannedTag
 from rules.model import Zone
 from tests.formats import registered
 from tests.formats.records import ARRIVED_AT, report
@@ -66,6 +68,42 @@ async def test_protobuf(
     assert (found.zone, found.detected_at) == (zone, at)
     device = found.message.device
     assert (device.udid, device.model, device.id_connector) == ("device-1", None, None)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ({"position": {"latitude": -12.5}}, Position(-12.5, 0)),
+        ({"tag": {"kind": "KIND_QRCODE", "value": "a"}}, ScannedTag("qrcode", "a")),
+        ({"tag": {"kind": "KIND_NFC", "value": "a"}}, ScannedTag("nfc", "a")),
+    ],
+)
+async def test_protobuf_of_another_place(
+    registry: SchemaRegistryService, place: dict[str, Any], expected: Any
+) -> None:
+    registry.schemas[7] = registered.PROTOBUF
+    message = protobuf(**place, api_key="k", device={"udid": "d"})
+    found = await decoded_detection(registry, "protobuf", framed(7, message))
+    assert (found.key, found.message.api_key) == (None, "k")
+    assert expected in (found.message.position, found.message.tag)
+
+
+async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
+    fields = [{"name": name, "type": "double"} for name in ("latitude", "longitude")]
+    schema = registered.AVRO_DETECTION | {
+        "fields": [
+            {"name": "position", "type": {"type": "record", "name": "P", "fields": fields}},
+            {"name": "api_key", "type": "string"},
+            {"name": "device", "type": registered.AVRO_DEVICE},
+        ]
+    }
+    registry.schemas[7] = Registered("AVRO", json.dumps(schema))
+    body: dict[str, Any] = {"api_key": "k", "device": {"udid": "d"}}
+    good = avro(body | {"position": {"latitude": 90, "longitude": 2.5}}, schema)
+    found = await decoded_detection(registry, "avro", framed(7, good))
+    assert found.message.position == Position(90, 2.5)
+    bad = avro(body | {"position": {"latitude": math.nan, "longitude": 2.5}}, schema)
+    assert "position.latitude: expected" in await dead_letter_text(registry, "avro", framed(7, bad))
 
 
 async def test_json_schema(registry: SchemaRegistryService) -> None:
@@ -133,7 +171,7 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
         references=(("org/example/detection.proto", "detection", 1),),
     )
     reason = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
-    assert "uuid: it is required" in reason
+    assert "device: it is required" in reason
 
 
 TRIPLE = (BEACON, 1, 42)
@@ -249,7 +287,7 @@ def record_of(*types: Any) -> Registered:
         # A string of four gigabytes; groups within groups without end.
         ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
-        ("protobuf", registered.PROTOBUF, b"\x00", "uuid: it is required"),
+        ("protobuf", registered.PROTOBUF, b"\x00", "device: it is required"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),
         ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
         ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),

@@ -10,7 +10,16 @@ from math import inf
 
 import msgspec
 
-from rules.model import BeaconSnapshot, CampaignSnapshot, Decision, Reason, VenueSnapshot, Zone
+from rules.model import (
+    BeaconSnapshot,
+    CampaignSnapshot,
+    Decision,
+    Place,
+    PlaceKind,
+    Reason,
+    VenueSnapshot,
+    Zone,
+)
 from rules.schedule import Verdict, schedule_of
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
@@ -95,10 +104,9 @@ _NEVER = Phase(inf, -inf, (), {}, 0)
 
 class DetectionRefusals(msgspec.Struct, frozen=True, eq=False):
     """The decisions about detections that are refused before any campaign is checked, which all
-    beacons of a company share."""
+    places of a company share."""
 
     inactive_venue: Decision
-    inactive_beacon: Decision
     no_campaign: Decision
     unknown_proximity: Decision
     too_far: Decision
@@ -109,22 +117,39 @@ class DetectionRefusals(msgspec.Struct, frozen=True, eq=False):
 @lru_cache(maxsize=4096)
 def _refusals_of(company_id: int) -> DetectionRefusals:
     names = DetectionRefusals.__struct_fields__
-    return DetectionRefusals(*(_refusal(Reason(name), company_id) for name in names))
+    return DetectionRefusals(*(refusal(Reason(name), company_id) for name in names))
 
 
-def _refusal(reason: Reason, company_id: int) -> Decision:
+@lru_cache(maxsize=4096)
+def refusal(reason: Reason, company_id: int = 0) -> Decision:
+    """The decision about a detection that one check refuses; `company_id` as in Decision."""
     return Decision(reason, ((reason, 1),), company_id=company_id)
 
 
-UNKNOWN_BEACON = _refusal(Reason.UNKNOWN_BEACON, 0)
+UNKNOWN_BEACON = refusal(Reason.UNKNOWN_BEACON)
+# The decision about a place that the index does not have, by its kind.
+UNKNOWN: Mapping[PlaceKind, Decision] = {
+    "beacon": UNKNOWN_BEACON,
+    "geofence": refusal(Reason.UNKNOWN_GEOFENCE),
+    "nfc": refusal(Reason.UNKNOWN_TAG),
+    "qrcode": refusal(Reason.UNKNOWN_TAG),
+}
+
+# The reason of the refusal by an inactive place, by its kind.
+INACTIVE: Mapping[PlaceKind, Reason] = {
+    "beacon": Reason.INACTIVE_BEACON,
+    "geofence": Reason.INACTIVE_GEOFENCE,
+    "nfc": Reason.INACTIVE_TAG,
+    "qrcode": Reason.INACTIVE_TAG,
+}
 
 
 class Target:
-    """The object that campaigns are aimed at: a beacon today, a geofence later.
+    """The object that campaigns are aimed at: a beacon, geofence, NFC tag or QR code.
 
-    `reach` is the farthest zone that triggers, None for a target without zones. `refusal` is the
-    decision about every detection, whatever its zone and time, if there is one. `has_connector`
-    says whether the company has set up a connector.
+    `kind` says which. `reach` is the farthest zone that triggers, None for a target without zones.
+    `refusal` is the decision about every detection, whatever its zone and time, if there is one.
+    `has_connector` says whether the company has set up a connector.
     """
 
     __slots__ = (
@@ -133,6 +158,7 @@ class Target:
         "active",
         "current",
         "has_connector",
+        "kind",
         "reach",
         "refusal",
         "refusals",
@@ -146,11 +172,13 @@ class Target:
         reach: Zone | None,
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
+        kind: PlaceKind = "beacon",
     ) -> None:
         """Raises ValueError for a campaign whose time zone is not known."""
         self.venue = venue
         self.active = active
         self.reach = reach
+        self.kind = kind
         self.refusals = _refusals_of(venue.company_id)
         self.refusal = self._refusal(campaigns)
         self.current = _NEVER
@@ -159,14 +187,15 @@ class Target:
         self._schedules = tuple((schedule_of(campaign), campaign) for campaign in campaigns)
 
     @classmethod
-    def of_beacon(
+    def of_place(
         cls,
-        beacon: BeaconSnapshot,
+        place: Place,
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
     ) -> "Target":
-        """A beacon as a target. `campaigns` are all that are aimed at it, active or not."""
-        return cls(beacon.venue, beacon.active, beacon.reach, campaigns, has_connector)
+        """A place as a target. `campaigns` are all that are aimed at it, active or not."""
+        reach = place.reach if isinstance(place, BeaconSnapshot) else None
+        return cls(place.venue, place.active, reach, campaigns, has_connector, place.kind)
 
     @property
     def has_campaigns(self) -> bool:
@@ -180,7 +209,8 @@ class Target:
 
     def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
         """The target with these campaigns instead. With one campaign, a decision is its outcome."""
-        return Target(self.venue, self.active, self.reach, campaigns, self.has_connector)
+        made = (self.venue, self.active, self.reach, campaigns, self.has_connector, self.kind)
+        return Target(*made)
 
     def phase_at(self, t: float) -> Phase:
         """The phase around `t` (epoch seconds); the last two computed phases are remembered."""
@@ -204,11 +234,11 @@ class Target:
         )
 
     def _refusal(self, campaigns: Sequence[CampaignSnapshot]) -> Decision | None:
-        """The first checks of all: they look at nothing of the detection but its beacon."""
+        """The first checks of all: they look at nothing of the detection but its place."""
         if not self.venue.active:
             return self.refusals.inactive_venue
         if not self.active:
-            return self.refusals.inactive_beacon
+            return refusal(INACTIVE[self.kind], self.venue.company_id)
         return None if campaigns else self.refusals.no_campaign
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:

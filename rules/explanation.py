@@ -11,14 +11,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from rules.decision import Target, decide
-from rules.model import CampaignSnapshot, Decision, Reason, Zone
+from rules.decision import INACTIVE, UNKNOWN, Target, decide
+from rules.model import CampaignSnapshot, Decision, PlaceKind, Reason, Zone
 from rules.schedule import LocalClock, Occasion, Schedule
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVERY_DAY = 0b1111111
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _UP_TO = {Zone.FAR: "far or nearer", Zone.NEAR: "near or nearer", Zone.IMMEDIATE: "immediate"}
+NAMES: Mapping[PlaceKind, str] = {
+    "beacon": "beacon",
+    "geofence": "geofence",
+    "nfc": "NFC tag",
+    "qrcode": "QR code",
+}
 _ACTIVE = {True: "active", False: "inactive"}
 
 
@@ -40,9 +46,9 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def compared_beacon(known: bool) -> ComparedValues:
-    """Whether the catalog has the beacon."""
-    return ComparedValues("known" if known else "unknown", "a beacon of the catalog")
+def compared_place(known: bool, kind: PlaceKind) -> ComparedValues:
+    """Whether the catalog has the place."""
+    return ComparedValues("known" if known else "unknown", f"{_one(kind)} of the catalog")
 
 
 def compared_activity(active: bool) -> ComparedValues:
@@ -50,17 +56,19 @@ def compared_activity(active: bool) -> ComparedValues:
     return ComparedValues(_ACTIVE[active], "active")
 
 
-def compared_campaigns(count: int) -> ComparedValues:
-    """How many campaigns a beacon has."""
+def compared_campaigns(count: int, kind: PlaceKind) -> ComparedValues:
+    """How many campaigns a place has."""
     return ComparedValues(
-        f"{count or 'no'} campaign{'' if count == 1 else 's'}", "a campaign that targets the beacon"
+        f"{count or 'no'} campaign{'' if count == 1 else 's'}",
+        f"a campaign that targets the {NAMES[kind]}",
     )
 
 
-def compared_target(aimed: bool) -> ComparedValues:
-    """Whether one campaign targets a beacon."""
+def compared_target(aimed: bool, kind: PlaceKind) -> ComparedValues:
+    """Whether one campaign targets a place."""
     return ComparedValues(
-        "targeted" if aimed else "not targeted", "a beacon that the campaign names, or its tag"
+        "targeted" if aimed else "not targeted",
+        f"{_one(kind)} that the campaign names, or its tag",
     )
 
 
@@ -129,6 +137,10 @@ def compared_claim(
     return ComparedValues(f"claimed at {clock.written(held)}, {ends}", needed)
 
 
+def _one(kind: PlaceKind) -> str:
+    return f"{'an' if kind == 'nfc' else 'a'} {NAMES[kind]}"
+
+
 def _days(mask: int) -> str:
     if mask & _EVERY_DAY == _EVERY_DAY:
         return "every day"
@@ -183,7 +195,7 @@ class HeldClaim(NamedTuple):
 class Question(NamedTuple):
     """A detection to explain; times in epoch seconds.
 
-    `claims` has the device's claims by campaign id.
+    `claims` has the device's claims by campaign id, `kind` says what kind of place detected it.
     """
 
     zone: Zone
@@ -191,9 +203,12 @@ class Question(NamedTuple):
     decided_at: float
     max_age: float
     claims: Mapping[int, HeldClaim]
+    kind: PlaceKind = "beacon"
 
     def decide(self, target: Target | None) -> Decision:
         """The decision of a trigger that knows these claims."""
+        if target is None:
+            return UNKNOWN[self.kind]
         held = {number: claim.detected_at for number, claim in self.claims.items()}
         return decide(target, self.zone, self.detected_at, self.decided_at, self.max_age, held)
 
@@ -242,8 +257,8 @@ class Explanation(NamedTuple):
 
 def explain(target: Target | None, question: Question) -> Explanation:
     """Explain why each campaign of a target fires for a detection, or does not."""
-    campaigns = () if target is None else target.campaigns
-    checks = tuple(_shared_checks(target, question, compared_campaigns(len(campaigns))))
+    campaigns, kind = () if target is None else target.campaigns, question.kind
+    checks = tuple(_shared_checks(target, question, compared_campaigns(len(campaigns), kind)))
     explained = [
         _explain_campaign(target.with_campaigns(campaign), campaign, question, checks)
         for campaign in campaigns
@@ -256,7 +271,7 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     """Explain one campaign, which may or may not be aimed at the target."""
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
-    checks = tuple(_shared_checks(alone, question, compared_target(aimed)))
+    checks = tuple(_shared_checks(alone, question, compared_target(aimed, target.kind)))
     explained = _explain_campaign(alone, campaign, question, checks)
     return Explanation(explained.reason, checks, (explained,))
 
@@ -279,16 +294,16 @@ def _shared_checks(
 ) -> Iterator[ExplainedCheck]:
     """The checks that need no campaign, in the order of the contract.
 
-    An unknown beacon has no venue and no proximity to check.
+    An unknown place has no venue and no proximity to check.
     """
     zone, most = question.zone, question.max_age
-    known = target is not None
-    yield ExplainedCheck(Reason.UNKNOWN_BEACON, known, compared_beacon(known))
+    known, kind = target is not None, question.kind if target is None else target.kind
+    yield ExplainedCheck(UNKNOWN[kind].reason, known, compared_place(known, kind))
     if target is not None:
         active = target.venue.active
         yield ExplainedCheck(Reason.INACTIVE_VENUE, active, compared_activity(active))
         active = target.active
-        yield ExplainedCheck(Reason.INACTIVE_BEACON, active, compared_activity(active))
+        yield ExplainedCheck(INACTIVE[kind], active, compared_activity(active))
         yield ExplainedCheck(Reason.NO_CAMPAIGN, target.has_campaigns, campaigns)
     if target is not None and target.reach is not None:
         known = zone is not Zone.UNKNOWN

@@ -168,7 +168,7 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     """The numbers that a decision adds to the metrics: campaigns by reason.
 
     `granted` and `throttled` are apart from the closed ones. Decisions of a company with equal
-    numbers share one tally, so that a batch has few. `company_id` is 0 where the beacon is unknown;
+    numbers share one tally, so that a batch has few. `company_id` is 0 where the place is unknown;
     `of_any` is the same tally for no company.
     """
 
@@ -226,7 +226,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     counts once), `throttled` those refused by their cache delay. `granted` passed every
     check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
     their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
-    `company_id` is the company of the beacon, 0 where the beacon is unknown.
+    `company_id` is the company of the place, 0 where the place is unknown.
     """
 
     reason: Reason
@@ -272,7 +272,8 @@ class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The outcome of a detection at `detected_at`, decided at `decided_at` (epoch seconds).
 
     `reason` is the value of a Reason. `campaigns` has the ids of campaigns by their reason. It is
-    empty if the detection was refused before any campaign was checked.
+    empty if the detection was refused before any campaign was checked. `beacon` is the id of the
+    place, `kind` what it is.
     """
 
     detected_at: float
@@ -281,6 +282,7 @@ class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     zone: Zone
     reason: str
     campaigns: dict[str, list[int]]
+    kind: PlaceKind = "beacon"
 
 
 class CampaignReason(NamedTuple):

@@ -223,7 +223,7 @@ async def read_campaign_at_beacon(
     async for _, fields in beacon_fields(session, Beacon.id == beacon_id):
         (entry,) = map(decode_beacon, fields.values())
         aimed = [campaign] if campaign_id in entry.campaigns else []
-        target = Target.of_beacon(entry.place, aimed, has_connector)
+        target = Target.of_place(entry.place, aimed, has_connector)
         return CampaignAtBeacon(campaign, entry.place, target)
     venue = _venue_snapshot(await session.get_one(Venue, venue_id))
     return CampaignAtBeacon(campaign, None, Target(venue, True, None, (), has_connector))

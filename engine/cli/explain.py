@@ -130,8 +130,7 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
     """The object of --json."""
     beacon, question, explanation = explained
     written = _clock(beacon).written
-    uuid, major, minor = supposed.key
-    beacon_fields: dict[str, Any] = {"uuid": uuid, "major": major, "minor": minor}
+    beacon_fields: dict[str, Any] = supposed.key._asdict()
     if beacon is not None:
         beacon_fields = {"id": beacon.reference.id, "name": beacon.reference.name, **beacon_fields}
     venue = None if beacon is None else beacon.venue_reference

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -14,7 +14,7 @@ from aiokafka import ConsumerRecord
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
 from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_udid, parse, shown
 from engine.kafka.workers import Records
-from rules.model import Zone
+from rules.model import PlaceKind, Zone
 from rules.parsing import parse_zone, zone_from_rssi
 
 Message = TypeVar("Message")
@@ -150,18 +150,28 @@ class BeaconKey(NamedTuple):
     major: int
     minor: int
 
+    @property
+    def kind(self) -> PlaceKind:
+        """What kind of place it names."""
+        return "beacon"
+
 
 class GeofenceKey(NamedTuple):
     """The id that names one geofence."""
 
     id: int
 
+    @property
+    def kind(self) -> PlaceKind:
+        """What kind of place it names."""
+        return "geofence"
+
 
 class TagKey(NamedTuple):
-    """The text that names one NFC tag or QR code ("nfc", "qrcode") of a company."""
+    """The text that names one NFC tag or QR code of a company."""
 
     company_id: int
-    kind: str
+    kind: Literal["nfc", "qrcode"]
     value: str
 
 

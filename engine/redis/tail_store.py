@@ -47,6 +47,7 @@ class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
     """A decision without the device. Times in epoch seconds.
 
     `left_out` counts further decisions since the last one that matched but were too many to send.
+    `beacon` is the name of the place, and `kind` what it is: "position" if it is in no geofence.
     """
 
     detected_at: float
@@ -58,6 +59,7 @@ class TailedDecision(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     campaigns: list[CampaignOutcome]
     left_out: int
+    kind: str = "beacon"
 
 
 class WatchedTail(NamedTuple):

@@ -1,4 +1,4 @@
-"""The process's bounded cache of the index: beacons ready to decide."""
+"""The process's bounded cache of the index: places ready to decide."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -6,21 +6,27 @@ from itertools import chain
 
 import structlog
 
-from catalog.index.entries import ConnectorEntry, PlaceEntry
-from engine.kafka.detections import BeaconKey
-from engine.kafka.messages import BeaconReference, CompanyReference, VenueReference
+from catalog.index.entries import ConnectorEntry, PlaceEntry, SomePlace, tag_field
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
+from engine.kafka.messages import (
+    BeaconReference,
+    CompanyReference,
+    PlaceReference,
+    VenueReference,
+)
 from rules.decision import Target
-from rules.model import BeaconSnapshot, CampaignSnapshot
+from rules.model import BeaconSnapshot, CampaignSnapshot, Place
 from rules.schedule import schedule_of
 
 log = structlog.get_logger(__name__)
 
-_PARTS = 16  # of the cached beacons; those of a part are dropped one after the other
+_PARTS = 16  # of the cached places; those of a part are dropped one after the other
+_OF_A_TAG = 400  # approximate bytes of its key and its field
 _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
 
 
 class IndexedBeacon:
-    """A beacon ready to decide and to notify: compiled once, used for every detection.
+    """A place ready to decide and to notify: compiled once, used for every detection.
 
     `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
     that are aimed at it, usable or not. `shares` belongs to the cache, `encoded_place` to
@@ -28,12 +34,12 @@ class IndexedBeacon:
     """
 
     __slots__ = (
-        "beacon",
         "campaign_ids",
         "campaigns",
         "company_reference",
         "connector",
         "encoded_place",
+        "place",
         "reference",
         "shares",
         "target",
@@ -42,25 +48,23 @@ class IndexedBeacon:
 
     def __init__(
         self,
-        beacon: BeaconSnapshot,
+        place: Place,
         campaigns: Iterable[CampaignSnapshot],
         connector: ConnectorEntry | None,
         campaign_ids: Iterable[int] = (),
     ) -> None:
         given, has_connector = tuple(campaigns), connector is not None
-        self.beacon = beacon
+        self.place = place
         self.campaigns = given
         try:
-            self.target = Target.of_beacon(beacon, given, has_connector)
+            self.target = Target.of_place(place, given, has_connector)
         except ValueError:
             self.campaigns = tuple(filter(_has_known_zone, given))
-            self.target = Target.of_beacon(beacon, self.campaigns, has_connector)
-        venue = beacon.venue
+            self.target = Target.of_place(place, self.campaigns, has_connector)
+        venue = place.venue
         self.shares: list[_SharedCampaign] = []
         self.encoded_place: bytes | None = None
-        self.reference = BeaconReference(
-            beacon.id, beacon.name, beacon.uuid, beacon.major, beacon.minor
-        )
+        self.reference = _reference(place)
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
@@ -69,19 +73,25 @@ class IndexedBeacon:
     def is_same(self, other: "IndexedBeacon") -> bool:
         """Whether both were made from equal entries of the index."""
         return (
-            self.beacon == other.beacon
+            self.place == other.place
             and self.campaigns == other.campaigns
             and self.connector == other.connector
             and self.campaign_ids == other.campaign_ids
         )
 
 
+def _reference(place: Place) -> BeaconReference | PlaceReference:
+    if isinstance(place, BeaconSnapshot):
+        return BeaconReference(place.id, place.name, place.uuid, place.major, place.minor)
+    return PlaceReference(place.id, place.name)
+
+
 def assemble(
-    entry: PlaceEntry[Place],
+    entry: PlaceEntry[SomePlace],
     campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
 ) -> IndexedBeacon:
-    """A beacon from its entry. A campaign that is missing in `campaigns` is left out."""
+    """A place from its entry. A campaign that is missing in `campaigns` is left out."""
     return IndexedBeacon(
         entry.place,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
@@ -91,34 +101,35 @@ def assemble(
 
 
 class _SharedCampaign:
-    """A campaign, its approximate size in bytes, and how many cached beacons have it."""
+    """A campaign, its approximate size in bytes, and how many cached places have it."""
 
-    __slots__ = ("beacons", "campaign", "size")
+    __slots__ = ("campaign", "places", "size")
 
     def __init__(self, campaign: CampaignSnapshot) -> None:
         self.campaign = campaign
         texts = (campaign.content, campaign.title, campaign.push, campaign.name)
         self.size = _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
-        self.beacons = 0
+        self.places = 0
 
 
 class BeaconCache:
-    """Beacons by key; None for a triple that is known to be unknown.
+    """Places by key; None for a key that is known to be unknown.
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
     data that was read from Redis while `version` changed may be stale, and is used once but not
     cached. `on_removal` is called with each key that leaves `known`, for whatever reason. The cache
-    is bounded in beacons and in bytes of campaigns' content; beacons share their campaigns.
+    is bounded in places and in bytes of campaigns' content; places share their campaigns.
     """
 
-    def __init__(self, most_beacons: int, most_bytes: int = 128 * 1024 * 1024) -> None:
-        self.known: dict[BeaconKey, IndexedBeacon | None] = {}
+    def __init__(self, most_places: int, most_bytes: int = 128 * 1024 * 1024) -> None:
+        self.known: dict[PlaceKey | None, IndexedBeacon | None] = {}
         self.version = 0
-        self.on_removal: Callable[[BeaconKey], None] = _nobody
-        self._most_beacons = most_beacons
+        self.on_removal: Callable[[PlaceKey | None], None] = _nobody
+        self._most_places = most_places
         self._most_bytes = most_bytes
         self._bytes = 0
         self._campaigns: dict[int, _SharedCampaign] = {}
+        self._tags: dict[str, TagKey] = {}  # by field of the index, which has no values
 
     def reuse(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
         """The campaigns by id; a cached campaign replaces an equal one."""
@@ -128,90 +139,103 @@ class BeaconCache:
         shared = self._campaigns.get(campaign.id)
         return shared.campaign if shared is not None and shared.campaign == campaign else campaign
 
-    def keep(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
-        """Cache beacons that were read since the cache had `version`."""
+    def keep(self, places: Mapping[PlaceKey | None, IndexedBeacon | None], version: int) -> None:
+        """Cache places that were read since the cache had `version`."""
         if version != self.version:
             return
-        for key, beacon in beacons.items():
+        for key, place in places.items():
             self._forget(key)
-            self.known[key] = beacon
-            if beacon is not None:
-                self._add(beacon)
-        if len(self.known) > self._most_beacons or self._bytes > self._most_bytes:
-            self._make_room(len(beacons))
+            self.known[key] = place
+            if isinstance(key, TagKey):
+                self._tags[tag_field(*key)] = key
+                self._bytes += _size_of(key)
+            if place is not None:
+                self._add(place)
+        if len(self.known) > self._most_places or self._bytes > self._most_bytes:
+            self._make_room(len(places))
 
-    def refresh(self, beacons: Mapping[BeaconKey, IndexedBeacon | None], version: int) -> None:
-        """Replace cached beacons by those that were read again, where they differ."""
-        self.keep({key: each for key, each in beacons.items() if self._differs(key, each)}, version)
+    def refresh(self, places: Mapping[PlaceKey | None, IndexedBeacon | None], version: int) -> None:
+        """Replace cached places by those that were read again, where they differ."""
+        self.keep({key: each for key, each in places.items() if self._differs(key, each)}, version)
 
-    def _differs(self, key: BeaconKey, beacon: IndexedBeacon | None) -> bool:
+    def _differs(self, key: PlaceKey | None, place: IndexedBeacon | None) -> bool:
         if key not in self.known:
             return False  # it was dropped meanwhile
         cached = self.known[key]
-        if cached is None or beacon is None:
-            return cached is not beacon
-        return not beacon.is_same(cached)
+        if cached is None or place is None:
+            return cached is not place
+        return not place.is_same(cached)
 
     def _make_room(self, newest: int) -> None:
-        """Drop a tenth of the beacons, so that the next ones find room; the `newest` ones last.
+        """Drop a tenth of the places, so that the next ones find room; the `newest` ones last.
 
-        The others are drawn at random. Where devices detect their beacons in turn, the oldest
-        beacon is the one that is needed next: if it were dropped, no detection would find its own.
+        The others are drawn at random. Where devices detect their places in turn, the oldest
+        place is the one that is needed next: if it were dropped, no detection would find its own.
         """
-        most_beacons, most_bytes = self._most_beacons * 9 // 10, self._most_bytes * 9 // 10
+        most_places, most_bytes = self._most_places * 9 // 10, self._most_bytes * 9 // 10
         keys = list(self.known)
         older, newer = keys[:-newest], keys[-newest:]
         parts = (older[part::_PARTS] for part in random.sample(range(_PARTS), _PARTS))
         for key in chain(*parts, newer):
-            if len(self.known) <= most_beacons and self._bytes <= most_bytes:
+            if len(self.known) <= most_places and self._bytes <= most_bytes:
                 return
             self._forget(key)
 
-    def _add(self, beacon: IndexedBeacon) -> None:
-        for campaign in beacon.campaigns:
+    def _add(self, place: IndexedBeacon) -> None:
+        for campaign in place.campaigns:
             shared = self._campaigns.get(campaign.id)
             if shared is None or shared.campaign is not campaign:
                 # An older version, if there is one, is being dropped and counts its own size.
                 shared = self._campaigns[campaign.id] = _SharedCampaign(campaign)
-            if not shared.beacons:
+            if not shared.places:
                 self._bytes += shared.size
-            shared.beacons += 1
-            beacon.shares.append(shared)
+            shared.places += 1
+            place.shares.append(shared)
 
-    def _forget(self, key: BeaconKey) -> None:
+    def _forget(self, key: PlaceKey | None) -> None:
         if key not in self.known:
             return
         self.on_removal(key)
-        beacon = self.known.pop(key)
-        if beacon is None:
+        place = self.known.pop(key)
+        if isinstance(key, TagKey):
+            del self._tags[tag_field(*key)]
+            self._bytes -= _size_of(key)
+        if place is None:
             return
-        for shared in beacon.shares:
-            shared.beacons -= 1
-            if not shared.beacons:
+        for shared in place.shares:
+            shared.places -= 1
+            if not shared.places:
                 self._bytes -= shared.size
                 if self._campaigns.get(shared.campaign.id) is shared:
                     del self._campaigns[shared.campaign.id]
-        beacon.shares.clear()
+        place.shares.clear()
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Drop the beacons that were made from these fields of the index."""
+        """Drop the places that were made from these fields of the index."""
         self.version += 1
         changed = set(fields)
-        keys = {_key_of(field) for field in changed if field.startswith("b:")}
+        keys: set[PlaceKey | None] = set(map(self._key_of, changed))
         campaigns = {_id_of(field) for field in changed if field.startswith("c:")}
         companies = {_id_of(field) for field in changed if field.startswith("k:")}
         if campaigns or companies:
             keys.update(
                 key
-                for key, beacon in self.known.items()
-                if beacon is not None
+                for key, place in self.known.items()
+                if place is not None
                 and (
-                    not campaigns.isdisjoint(beacon.campaign_ids)
-                    or beacon.company_reference.id in companies
+                    not campaigns.isdisjoint(place.campaign_ids)
+                    or place.company_reference.id in companies
                 )
             )
         for key in keys:
             self._forget(key)
+
+    def _key_of(self, field: str) -> PlaceKey | None:
+        """The key of a place by its field of the index."""
+        kind, *parts = field.split(":")
+        if kind == "b":
+            return BeaconKey(parts[0], int(parts[1]), int(parts[2]))
+        return GeofenceKey(int(parts[0])) if kind == "g" else self._tags.get(field)
 
     def drop_all(self) -> None:
         """Drop everything."""
@@ -219,17 +243,18 @@ class BeaconCache:
         for key in self.known:
             self.on_removal(key)
         self.known.clear()
+        self._tags.clear()
         self._campaigns.clear()
         self._bytes = 0
 
 
-def _nobody(_: BeaconKey) -> None:
+def _nobody(_: PlaceKey | None) -> None:
     """Nobody wants to know of removals."""
 
 
-def _key_of(field: str) -> BeaconKey:
-    _, uuid, major, minor = field.split(":")
-    return BeaconKey(uuid, int(major), int(minor))
+def _size_of(key: TagKey) -> int:
+    """About how many bytes a cached tag has: its value may be long, and the tag unknown."""
+    return _OF_A_TAG + len(key.value)
 
 
 def _id_of(field: str) -> int:

@@ -1,6 +1,6 @@
-"""The index in Redis: resolves beacons through the process's cache, and keeps that up to date.
+"""The index in Redis: resolves places through the process's cache, and keeps that up to date.
 
-The index is complete: if the marker beside a missing entry says that the index is built, the beacon
+The index is complete: if the marker beside a missing entry says that the index is built, the place
 does not exist. Without the marker nothing is decided.
 """
 
@@ -24,13 +24,15 @@ from catalog.index.entries import (
     bucket,
     campaign_field,
     connector_field,
-    decode_beacon,
     decode_campaign,
     decode_connector,
     decode_marker,
+    decode_place,
+    geofence_field,
+    tag_field,
 )
 from catalog.redis_connection import RedisClient
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
 from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
@@ -55,11 +57,13 @@ class IndexNotBuiltError(Exception):
     """
 
 
-Loaded = dict[BeaconKey, IndexedBeacon | None]
+# A key is None while the company of a position or a tag is not known; no place has that key.
+Beacons = Mapping[PlaceKey | None, IndexedBeacon | None]
+Loaded = dict[PlaceKey | None, IndexedBeacon | None]
 
 
 class BeaconIndex:
-    """Resolves beacon keys. `built` is cleared when a marker is missing; IndexWatch sets it."""
+    """Resolves keys of places. `built` is cleared when a marker is missing; IndexWatch sets it."""
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class BeaconIndex:
     ) -> None:
         self.built = asyncio.Event()
         self.cache = cache
-        self._loads: dict[BeaconKey, asyncio.Task[Loaded]] = {}
+        self._loads: dict[PlaceKey, asyncio.Task[Loaded]] = {}
         self._redis = redis
         self._keys = IndexKeys(prefix)
         self._deadline = deadline
@@ -82,10 +86,8 @@ class BeaconIndex:
         self._redis_hit = metrics.index_lookups.labels("redis", "hit")
         self._redis_miss = metrics.index_lookups.labels("redis", "unknown")
 
-    async def resolve(
-        self, keys: Collection[BeaconKey], lookups: int
-    ) -> Mapping[BeaconKey, IndexedBeacon | None]:
-        """Beacons for `keys`, None for unknown ones; without I/O if all are cached.
+    async def resolve(self, keys: Collection[PlaceKey], lookups: int) -> Beacons:
+        """Places for `keys`, None for unknown ones; without I/O if all are cached.
 
         Waits while Redis does not answer or the index is not built. `lookups` is the number of
         detections that need the keys, for the metric.
@@ -96,38 +98,38 @@ class BeaconIndex:
         if not missing:
             return known
         self._process_miss.inc(len(missing))
-        found = {key: known[key] for key in keys if key in known}
-        loaded: dict[BeaconKey, IndexedBeacon | None] = {}
+        found: Loaded = {key: known[key] for key in keys if key in known}
+        loaded: Loaded = {}
         for load in self._loads_of(missing):
             loaded |= await asyncio.shield(load)  # others may wait for it too
         return found | loaded
 
-    def _loads_of(self, keys: list[BeaconKey]) -> "set[asyncio.Task[Loaded]]":
+    def _loads_of(self, keys: list[PlaceKey]) -> "set[asyncio.Task[Loaded]]":
         """The loads that bring these keys; those that are under way are shared.
 
-        After a start all partitions need the same beacons at once. Loads do not follow each other,
-        because one company's beacons may not be loadable in time.
+        After a start all partitions need the same places at once. Loads do not follow each other,
+        because one company's places may not be loadable in time.
         """
         new = [key for key in keys if key not in self._loads]
         if new:
-            task = asyncio.create_task(self._load_when_built(new), name="beacons")
+            task = asyncio.create_task(self._load_when_built(new), name="places")
             self._loads.update(dict.fromkeys(new, task))
             task.add_done_callback(lambda _: [self._loads.pop(key) for key in new])
         return {self._loads[key] for key in keys}
 
-    async def look_up(self, key: BeaconKey) -> IndexedBeacon | None:
-        """One beacon as Redis has it now. Raises the errors of Redis instead of waiting.
+    async def look_up(self, key: PlaceKey) -> IndexedBeacon | None:
+        """One place as Redis has it now. Raises the errors of Redis instead of waiting.
 
         These are IndexNotBuiltError, RedisError, OSError and TimeoutError.
         """
         return (await self._load([key]))[key]
 
-    async def refresh(self, keys: list[BeaconKey]) -> None:
-        """Read cached beacons again. Raises the errors of `look_up`."""
+    async def refresh(self, keys: list[PlaceKey]) -> None:
+        """Read cached places again. Raises the errors of `look_up`."""
         version = self.cache.version
         self.cache.refresh(await self._load(keys), version)
 
-    async def _load_when_built(self, keys: list[BeaconKey]) -> Loaded:
+    async def _load_when_built(self, keys: list[PlaceKey]) -> Loaded:
         while True:
             await self.built.wait()
             version = self.cache.version
@@ -137,18 +139,19 @@ class BeaconIndex:
                 self.built.clear()
                 continue
             self.cache.keep(loaded, version)
-            unknown = sum(beacon is None for beacon in loaded.values())
+            unknown = sum(place is None for place in loaded.values())
             self._redis_hit.inc(len(loaded) - unknown)
             self._redis_miss.inc(unknown)
             return loaded
 
-    async def _load(self, keys: list[BeaconKey]) -> Loaded:
+    async def _load(self, keys: list[PlaceKey]) -> Loaded:
         async with asyncio.timeout(self._deadline):
-            values = await self._read([beacon_field(*key) for key in keys])
+            fields = {key: _field_of(key) for key in keys}
+            values = await self._read(list(fields.values()))
             entries = {
-                key: decode_beacon(value)
-                for key in keys
-                if (value := values[beacon_field(*key)]) is not None
+                key: decode_place(value)
+                for key, field in fields.items()
+                if (value := values[field]) is not None
             }
             campaigns = await self._campaigns(entries.values())
             connectors = await self._connectors(entries.values(), campaigns)
@@ -157,9 +160,7 @@ class BeaconIndex:
             for key in keys
         }
 
-    async def _campaigns(
-        self, entries: Iterable[PlaceEntry[Place]]
-    ) -> dict[int, CampaignSnapshot]:
+    async def _campaigns(self, entries: Iterable[PlaceEntry[Place]]) -> dict[int, CampaignSnapshot]:
         ids = {i for entry in entries for i in entry.campaigns}
         values = await self._read([campaign_field(i) for i in ids])
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
@@ -196,6 +197,12 @@ class BeaconIndex:
                 raise IndexNotBuiltError
             values.update(zip(names, found, strict=True))
         return values
+
+
+def _field_of(key: PlaceKey) -> str:
+    if isinstance(key, BeaconKey):
+        return beacon_field(*key)
+    return geofence_field(*key) if isinstance(key, GeofenceKey) else tag_field(*key)
 
 
 class _Written(NamedTuple):
@@ -264,7 +271,7 @@ class IndexWatch:
         self._max_age = max_age
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._to_refresh: Iterator[BeaconKey] = iter(())
+        self._to_refresh: Iterator[PlaceKey] = iter(())
         self._due = 0.0
 
     async def run(self) -> None:
@@ -316,16 +323,16 @@ class IndexWatch:
                 self._index.cache.drop_all()
 
     async def _refresh(self, seconds: float) -> None:
-        """Read a share of the cached beacons again: all of them once in `max_age`.
+        """Read a share of the cached places again: all of them once in `max_age`.
 
-        So no beacon is older than that, whatever message was lost, and no detection waits for it.
+        So no place is older than that, whatever message was lost, and no detection waits for it.
         """
         self._due += len(self._index.cache.known) * seconds / self._max_age
         share = min(int(self._due), _MOST_REFRESHED)
         self._due = min(self._due - share, _MOST_REFRESHED)
         keys = list(islice(self._to_refresh, share))
         if len(keys) < share:
-            self._to_refresh = iter(list(self._index.cache.known))
+            self._to_refresh = iter([key for key in self._index.cache.known if key is not None])
         if keys:
             with suppress(IndexNotBuiltError):  # the next look at the markers finds it
                 await self._index.refresh(keys)
@@ -359,7 +366,7 @@ class IndexWatch:
         return position
 
     def _apply(self, changes: Iterable[bytes]) -> None:
-        """Drop the changed beacons, in one pass over the cache."""
+        """Drop the changed places, in one pass over the cache."""
         changed: set[str] = set()
         drop_all = False
         for keys in changes:

@@ -198,7 +198,7 @@ class Cycle:
         self._composing = None
 
     async def _resolve_edited(self, taken: list[DecidedDetection]) -> set[int]:
-        """Find the present beacons of detections that have waited while something was edited.
+        """Find the present places of detections that have waited while something was edited.
 
         Returns the identities of these detections.
         """
@@ -209,9 +209,10 @@ class Cycle:
             if each.version != version and known.get(each.detection.key) is not each.beacon
         ]
         if edited:
-            beacons = await self._index.resolve({each.detection.key for each in edited}, 0)
+            keys = {key for each in edited if (key := each.detection.key) is not None}
+            beacons = await self._index.resolve(keys, 0)
             for each in edited:
-                each.beacon = beacons[each.detection.key]
+                each.beacon = beacons.get(each.detection.key)
         return {id(each) for each in edited}
 
     def _decide(self, taken: list[DecidedDetection], edited: set[int]) -> None:

@@ -27,7 +27,18 @@ _PART = 16  # one in so many of a large batch is looked at by campaign
 _CAMPAIGNS_AT_ONCE = 2_000
 _CAMPAIGNS_AT_THE_END = 100_000
 # The statistics of days do not count these either.
-_NO_DETECTIONS = frozenset({Reason.INACTIVE_VENUE, Reason.INACTIVE_BEACON})
+_NO_DETECTIONS = frozenset(
+    {
+        Reason.UNKNOWN_TAG,
+        Reason.UNKNOWN_APPLICATION,
+        Reason.OUTSIDE,
+        Reason.INACCURATE,
+        Reason.INACTIVE_VENUE,
+        Reason.INACTIVE_BEACON,
+        Reason.INACTIVE_GEOFENCE,
+        Reason.INACTIVE_TAG,
+    }
+)
 _TALLY = attrgetter("tally")
 
 
@@ -198,7 +209,7 @@ class DecisionSums:
         now = self._sums.now()
         for tally, count in tallies.items():
             if not tally.company_id:
-                continue  # of a beacon that no company has
+                continue  # of a place that no company has
             figures = self._sums.today(tally.company_id, now)
             if figures is None:
                 continue

@@ -2,25 +2,26 @@
 
 DecisionNotes collects the decisions about each device, without repeats, and writes them to Redis.
 
-Most detections are repeats: a device stays at a beacon, and its campaigns are throttled. A repeat
+Most detections are repeats: a device stays at a place, and its campaigns are throttled. A repeat
 costs one look-up in a dictionary. A background task writes new decisions to Redis, one call at a
 time. The pipeline does not wait for it; decisions that cannot be written are dropped.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
-from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.kafka.detections import DecodedDetection
 from engine.process.metrics import Metrics
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import Beacons
 from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.grants import SHARED, DecidedDetection
-from rules.model import CampaignOutcomes, Counts, Decision, Reason, StoredDecision
+from rules.model import CampaignOutcomes, Counts, Decision, PlaceKind, Reason, StoredDecision
 
 _MOST_A_SECOND = 250  # collected by a process, which bounds the cost of a flood of new devices
 _MOST_GATHERED = 2000
@@ -33,10 +34,8 @@ _GENERATION_SECONDS = 1800.0  # afterwards a repeat is collected again
 _MOST_OUTCOMES = 32  # remembered of a device
 _GATHER_SECONDS = 0.1
 
-Beacons = Mapping[BeaconKey, IndexedBeacon | None]
-
-# The outcomes of a device at its beacons since the last campaign that was sent to it.
-_SeenOutcomes = set[tuple[int, Reason, Counts, int]]
+# The outcomes of a device at its places since the last campaign that was sent to it.
+_SeenOutcomes = set[tuple[PlaceKind, int, Reason, Counts, int]]
 
 
 class DecisionFeed:
@@ -125,7 +124,7 @@ class DecisionNotes:
         last_of = self._last.get
         for detection, decision in zip(detections, decisions, strict=True):
             if last_of(detection.message.device.udid) is not decision.by_campaign and self._budget:
-                self._note(DecidedDetection(detection, beacons[detection.key], decision), now)
+                self._note(DecidedDetection(detection, beacons.get(detection.key), decision), now)
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Collect detections whose claims Redis has decided."""
@@ -159,7 +158,7 @@ class DecisionNotes:
         return now
 
     def _note(self, decided: DecidedDetection, now: float) -> None:
-        """Collect a decision unless it is a repeat. (An unknown beacon has no company.)"""
+        """Collect a decision unless it is a repeat. (An unknown place has no company.)"""
         udid, beacon = decided.detection.message.device.udid, decided.beacon
         if beacon is None:
             return
@@ -171,7 +170,13 @@ class DecisionNotes:
             if decided.reason not in SHARED:
                 self._last[udid] = decision.by_campaign
             throttled = decision.throttled + decided.denied
-            outcome = (beacon.reference.id, decided.reason, decision.closed, throttled)
+            outcome = (
+                beacon.place.kind,
+                beacon.reference.id,
+                decided.reason,
+                decision.closed,
+                throttled,
+            )
             if outcome in seen:
                 return
             if len(seen) >= _MOST_OUTCOMES:
@@ -212,4 +217,5 @@ def _stored(decided: DecidedDetection, beacon: IndexedBeacon, now: float) -> Sto
         detection.zone,
         decided.reason.value,
         decided.outcomes(),
+        beacon.place.kind,
     )

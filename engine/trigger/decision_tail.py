@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from redis.exceptions import RedisError
 
-from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.process.metrics import Metrics
 from engine.redis.tail_store import (
     CampaignOutcome,
@@ -23,7 +23,7 @@ from engine.redis.tail_store import (
     TailStore,
     served_watchers,
 )
-from engine.trigger.beacon_cache import IndexedBeacon
+from engine.trigger.beacon_index import Beacons
 from engine.trigger.grants import SHARED, DecidedDetection
 from rules.model import Decision
 
@@ -100,7 +100,7 @@ class DecisionTail:
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+        beacons: Beacons,
     ) -> None:
         """Offer detections that fire nothing, each with its decision, to the watchers."""
         if not self._watchers:
@@ -113,7 +113,7 @@ class DecisionTail:
         if looking:
             for detection, decision in zip(detections, decisions, strict=True):
                 if decision.company_id in looking:
-                    decided = DecidedDetection(detection, beacons[detection.key], decision)
+                    decided = DecidedDetection(detection, beacons.get(detection.key), decision)
                     for watcher in looking[decision.company_id]:
                         watcher.offer(decided, now)
         self._leave_out(decisions, looking)
@@ -146,7 +146,7 @@ class DecisionTail:
             await asyncio.sleep(_WRITE_SECONDS if self._watchers else _POLL_SECONDS)
 
     def _group_of(self, company: int) -> list[Watcher]:
-        """Those who watch what is decided for this company; 0 is that of unknown beacons."""
+        """Those who watch what is decided for this company; 0 is that of unknown places."""
         return self._by_company.get(company, self._everywhere)
 
     def _leave_out(self, decisions: Sequence[Decision], looking: Collection[int]) -> None:
@@ -212,7 +212,7 @@ def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
 
 
 def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
-    """Each campaign of the beacon; of a detection that was refused each has that reason."""
+    """Each campaign of the place; of a detection that was refused each has that reason."""
     if decided.beacon is None:
         return
     listed = decided.outcomes()
@@ -224,15 +224,31 @@ def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
 
 def _tailed(decided: DecidedDetection, now: float, left_out: int) -> TailedDecision:
     detection, beacon = decided.detection, decided.beacon
-    uuid, major, minor = detection.key
     return TailedDecision(
         detection.detected_at,
         now,
         None if beacon is None else beacon.company_reference.id,
         "" if beacon is None else beacon.venue_reference.name,
-        f"{uuid}:{major}:{minor}" if beacon is None else beacon.reference.name,
+        _unknown_place(detection) if beacon is None else beacon.reference.name,
         int(detection.zone),
         decided.reason.value,
         [] if decided.reason in SHARED else list(_outcomes(decided)),
         left_out,
+        _kind(detection),
     )
+
+
+def _kind(detection: DecodedDetection) -> str:
+    """The kind of the place; of a position in no geofence "position"."""
+    if detection.key is not None:
+        return detection.key.kind
+    tag = detection.message.tag
+    return "position" if tag is None else tag.kind
+
+
+def _unknown_place(detection: DecodedDetection) -> str:
+    """What the detection says of a place that has no name. (A tag's value may be a secret.)"""
+    key = detection.key
+    if isinstance(key, BeaconKey):
+        return f"{key.uuid}:{key.major}:{key.minor}"
+    return f"geofence {key.id}" if isinstance(key, GeofenceKey) else _kind(detection)

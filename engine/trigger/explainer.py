@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import PlaceKey
 from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
@@ -14,12 +14,12 @@ from rules.model import Zone
 class SupposedDetection(NamedTuple):
     """The detection of a question; times in epoch seconds.
 
-    Without `zone` the device is just near enough for the beacon. Without `udid` the device has
+    Without `zone` the device is just near enough for a beacon. Without `udid` the device has
     received nothing yet. `is_now` says that no other time was given: then campaigns that are asleep
     in the index stay asleep.
     """
 
-    key: BeaconKey
+    key: PlaceKey
     udid: str | None
     zone: Zone | None
     detected_at: float
@@ -28,7 +28,7 @@ class SupposedDetection(NamedTuple):
 
 
 class ExplainedDetection(NamedTuple):
-    """The answer, with the beacon of the detection, if the index has it."""
+    """The answer, with the place of the detection, if the index has it."""
 
     beacon: IndexedBeacon | None
     question: Question
@@ -55,5 +55,12 @@ class Explainer:
             zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach
         if target is not None and not supposed.is_now:
             target = awake(target)
-        question = Question(zone, supposed.detected_at, supposed.decided_at, self._max_age, claims)
+        question = Question(
+            zone,
+            supposed.detected_at,
+            supposed.decided_at,
+            self._max_age,
+            claims,
+            supposed.key.kind,
+        )
         return ExplainedDetection(beacon, question, explain(target, question))

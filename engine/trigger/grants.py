@@ -15,7 +15,7 @@ from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
-from rules.decision import decide
+from rules.decision import UNKNOWN, decide
 from rules.model import CampaignSnapshot, Decision, Reason
 
 if TYPE_CHECKING:
@@ -27,12 +27,19 @@ _VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 95
 _MOST_LISTED = 50  # campaigns of a decision that is shown
 _NO_CLAIMS: dict[int, float] = {}
 
-# The reasons of decisions that check no campaign; beacons share such decisions.
+# The reasons of decisions that check no campaign; places share such decisions.
 SHARED = frozenset(
     {
         Reason.UNKNOWN_BEACON,
+        Reason.UNKNOWN_GEOFENCE,
+        Reason.UNKNOWN_TAG,
+        Reason.UNKNOWN_APPLICATION,
+        Reason.OUTSIDE,
+        Reason.INACCURATE,
         Reason.INACTIVE_VENUE,
         Reason.INACTIVE_BEACON,
+        Reason.INACTIVE_GEOFENCE,
+        Reason.INACTIVE_TAG,
         Reason.NO_CAMPAIGN,
         Reason.UNKNOWN_PROXIMITY,
         Reason.TOO_FAR,
@@ -136,10 +143,11 @@ def decide_from_memory(
     max_age: float,
 ) -> Decision:
     """Decide a detection at `now` (epoch s) by the claims that are remembered."""
-    target = None if beacon is None else beacon.target
-    at = detection.detected_at
+    if beacon is None:
+        return UNKNOWN["beacon" if detection.key is None else detection.key.kind]
+    target, at = beacon.target, detection.detected_at
     decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS)
-    if target is None or not decision.granted:
+    if not decision.granted:
         return decision
     udid = detection.message.device.udid
     claims = remembered.young.get(udid) or remembered.of(udid)

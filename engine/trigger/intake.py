@@ -11,11 +11,10 @@ from typing import NamedTuple, Protocol
 
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder
 from engine.kafka.dead_letters import DeadLetter
-from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection
+from engine.kafka.detections import DecodedBatch, DecodedDetection
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics, StepTimer
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.beacon_index import BeaconIndex, Beacons
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
@@ -61,7 +60,7 @@ class Intake:
             batch, refused = await self._decode(records, remembered)
         version = self.index.cache.version
         with self._step("resolve"):
-            keys = {detection.key for detection in batch.messages}
+            keys = {each.key for each in batch.messages if each.key is not None}
             beacons = await self.index.resolve(keys, len(batch.messages) + len(refused))
         with self._step("decide"):
             decided = self._decide(batch.messages, beacons, version, remembered, refused)
@@ -88,7 +87,7 @@ class Intake:
     def _decide(
         self,
         detections: list[DecodedDetection],
-        beacons: Mapping[BeaconKey, IndexedBeacon | None],
+        beacons: Beacons,
         version: int,
         remembered: RememberedClaims,
         refused: list[Decision],
@@ -100,7 +99,7 @@ class Intake:
         firing_nothing = list[DecodedDetection]()
         begin = len(refused)
         for detection in detections:
-            beacon = beacons[detection.key]
+            beacon = beacons.get(detection.key)
             decision = decide_from_memory(detection, beacon, remembered, now, max_age)
             if decision.granted:
                 decided.append(DecidedDetection(detection, beacon, decision, version=version))

@@ -1,6 +1,6 @@
 """Writes the messages of grants: notifications, and calls for the connector role.
 
-A message is put together from the parts of its campaign and of its beacon, which are encoded once,
+A message is put together from the parts of its campaign and of its place, which are encoded once,
 and the fields that differ. It is byte for byte what msgspec writes for the types in
 engine/kafka/messages.py; a property test compares the two.
 """
@@ -96,9 +96,12 @@ class MessageWriter:
         record, received, at = detection.record, detection.message.device, detection.detected_at
         key = received.udid.encode()
         device = received if known is None else completed_device(received, known)
-        place = b'%b"proximity":"%b","device":%b,' % (
+        zone = b""
+        if beacon.place.kind == "beacon":
+            zone = b'"proximity":"%b",' % _ZONES[detection.zone]
+        place = b'%b%b"device":%b,' % (
             beacon.encoded_place or _place_of(beacon),
-            _ZONES[detection.zone],
+            zone,
             _encode(device),
         )
         when = times(floor(at), floor(now), floor(at + self._lifetime))
@@ -171,10 +174,11 @@ def _endpoint(connector: ConnectorEntry) -> ConnectorEndpoint:
 
 
 def _place_of(beacon: IndexedBeacon) -> bytes:
-    """The part of a beacon: company, venue and beacon; encoded once for each beacon."""
-    place = beacon.encoded_place = b'"company":%b,"venue":%b,"beacon":%b,' % (
+    """The part of a place: company, venue and place; encoded once for each place."""
+    place = beacon.encoded_place = b'"company":%b,"venue":%b,"%b":%b,' % (
         _encode(beacon.company_reference),
         _encode(beacon.venue_reference),
+        beacon.place.kind.encode(),
         _encode(beacon.reference),
     )
     return place

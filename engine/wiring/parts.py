@@ -252,7 +252,7 @@ def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
     index = BeaconIndex(
         redis=redis,
         prefix=settings.redis_prefix,
-        cache=BeaconCache(most_beacons=1),
+        cache=BeaconCache(most_places=1),
         deadline=REDIS_SECONDS,
         metrics=Metrics(),
     )

@@ -9,11 +9,11 @@ from catalog.index.entries import (
     campaign_field,
 )
 from catalog.redis_connection import RedisClient
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, PlaceKey
+from engine.kafka.messages import BeaconReference
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.beacon_index import BeaconIndex, Loaded
 from rules.decision import decide
 from rules.model import Reason, Zone
 from tests.redis.index_reader import KNOWN, NOON, UNKNOWN, granted, one, resolve
@@ -30,7 +30,7 @@ from tests.servers.waiting import eventually
 async def test_a_known_beacon_is_read_with_its_campaigns(index: BeaconIndex, built: Writer) -> None:
     found = await one(index)
     assert granted(found) == [7]
-    assert (found.reference.uuid, found.reference.minor) == (UUID, 2)
+    assert found.reference == BeaconReference(1, "Desk", UUID, 1, 2)
     assert found.venue_reference.name == "Library"
     assert found.connector is None
 
@@ -54,7 +54,7 @@ async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
     """One company's content may be too large for the deadline: its load is retried for ever."""
     load, begun = index._load, asyncio.Event()
 
-    async def slow(keys: list[BeaconKey]) -> dict[BeaconKey, IndexedBeacon | None]:
+    async def slow(keys: list[PlaceKey]) -> Loaded:
         if UNKNOWN in keys:
             begun.set()
             await asyncio.Event().wait()

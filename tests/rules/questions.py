@@ -11,11 +11,18 @@ from rules.explanation import (
     Question,
     explain,
 )
-from rules.model import Reason, Zone
+from rules.model import PlaceKind, Reason, Zone
 from tests.rules.records import beacon, campaign, epoch
 
 FRIDAY = epoch("2026-11-20T22:41:00+01:00")
 PARIS = {"time_zone": "Europe/Paris"}
+OF_NO_PLACE = {Reason.UNKNOWN_APPLICATION, Reason.OUTSIDE, Reason.INACCURATE}
+OF_OTHER_PLACES = OF_NO_PLACE | {
+    Reason.UNKNOWN_GEOFENCE,
+    Reason.UNKNOWN_TAG,
+    Reason.INACTIVE_GEOFENCE,
+    Reason.INACTIVE_TAG,
+}
 
 
 def new_question(
@@ -23,12 +30,14 @@ def new_question(
     zone: Zone = Zone.NEAR,
     claims: Mapping[int, HeldClaim] | None = None,
     decided_at: float | None = None,
+    kind: PlaceKind = "beacon",
 ) -> Question:
-    return Question(zone, at, at if decided_at is None else decided_at, 300.0, claims or {})
+    decided_at = at if decided_at is None else decided_at
+    return Question(zone, at, decided_at, 300.0, claims or {}, kind)
 
 
 def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
-    target = Target.of_beacon(beacon(), [campaign(**PARIS | fields)], has_connector=False)
+    target = Target.of_place(beacon(), [campaign(**PARIS | fields)], has_connector=False)
     return explain(target, question or new_question())
 
 

@@ -3,7 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
+from rules.model import (
+    BeaconSnapshot,
+    CampaignSnapshot,
+    GeofenceSnapshot,
+    TagSnapshot,
+    VenueSnapshot,
+    Zone,
+)
 
 UUID = "e2c56db5-dffb-48d2-b060-d0f5a71096e0"
 
@@ -51,6 +58,37 @@ def beacon(**fields: Any) -> BeaconSnapshot:
             "minor": 2,
             "active": True,
             "reach": Zone.NEAR,
+            "venue": venue(),
+            **fields,
+        }
+    )
+
+
+def geofence(**fields: Any) -> GeofenceSnapshot:
+    """An active geofence of 200 m around a place in Paris."""
+    return GeofenceSnapshot(
+        **{
+            "id": 1,
+            "name": "Court",
+            "active": True,
+            "latitude": 48.8584,
+            "longitude": 2.2945,
+            "radius": 200.0,
+            "venue": venue(),
+            **fields,
+        }
+    )
+
+
+def tag(**fields: Any) -> TagSnapshot:
+    """An active QR code."""
+    return TagSnapshot(
+        **{
+            "id": 1,
+            "name": "Poster",
+            "active": True,
+            "kind": "qrcode",
+            "value": "https://example.org/poster",
             "venue": venue(),
             **fields,
         }

@@ -13,7 +13,7 @@ NOON = epoch("2026-06-01T12:00:00+00:00")
 
 
 def test_a_delay_of_one_second_throttles_for_one_second():
-    target = Target.of_beacon(beacon(), [campaign(id=7, delay=1)])
+    target = Target.of_place(beacon(), [campaign(id=7, delay=1)])
 
     def reason(seconds: float) -> Reason:
         return decide(target, Zone.NEAR, NOON + seconds, NOON, 300, {7: NOON}).reason
@@ -27,13 +27,13 @@ def test_a_beacon_record_shows_whether_its_company_has_a_connector(
     has_connector: bool, reason: str
 ):
     connector_campaign = campaign(format="connector", content=None)
-    target = Target.of_beacon(beacon(), [connector_campaign], has_connector)
+    target = Target.of_place(beacon(), [connector_campaign], has_connector)
     assert decide(target, Zone.NEAR, NOON, NOON, 300, {}).reason == reason
 
 
 def test_a_company_has_a_connector_unless_the_caller_says_otherwise():
     campaigns = [campaign(format="connector", content=None)]
-    for target in (Target.of_beacon(beacon(), campaigns), Target(venue(), True, None, campaigns)):
+    for target in (Target.of_place(beacon(), campaigns), Target(venue(), True, None, campaigns)):
         assert decide(target, Zone.NEAR, NOON, NOON, 300, {}).reason is Reason.GRANTED
 
 

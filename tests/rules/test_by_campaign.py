@@ -16,7 +16,7 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
         campaign(id=5, format="connector", content=None),
         campaign(id=6, delay=60),
     )
-    target = Target.of_beacon(beacon(), campaigns, has_connector=False)
+    target = Target.of_place(beacon(), campaigns, has_connector=False)
     decision = decide(target, Zone.NEAR, NOW, NOW, 300.0, {2: NOW - 60, 6: NOW - 60})
     assert dict(decision.by_campaign) == {
         1: Reason.INACTIVE,
@@ -31,6 +31,6 @@ def test_each_campaign_with_the_check_that_refused_it() -> None:
 
 
 def test_a_refused_detection_checks_no_campaign() -> None:
-    target = Target.of_beacon(beacon(), (campaign(),))
+    target = Target.of_place(beacon(), (campaign(),))
     assert list(decide(target, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []
     assert list(decide(None, Zone.FAR, NOW, NOW, 300.0, {}).by_campaign) == []

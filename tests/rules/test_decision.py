@@ -16,7 +16,7 @@ OVER = campaign(id=4, end=datetime.fromisoformat("2026-06-30T00:00:00+00:00"))
 
 
 def target(*campaigns: CampaignSnapshot, **fields: Any) -> Target:
-    return Target.of_beacon(beacon(**fields), campaigns or (OPEN,))
+    return Target.of_place(beacon(**fields), campaigns or (OPEN,))
 
 
 def at(

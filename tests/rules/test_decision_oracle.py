@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.decision import Target, decide
-from rules.model import CampaignSnapshot, Decision, Reason, Zone
+from rules.decision import UNKNOWN, Target, decide
+from rules.model import CampaignSnapshot, Decision, PlaceKind, Reason, Zone
 from tests.rules import schedule_oracle
 from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.rules.records import venue
@@ -13,8 +13,15 @@ from tests.rules.records import venue
 MAX_AGE = 300.0
 ORDER = [
     "unknown_beacon",
+    "unknown_geofence",
+    "unknown_tag",
+    "unknown_application",
+    "outside",
+    "inaccurate",
     "inactive_venue",
     "inactive_beacon",
+    "inactive_geofence",
+    "inactive_tag",
     "no_campaign",
     "unknown_proximity",
     "too_far",
@@ -45,12 +52,26 @@ class Case:
     now: float
     held: dict[int, float]
     has_connector: bool
+    kind: PlaceKind = "beacon"
+
+    @property
+    def check(self) -> str:
+        """The kind as the names of the checks have it."""
+        return "tag" if self.kind in ("nfc", "qrcode") else self.kind
 
     def target(self) -> Target | None:
         if not self.known:
             return None
         place = venue(active=self.venue_active)
-        return Target(place, self.active, self.reach, self.campaigns, self.has_connector)
+        reach = self.reach if self.kind == "beacon" else None
+        return Target(place, self.active, reach, self.campaigns, self.has_connector, self.kind)
+
+    def decision(self) -> Decision:
+        """The decision of the rules."""
+        target = self.target()
+        if target is None:
+            return UNKNOWN[self.kind]
+        return decide(target, self.zone, self.t, self.now, MAX_AGE, self.held)
 
 
 mostly = st.sampled_from((True,) * 9 + (False,))
@@ -77,6 +98,7 @@ def cases(draw: st.DrawFn) -> Case:
         t + age,
         held,
         draw(st.booleans()),
+        draw(st.sampled_from(("beacon", "beacon", "geofence", "nfc", "qrcode"))),
     )
 
 
@@ -88,12 +110,12 @@ def refusal(case: Case) -> str | None:
         Zone.IMMEDIATE: ("immediate",),
     }
     failed = {
-        "unknown_beacon": not case.known,
+        f"unknown_{case.check}": not case.known,
         "inactive_venue": not case.venue_active,
-        "inactive_beacon": not case.active,
+        f"inactive_{case.check}": not case.active,
         "no_campaign": len(case.campaigns) == 0,
-        "unknown_proximity": case.zone.name == "UNKNOWN",
-        "too_far": case.zone.name.lower() not in triggers[case.reach],
+        "unknown_proximity": case.kind == "beacon" and case.zone.name == "UNKNOWN",
+        "too_far": case.kind == "beacon" and case.zone.name.lower() not in triggers[case.reach],
         "stale": case.now - case.t > MAX_AGE,
         "future": case.t - case.now > MAX_AGE,
     }
@@ -121,7 +143,7 @@ def made(decision: Decision) -> tuple[str, dict[str, int], list[int]]:
 @settings(max_examples=800)
 @given(cases())
 def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
-    decision = decide(case.target(), case.zone, case.t, case.now, MAX_AGE, case.held)
+    decision = case.decision()
     refused = refusal(case)
     if refused is not None:
         assert made(decision) == (refused, {refused: 1}, [])

@@ -16,8 +16,17 @@ from rules.explanation import (
 )
 from rules.model import Reason, Zone
 from rules.schedule import zone_clock
-from tests.rules.questions import FRIDAY, PARIS, at_beacon, compared, new_question, only
-from tests.rules.records import beacon, campaign, epoch, venue
+from tests.rules.questions import (
+    FRIDAY,
+    OF_NO_PLACE,
+    OF_OTHER_PLACES,
+    PARIS,
+    at_beacon,
+    compared,
+    new_question,
+    only,
+)
+from tests.rules.records import beacon, campaign, epoch, geofence, tag, venue
 
 LATE_CHECKS = (
     Reason.NOT_STARTED,
@@ -30,7 +39,7 @@ LATE_CHECKS = (
 
 
 def target(**fields: Any) -> Target:
-    return Target.of_beacon(beacon(**fields), [campaign()])
+    return Target.of_place(beacon(**fields), [campaign()])
 
 
 # Explained within the test: what runs at import is out of reach of mutation testing.
@@ -47,8 +56,24 @@ CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
         lambda: explain(target(active=False), new_question()),
         "inactive | active",
     ),
+    Reason.UNKNOWN_GEOFENCE: (
+        lambda: explain(None, new_question(kind="geofence")),
+        "unknown | a geofence of the catalog",
+    ),
+    Reason.UNKNOWN_TAG: (
+        lambda: explain(None, new_question(kind="nfc")),
+        "unknown | an NFC tag of the catalog",
+    ),
+    Reason.INACTIVE_GEOFENCE: (
+        lambda: explain(Target.of_place(geofence(active=False), []), new_question()),
+        "inactive | active",
+    ),
+    Reason.INACTIVE_TAG: (
+        lambda: explain(Target.of_place(tag(active=False), []), new_question()),
+        "inactive | active",
+    ),
     Reason.NO_CAMPAIGN: (
-        lambda: explain(Target.of_beacon(beacon(), []), new_question()),
+        lambda: explain(Target.of_place(beacon(), []), new_question()),
         "no campaigns | a campaign that targets the beacon",
     ),
     Reason.UNKNOWN_PROXIMITY: (
@@ -98,7 +123,7 @@ def test_each_check_says_what_it_compared(reason: Reason) -> None:
 
 
 def test_every_check_has_a_case() -> None:
-    assert set(CASES) == set(Reason) - {Reason.GRANTED}
+    assert set(CASES) == set(Reason) - OF_NO_PLACE - {Reason.GRANTED}
 
 
 def test_the_checks_after_the_first_failure_are_listed() -> None:
@@ -109,7 +134,8 @@ def test_the_checks_after_the_first_failure_are_listed() -> None:
         start_minute=60,
     )
     failed = [each.check for each in (*explanation.checks, *only(explanation).checks)]
-    assert failed == [each for each in Reason if each not in (Reason.NO_CONNECTOR, Reason.GRANTED)]
+    others = OF_OTHER_PLACES | {Reason.NO_CONNECTOR, Reason.GRANTED}
+    assert failed == [each for each in Reason if each not in others]
     assert only(explanation).reason is Reason.TOO_FAR
     assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
 
@@ -174,7 +200,7 @@ def test_a_campaign_is_explained_with_its_record_its_clock_and_its_claim() -> No
 
 
 def test_each_campaign_of_a_beacon_is_decided_alone() -> None:
-    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    both = Target.of_place(beacon(), [campaign(), campaign(id=7, active=False)])
     explanation = explain(both, new_question())
     assert explanation.reason is Reason.GRANTED
     assert {each.campaign.id: each.reason for each in explanation.campaigns} == {
@@ -193,7 +219,7 @@ def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
 
 
 def test_one_campaign_of_several_at_a_beacon() -> None:
-    both = Target.of_beacon(beacon(), [campaign(), campaign(id=7, active=False)])
+    both = Target.of_place(beacon(), [campaign(), campaign(id=7, active=False)])
     explanation = explain_campaign(both, campaign(id=7, active=False), new_question())
     assert explanation.reason is only(explanation).reason is Reason.INACTIVE
     assert compared(explanation, Reason.NO_CAMPAIGN) == (
@@ -204,7 +230,7 @@ def test_one_campaign_of_several_at_a_beacon() -> None:
 @pytest.mark.parametrize(("ids", "expected"), [([1], "1 campaign"), ([1, 7], "2 campaigns")])
 def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], expected: str) -> None:
     explanation = explain(
-        Target.of_beacon(beacon(), [campaign(id=id_) for id_ in ids]), new_question()
+        Target.of_place(beacon(), [campaign(id=id_) for id_ in ids]), new_question()
     )
     (found,) = [each for each in explanation.checks if each.check is Reason.NO_CAMPAIGN]
     assert found.passed
@@ -212,12 +238,11 @@ def test_the_campaigns_of_a_beacon_are_counted(ids: list[int], expected: str) ->
 
 
 def test_passed_checks_are_listed_too() -> None:
-    company = Target.of_beacon(beacon(), [campaign(format="connector", **PARIS, delay=60)])
+    company = Target.of_place(beacon(), [campaign(format="connector", **PARIS, delay=60)])
     explanation = explain(company, new_question())
     assert explanation.reason is Reason.GRANTED
-    assert {
-        reason: compared(explanation, reason) for reason in Reason if reason is not Reason.GRANTED
-    } == {
+    passed = [each for each in Reason if each not in OF_OTHER_PLACES | {Reason.GRANTED}]
+    assert {reason: compared(explanation, reason) for reason in passed} == {
         Reason.UNKNOWN_BEACON: "ok known | a beacon of the catalog",
         Reason.INACTIVE_VENUE: "ok active | active",
         Reason.INACTIVE_BEACON: "ok active | active",

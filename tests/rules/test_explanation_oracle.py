@@ -9,7 +9,6 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.decision import decide
 from rules.explanation import (
     ExplainedCampaign,
     Explanation,
@@ -30,7 +29,7 @@ BY_TIME = ("stale", "future", "not_started", "ended", "wrong_weekday", "outside_
 
 def question(case: Case) -> Question:
     claims = {number: HeldClaim("an owner", at) for number, at in case.held.items()}
-    return Question(case.zone, case.t, case.now, MAX_AGE, claims)
+    return Question(case.zone, case.t, case.now, MAX_AGE, claims, case.kind)
 
 
 def first_failed(explanation: Explanation, campaign: ExplainedCampaign | None) -> str:
@@ -44,7 +43,7 @@ def test_explain_agrees_with_live_decisions() -> None:
     @settings(max_examples=CASES)
     @given(cases())
     def agrees(case: Case) -> None:
-        live = decide(case.target(), case.zone, case.t, case.now, MAX_AGE, case.held)
+        live = case.decision()
         explanation = explain(case.target(), question(case))
         assert explanation.reason is live.reason
         refused = refusal(case)
@@ -62,7 +61,9 @@ def test_explain_agrees_with_live_decisions() -> None:
 
     agrees()
     if FULL:
-        assert set(seen) == set(ORDER), seen
+        # The others are decided before a place is known (tests/trigger/test_locate.py).
+        of_no_place = {"unknown_application", "outside", "inaccurate"}
+        assert set(seen) == set(ORDER) - of_no_place, seen
 
 
 def test_the_next_moment_is_the_next() -> None:

@@ -50,7 +50,7 @@ def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     explanation = at_beacon(start=start, end=start, asleep=True)
     assert only(explanation).next_at == start.timestamp()
     assert only(explanation).blocked_by == ()
-    open_now = Target.of_beacon(beacon(), [campaign(asleep=True)])
+    open_now = Target.of_place(beacon(), [campaign(asleep=True)])
     assert explain(open_now, new_question()).reason is Reason.INACTIVE
     content = only(explain(open_now, new_question())).checks[-2]
     assert content.check is Reason.INACTIVE

@@ -47,7 +47,7 @@ def world() -> DecisionWorld:
 
 def target(company: int = 1, *, active: bool = True) -> Target:
     place = beacon(venue=venue(company_id=company), active=active)
-    return Target.of_beacon(place, [OPEN, LATER, OVER])
+    return Target.of_place(place, [OPEN, LATER, OVER])
 
 
 def decided(

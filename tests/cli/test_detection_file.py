@@ -171,7 +171,7 @@ async def test_recorded_pace_needs_a_time(tmp_path: Path) -> None:
     file.write_bytes(ONE.replace(b'"rssi"', b'"detected_at": 1795443000000, "rssi"') + b"\n" + ONE)
     with DetectionFile(file, Format.JSONL) as source:
         items = Items(source=source, as_is=False, timed=True)
-        ((item,),) = [block async for block in items.blocks(stops=True)]
+        (item,) = [each async for block in items.blocks(stops=True) for each in block]
     assert item.recorded == 1795443000
     assert items.faults == [f"{file}:2: detected_at is missing, and its time is needed here"]
 

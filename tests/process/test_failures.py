@@ -267,10 +267,11 @@ async def test_a_look_up_of_a_device_that_is_slow_is_no_outage_of_sql(metrics: M
     async def no_copies(names: list[str]) -> list[None]:
         return [None] * len(names)
 
+    engine = SimpleNamespace(connect=hangs)
     lookup = DeviceLookup(
         redis=cast("Any", SimpleNamespace(mget=no_copies)),
         prefix="p:",
-        database=cast("Any", SimpleNamespace(dialect="postgresql", autocommit=hangs)),
+        database=cast("Any", SimpleNamespace(dialect="sqlite", engine=engine)),
         metrics=metrics,
         clock=lambda: 100.0,
     )

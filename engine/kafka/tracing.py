@@ -206,6 +206,8 @@ def _provider(endpoint: str) -> Any:
     provider = TracerProvider(
         sampler=ParentBased(ALWAYS_OFF), resource=resource, shutdown_on_exit=False
     )
-    exporter = OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces", timeout=_EXPORT_SECONDS)
+    exporter = OTLPSpanExporter(
+        endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS
+    )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider

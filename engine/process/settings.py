@@ -22,7 +22,6 @@ from engine.process.settings_types import (
     RegistryUrl,
     Seconds,
     Texts,
-    TokenUrl,
     TopicPrefix,
     refused,
     setting,
@@ -54,7 +53,7 @@ class Settings(BaseSettings):
     )
     kafka_sasl_username: str | None = setting(None, "SASL user")
     kafka_sasl_password: SecretStr | None = setting(None, "SASL password")
-    kafka_sasl_oauth_token_url: TokenUrl | None = setting(
+    kafka_sasl_oauth_token_url: EndpointUrl | None = setting(
         None, "https://host/path, the OIDC provider's token endpoint; for OAUTHBEARER"
     )
     kafka_sasl_oauth_client_id: str | None = setting(None, "client id of the token request")
@@ -243,10 +242,9 @@ class Settings(BaseSettings):
         protocol, mechanism = self.kafka_security_protocol, self.kafka_sasl_mechanism
         with_protocol = f"KAFKA_SECURITY_PROTOCOL {protocol}: set it to"
         if name.startswith("kafka_sasl_") and "SASL" not in protocol:
-            has_tls = protocol == "SSL"
-            return f"{with_protocol} {'SASL_SSL' if has_tls else 'SASL_SSL or SASL_PLAINTEXT'}"
+            return f"{with_protocol} SASL_SSL or SASL_PLAINTEXT"
         if name.startswith("kafka_ssl_") and "SSL" not in protocol.split("_"):
-            return f"{with_protocol} {'SASL_SSL' if 'SASL' in protocol else 'SSL or SASL_SSL'}"
+            return f"{with_protocol} SSL or SASL_SSL"
         if name.startswith("kafka_sasl_oauth_") and mechanism != "OAUTHBEARER":
             return f"KAFKA_SASL_MECHANISM {mechanism}: set it to OAUTHBEARER"
         if name in _OF_A_PASSWORD and mechanism == "OAUTHBEARER":

@@ -24,10 +24,7 @@ _SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_passw
 _TEST_PREFIX = "TEST_"
 _ENCODING = "utf-8-sig"  # an editor's byte order mark is no part of the first name
 # Variables that Kubernetes sets in every container for a service whose name begins with the prefix.
-_LINK = re.compile(
-    r"([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
-)
-_LINKED_PORT = re.compile(r"([A-Z0-9_]+_)?PORT")
+_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
@@ -182,22 +179,10 @@ def _refuse_unknown(file: Mapping[str, str]) -> None:
     environment = {name.upper(): value for name, value in os.environ.items()}
     for place, found in (("", environment), (" (in the --env-file)", file)):
         for variable, value in found.items():
-            if not variable.startswith(PREFIX) or variable in names:
+            name = variable.removeprefix(PREFIX)
+            if variable == name or variable in names or name.startswith(_TEST_PREFIX):
                 continue
-            if not _is_allowed(variable.removeprefix(PREFIX), value):
-                meant = _meant(variable, names)
+            if not _LINK.fullmatch(name) and not _LINK_VALUE.match(value):
+                close = difflib.get_close_matches(variable, names, n=1, cutoff=0.85)
+                meant = f"did you mean {close[0]}?" if close else "`proximity settings` prints all"
                 raise SettingsError(f"{variable}{place}: no setting has this name; {meant}")
-
-
-def _is_allowed(name: str, value: str) -> bool:
-    if name.startswith(_TEST_PREFIX):
-        return True
-    if _LINKED_PORT.fullmatch(name):
-        return _LINK_VALUE.match(value) is not None
-    return _LINK.fullmatch(name) is not None
-
-
-def _meant(variable: str, names: Collection[str]) -> str:
-    bare = [name.removeprefix(PREFIX) for name in names]
-    close = difflib.get_close_matches(variable.removeprefix(PREFIX), bare, n=1, cutoff=0.75)
-    return f"did you mean {PREFIX}{close[0]}?" if close else "`proximity settings` prints them all"

@@ -1,6 +1,7 @@
 """Types of settings. Each checks its value, so that nothing is opened with an invalid one."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -111,32 +112,23 @@ def _check_http_url(url: str, accepted: str, *, login: bool = False) -> None:
 
 
 def _check_endpoint(url: str) -> str:
-    _check_http_url(url, "http://host:port or https://host:port, without a password")
-    return url.rstrip("/")
-
-
-def _check_token_url(url: str) -> str:
-    accepted = "http:// or https://, host[:port][/path]; other settings name the client"
-    _check_http_url(url, accepted)
+    _check_http_url(url, "http:// or https://, host[:port][/path], without a password")
     return url
 
 
-def _check_registry_url(value: SecretStr) -> SecretStr:
+def _check_registry_url(url: str) -> None:
     accepted = "http:// or https://, [user:password@]host[:port][/path]"
-    _check_http_url(value.get_secret_value(), accepted, login=True)
-    if "?" in value.get_secret_value():
+    _check_http_url(url, accepted, login=True)
+    if "?" in url:
         raise ValueError(f"accepted: {accepted}")
-    return value
 
 
-def _check_redis_url(value: SecretStr) -> SecretStr:
-    check_redis_url(value.get_secret_value())
-    return value
+def _secret_url(check: Callable[[str], object]) -> AfterValidator:
+    def checked(value: SecretStr) -> SecretStr:
+        check(value.get_secret_value())
+        return value
 
-
-def _check_database_url(value: SecretStr) -> SecretStr:
-    check_database_url(value.get_secret_value())
-    return value
+    return AfterValidator(checked)
 
 
 def _check_extensions(pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -212,11 +204,10 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, json_schema_ex
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=_HIGHEST_PORT)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
-RedisUrl = Annotated[SecretStr, AfterValidator(_check_redis_url)]
+RedisUrl = Annotated[SecretStr, _secret_url(check_redis_url)]
 EndpointUrl = Annotated[str, AfterValidator(_check_endpoint)]
-RegistryUrl = Annotated[SecretStr, AfterValidator(_check_registry_url)]
-TokenUrl = Annotated[str, AfterValidator(_check_token_url)]
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
+RegistryUrl = Annotated[SecretStr, _secret_url(_check_registry_url)]
+DatabaseUrl = Annotated[SecretStr, _secret_url(check_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
 TopicPrefix = Annotated[str, AfterValidator(_check_topic_prefix)]

@@ -12,13 +12,18 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import structlog
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from engine.process.health import Send, reply
 from engine.process.http_server import HttpServer, listen
@@ -29,12 +34,7 @@ from engine.process.settings import PREFIX, Settings
 log = structlog.get_logger(__name__)
 
 WORKER_UP = "proximity_worker_up"
-_UP_HEAD = (
-    f"# HELP {WORKER_UP} 1 for each process of --workers that answers",
-    f"# TYPE {WORKER_UP} gauge",
-)
-_PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-_END = "# EOF"
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _GRACE = 10.0  # seconds beyond the workers' own drain
 _PAGE_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
 _PORT_SETTING = f"{PREFIX}METRICS_PORT"
@@ -143,14 +143,12 @@ class WorkersPage:
                 await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
 
     async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
-        accepted = headers.get(b"accept", b"text/plain").decode("latin-1")
-        answers = await self._fetch_all("/metrics", accepted)
-        pages = {n: each for n, each in enumerate(answers) if each is not None and each.is_success}
-        types = {each.headers["content-type"] for each in pages.values()} or {_PLAIN}
-        head = [(b"content-type", min(types).encode()), (b"cache-control", b"no-store")]
-        body = merged({n: each.text for n, each in pages.items()}, len(self._urls)).encode()
+        answers = await self._fetch_all("/metrics", _OPENMETRICS)
+        pages = [each.text if each is not None and each.is_success else None for each in answers]
+        encode, kind = choose_encoder(headers.get(b"accept", b"").decode("latin-1"))
+        head = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": encode(MergedPages(pages))})
 
     async def _show_health(self, path: str, send: Send) -> None:
         answers = await self._fetch_all(path, "application/json")
@@ -183,41 +181,26 @@ async def _answer(client: httpx.AsyncClient, url: str, accepted: str) -> httpx.R
         return None
 
 
-def merged(pages: Mapping[int, str], workers: int) -> str:
-    """Merge the pages of the workers, by number: each family once, each sample with its worker.
+class MergedPages(Collector):
+    """The metrics of all workers, with the label `worker`.
 
-    In both formats, Prometheus' own and OpenMetrics, a family begins with comment lines, and all
-    its samples must follow them.
+    `pages` are in OpenMetrics, by the worker's number; None for a worker without an answer.
     """
-    families: dict[str, tuple[dict[str, None], list[str]]] = {}
-    for number, page in pages.items():
-        for family, line in _lines(page):
-            head, samples = families.setdefault(family, ({}, []))
-            if line.startswith("# "):
-                head[line] = None
-            else:
-                samples.append(_of_worker(line, number))
-    up = [f'{WORKER_UP}{{worker="{n}"}} {1.0 if n in pages else 0.0}' for n in range(workers)]
-    lines = [*_UP_HEAD, *up]
-    for head, samples in families.values():
-        lines += [*head, *samples]
-    if any(page.rstrip().endswith(_END) for page in pages.values()):
-        lines.append(_END)
-    return "\n".join(lines) + "\n"
 
+    def __init__(self, pages: Sequence[str | None]) -> None:
+        self._pages = pages
 
-def _lines(page: str) -> Iterator[tuple[str, str]]:
-    """Each line with its family."""
-    family = ""
-    for line in page.split("\n"):
-        if not line or line == _END:
-            continue
-        if line.startswith("# "):
-            family = line.split(" ", 3)[2]
-        yield family, line
-
-
-def _of_worker(sample: str, number: int) -> str:
-    end = min(place for mark in "{ " if (place := sample.find(mark)) >= 0)
-    more = f",{sample[end + 1 :]}" if sample[end] == "{" else f"}}{sample[end:]}"
-    return f'{sample[:end]}{{worker="{number}"{more}'
+    def collect(self) -> Iterable[Metric]:
+        """Each family once, with the samples of every worker."""
+        up = GaugeMetricFamily(
+            WORKER_UP, "1 for each process of --workers that answers", labels=["worker"]
+        )
+        merged: dict[str, Metric] = {}
+        for number, page in enumerate(self._pages):
+            worker = {"worker": str(number)}
+            up.add_metric([str(number)], float(page is not None))
+            for each in text_string_to_metric_families(page or "# EOF\n"):  # type: ignore[no-untyped-call]
+                empty = Metric(each.name, each.documentation, each.type)
+                family = merged.setdefault(each.name, empty)
+                family.samples += [s._replace(labels=worker | s.labels) for s in each.samples]
+        return [up, *merged.values()]

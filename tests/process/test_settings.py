@@ -73,7 +73,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("KAFKA_SSL_CAFILE", __file__, "set it to SSL or SASL_SSL"),
         ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
         ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
-        ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints them all"),
+        ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints all"),
     ],
 )
 def test_a_bad_value_is_named_on_one_line(

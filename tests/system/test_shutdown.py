@@ -126,7 +126,7 @@ async def test_two_workers(scene: Scene, parent: Command) -> None:
 async def both_work(parent: Command) -> bool:
     """Whether each worker has decided something."""
     _, body = await parent.get("/metrics")
-    counted = 'proximity_detections_total{worker="%d",reason="granted"}'
+    counted = 'proximity_detections_total{reason="granted",worker="%d"}'
     return all(counted % worker in body for worker in range(2))
 
 

@@ -25,6 +25,7 @@ from catalog.models import (
     Connector,
     Device,
     Geofence,
+    ScanTag,
     SoftDeletable,
     Venue,
 )
@@ -41,13 +42,13 @@ _KINDS: dict[type, str] = {
     Geofence: "geofence",
     Venue: "venue",
 }
-AUDITED_KINDS = tuple(_KINDS.values())
+AUDITED_KINDS = (*_KINDS.values(), "nfc", "qrcode")
 _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
 # Not recorded; expire_offset only says how expire_on is written.
 _LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
 # Of a deleted person nothing stays but the number, which leads to nobody.
 _PERSONAL = (Device,)
-_LINKS = frozenset(("tags", "beacons", "geofencings"))
+_LINKS = frozenset(("tags", "beacons", "geofencings", "scan_tags"))
 _HIDDEN = "*****"
 _MOST_CHARACTERS = 200
 _MOST_LINKS = 100
@@ -112,7 +113,7 @@ def _drop_rolled_back(session: Session) -> None:
 
 
 def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
-    kind = _KINDS.get(type(item))
+    kind = item.kind if isinstance(item, ScanTag) else _KINDS.get(type(item))
     if kind is None:
         return None
     state = inspect(item)

@@ -266,8 +266,11 @@ def _link_table(one: str, other: str) -> Table:
 
 
 beacon_tag = _link_table("beacon", "tag")
+geofence_tag = _link_table("geofence", "tag")
+scan_tag_tag = _link_table("scan_tag", "tag")
 campaign_beacon = _link_table("campaign", "beacon")
 campaign_geofence = _link_table("campaign", "geofence")
+campaign_scan_tag = _link_table("campaign", "scan_tag")
 campaign_tag = _link_table("campaign", "tag")
 _LIVING = text("deleted_at IS NULL")
 
@@ -290,7 +293,7 @@ class Venue(HasId, SoftDeletable, Base):
 
 
 class Tag(HasId, Base):
-    """A word that links campaigns to beacons. Names are unique within a company."""
+    """A word that links campaigns to places. Names are unique within a company."""
 
     __tablename__ = "tag"
     __table_args__ = (UniqueConstraint("company_id", "name"),)
@@ -351,6 +354,42 @@ class Geofence(HasId, SoftDeletable, Base):
     latitude: Mapped[float]
     radius: Mapped[int]
     active: Mapped[bool]
+    tags: Mapped[list[Tag]] = relationship(
+        secondary=geofence_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
+    )
+
+
+class ScanTag(HasId, SoftDeletable, Base):
+    """An NFC tag or QR code (`kind`) at a venue. Devices read `value` from it.
+
+    No two of a company have the same kind and value, unless one is deleted.
+    """
+
+    __tablename__ = "scan_tag"
+    __table_args__ = (
+        Index(
+            "uq_scan_tag_company_id_kind_value",
+            "company_id",
+            "kind",
+            "value",
+            unique=True,
+            postgresql_where=_LIVING,
+            sqlite_where=_LIVING,
+        ),
+        CheckConstraint("kind IN ('nfc', 'qrcode')", name="kind"),
+    )
+
+    company_id: Mapped[int] = belongs_to("company")
+    company: Mapped[Company] = relationship(lazy="raise")
+    venue_id: Mapped[int] = belongs_to("venue", index=True)
+    venue: Mapped[Venue] = relationship(lazy="raise")
+    kind: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(String(255))
+    value: Mapped[str] = mapped_column(Text)
+    active: Mapped[bool]
+    tags: Mapped[list[Tag]] = relationship(
+        secondary=scan_tag_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
+    )
 
 
 EVERY_DAY = 0b1111111
@@ -403,6 +442,9 @@ class Campaign(HasId, SoftDeletable, Base):
     geofencings: Mapped[list[Geofence]] = relationship(
         secondary=campaign_geofence, lazy="raise", order_by=Geofence.id, passive_deletes=True
     )
+    scan_tags: Mapped[list[ScanTag]] = relationship(
+        secondary=campaign_scan_tag, lazy="raise", order_by=ScanTag.id, passive_deletes=True
+    )
     tags: Mapped[list[Tag]] = relationship(
         secondary=campaign_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
     )
@@ -439,7 +481,10 @@ def _trace_arguments(table: str) -> tuple[Any, ...]:
 
 
 class DetectionTrace(Base):
-    """A device detected a beacon at `create_on`; `status` is the zone."""
+    """A device detected a place at `create_on`; `status` is the zone.
+
+    The place is `beacon_id`, `geofence_id` or `scan_tag_id`; the others are NULL.
+    """
 
     __tablename__ = "detection_trace"
     __table_args__ = _trace_arguments(__tablename__)
@@ -447,7 +492,9 @@ class DetectionTrace(Base):
     id: Mapped[int] = mapped_column(Id, Identity())
     device_id: Mapped[int] = mapped_column(BigInteger)
     venue_id: Mapped[int] = mapped_column(BigInteger)
-    beacon_id: Mapped[int] = mapped_column(BigInteger)
+    beacon_id: Mapped[int | None] = mapped_column(BigInteger)
+    geofence_id: Mapped[int | None] = mapped_column(BigInteger)
+    scan_tag_id: Mapped[int | None] = mapped_column(BigInteger)
     status: Mapped[str] = mapped_column(String(16))
     create_on: Mapped[datetime] = mapped_column(Instant)
     ip: Mapped[str | None] = mapped_column(Text)
@@ -497,15 +544,17 @@ class Presence(Base):
 
 
 class Statistic(Base):
-    """The figures of one day for a venue, beacon or campaign (`kind`, its id is `ref`).
+    """The figures of one day for a venue, place or campaign (`kind`, its id is `ref`).
 
-    `day` is in the venue's time zone. `devices` counts each device once a day. Test devices are
-    left out.
+    `day` is in the venue's time zone. `detections` are those of beacons, `place_detections` those
+    of other places. `devices` counts each device once a day. Test devices are left out.
     """
 
     __tablename__ = "statistic"
     __table_args__ = (
-        CheckConstraint("kind IN ('venue', 'beacon', 'campaign')", name="kind"),
+        CheckConstraint(
+            "kind IN ('venue', 'beacon', 'geofence', 'nfc', 'qrcode', 'campaign')", name="kind"
+        ),
         Index(None, "venue_id", "day"),
     )
 
@@ -514,6 +563,7 @@ class Statistic(Base):
     ref: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     venue_id: Mapped[int] = mapped_column(BigInteger)
     detections: Mapped[int] = mapped_column(BigInteger)
+    place_detections: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     devices: Mapped[int] = mapped_column(BigInteger)
     notifications: Mapped[int] = mapped_column(BigInteger)
 
@@ -535,7 +585,7 @@ class Outbox(HasId, Base):
     __tablename__ = "outbox"
 
     kind: Mapped[str] = mapped_column(String(16))
-    ref: Mapped[str] = mapped_column(String(64))
+    ref: Mapped[str] = mapped_column(String(128))
 
 
 class IndexState(Base):

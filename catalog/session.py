@@ -4,12 +4,12 @@ It refuses bulk statements that other parts of the catalog would not notice, hid
 and ends the sessions of accounts that change. Two modules listen to it as well: catalog.outbox
 records what the index must follow, catalog.audit who changed what.
 
-A deleted venue, beacon, geofence or campaign keeps its row with its links, because traces and
+A deleted venue, place or campaign keeps its row with its links, because traces and
 statistics refer to it. The session marks the row instead of deleting it; for a venue it also marks
 the venue's records. Queries select only records that are not deleted, wherever a table stands in
 the statement, unless they ask for all (`with_deleted`). A marked row blocks nothing: the triple of
-a deleted beacon is free again. Nothing can be added to a deleted venue. Statements on a bare
-connection see all rows.
+a deleted beacon and the value of a deleted tag are free again. Nothing can be added to a deleted
+venue. Statements on a bare connection see all rows.
 """
 
 from datetime import UTC, datetime
@@ -33,34 +33,40 @@ from sqlalchemy.orm.attributes import History
 from catalog.errors import BulkWriteError, VenueDeletedError
 from catalog.models import (
     Account,
+    Application,
     Beacon,
     Campaign,
     Company,
     Connector,
     Geofence,
+    ScanTag,
     Session,
     SoftDeletable,
     Tag,
     Venue,
     beacon_tag,
     campaign_beacon,
+    campaign_geofence,
+    campaign_scan_tag,
     campaign_tag,
+    geofence_tag,
+    scan_tag_tag,
 )
 
 # A key of the SQLAlchemy session's `info`: the hash of the token whose session outlives a new
 # password.
 KEPT_SESSION = "kept_session"
-IN_VENUES: tuple[Any, ...] = (Beacon, Geofence, Campaign)
+IN_VENUES: tuple[Any, ...] = (Beacon, Geofence, ScanTag, Campaign)
 _WITH_DELETED = "catalog_with_deleted"
 _LIVING_ONLY = with_loader_criteria(
     SoftDeletable, lambda model: model.deleted_at.is_(None), include_aliases=True
 )
 _MARKED_TABLES = {model.__table__ for model in (Venue, *IN_VENUES)}
 _WATCHED_TABLES = {
-    *(model.__table__ for model in (Account, Company, Venue, Tag, Beacon, Campaign, Connector)),
-    beacon_tag,
-    campaign_beacon,
-    campaign_tag,
+    *(model.__table__ for model in (Account, Application, Company, Connector, Tag)),
+    *_MARKED_TABLES,
+    *(beacon_tag, geofence_tag, scan_tag_tag),
+    *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
 }
 Columns = TypeVarTuple("Columns")
 

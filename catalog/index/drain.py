@@ -14,28 +14,54 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import structlog
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError
-from sqlalchemy import delete, exists, select, tuple_
+from sqlalchemy import ColumnElement, delete, exists, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database, database_may_recover
 from catalog.deadline import within
 from catalog.errors import IndexWriteError
-from catalog.index.entries import Marker, beacon_field, bucket, campaign_field, connector_field
+from catalog.index.entries import (
+    Marker,
+    beacon_field,
+    bucket,
+    campaign_field,
+    connector_field,
+    geofence_field,
+    geofences_field,
+    tag_field,
+)
 from catalog.index.reading import (
+    PLACES,
     Chunks,
+    application_fields,
     beacon_fields,
     campaign_fields,
+    circle_fields,
     connector_fields,
+    geofence_fields,
+    place_fields,
+    scan_tag_fields,
     targeted_by,
 )
 from catalog.index.store import IndexStore, Markers
-from catalog.models import Beacon, Campaign, Connector, IndexState, Outbox, Venue, beacon_tag
+from catalog.models import (
+    Application,
+    Beacon,
+    Campaign,
+    Connector,
+    IndexState,
+    Outbox,
+    ScanTag,
+    Venue,
+)
 from catalog.session import with_deleted
 
 # The errors while SQL or Redis is down, the index is missing, or another process writes it.
@@ -79,6 +105,9 @@ class IndexCounts:
     """How many entries a rebuild wrote."""
 
     beacons: int = 0
+    geofences: int = 0
+    scan_tags: int = 0
+    applications: int = 0
     campaigns: int = 0
     connectors: int = 0
 
@@ -164,50 +193,73 @@ async def index_transaction(
 async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str, str]]) -> None:
     """Write the records that (kind, ref) rows name, each once. Remove deleted records.
 
-    Campaigns are written before the beacons that name them, and removed after them.
+    Campaigns are written before the places that name them, and removed after them.
     """
     refs: defaultdict[str, set[str]] = defaultdict(set)
     for kind, ref in rows:
         refs[kind].add(ref)
     session = transaction.session
-    campaigns, targets, venues, companies, beacons = (
+    campaigns, targets, venues, companies, circles, applications = (
         set(map(int, refs[kind]))
-        for kind in ("campaign", "targets", "venue", "company", "beacon_id")
+        for kind in ("campaign", "targets", "venue", "company", "geofences", "app_id")
+    )
+    beacons, geofences, scan_tags = places = tuple(
+        set(map(int, refs[kind])) for kind in ("beacon_id", "geofence", "scan_tag_id")
     )
     if venues:
         removed = select(Venue.id).where(Venue.id.in_(venues), Venue.deleted_at.is_not(None))
         inside = select(Campaign.id).where(Campaign.venue_id.in_(removed))
         gone = set(await session.scalars(with_deleted(inside)))
         campaigns, targets = campaigns | gone, targets | gone
-        inside = select(Beacon.id).where(Beacon.venue_id.in_(removed))
-        beacons |= set(await session.scalars(with_deleted(inside)))
-    # The triple of a deleted beacon may be another beacon's by now.
+        for table, ids in zip(PLACES, places, strict=True):
+            inside = select(table.model.id).where(table.model.venue_id.in_(removed))
+            ids |= set(await session.scalars(with_deleted(inside)))
+    # The triple of a deleted beacon may be another beacon's by now, and the value of a tag.
     triples = set(map(_triple, refs["beacon"]))
     deleted = select(Beacon.uuid, Beacon.major, Beacon.minor)
     deleted = deleted.where(Beacon.id.in_(beacons), Beacon.deleted_at.is_not(None))
     for uuid, major, minor in await session.execute(with_deleted(deleted)):
         triples.add((uuid, major, minor))
+    value = tuple_(ScanTag.company_id, ScanTag.kind, ScanTag.value)
+    values = select(ScanTag.company_id, ScanTag.kind, ScanTag.value)
+    values = values.where(ScanTag.id.in_(scan_tags), ScanTag.deleted_at.is_not(None))
+    taken = {(row[0], row[1], row[2]) for row in await session.execute(with_deleted(values))}
+    owners = with_deleted(select(Venue.company_id).where(Venue.id.in_(circles)))
+    owned = set(await session.scalars(owners)) if circles else set()
     tagged = {tuple(map(int, ref.split(":"))) for ref in refs["tagged"]}
-    carriers = select(beacon_tag.c.beacon_id).join(Beacon, Beacon.id == beacon_tag.c.beacon_id)
-    carriers = carriers.where(tuple_(Beacon.venue_id, beacon_tag.c.tag_id).in_(tagged))
     triple = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
-    written: set[str] = set()
-    for named, read, condition in (
+    reads: list[tuple[Any, Callable[..., Chunks], ColumnElement[bool]]] = [
         (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
         (venues, campaign_fields, Campaign.venue_id.in_(venues)),
         (companies, connector_fields, Connector.company_id.in_(companies)),
-        (beacons, beacon_fields, Beacon.id.in_(beacons)),
-        (venues, beacon_fields, Beacon.venue_id.in_(venues)),
-        (targets, beacon_fields, targeted_by(targets)),
-        (tagged, beacon_fields, Beacon.id.in_(carriers)),
+        (applications, application_fields, Application.id.in_(applications)),
+        (owned, circle_fields, Venue.company_id.in_(owned)),
         (triples, beacon_fields, triple.in_(triples)),
-    ):
+        (taken, scan_tag_fields, value.in_(taken)),
+    ]
+    for table, ids in zip(PLACES, places, strict=True):
+        model, tags = table.model, table.tags
+        of_table = partial(place_fields, table)
+        carriers = select(table.of(tags)).join(model, model.id == table.of(tags))
+        carriers = carriers.where(tuple_(model.venue_id, tags.c.tag_id).in_(tagged))
+        reads += [
+            (ids, of_table, model.id.in_(ids)),
+            (venues, of_table, model.venue_id.in_(venues)),
+            (targets, of_table, targeted_by(targets, table)),
+            (tagged, of_table, model.id.in_(carriers)),
+        ]
+    written: set[str] = set()
+    for named, read, condition in reads:
         if named:
             async for _, puts in read(session, condition):
                 await transaction.write(puts)
                 written |= puts.keys()
     removals = [connector_field(number) for number in companies]
     removals += [beacon_field(*each) for each in triples]
+    removals += [geofence_field(number) for number in geofences]
+    removals += [tag_field(*each) for each in taken]
+    removals += [geofences_field(number) for number in owned]
+    removals += [*refs["scan_tag"], *refs["app"]]
     removals += [campaign_field(number) for number in campaigns]
     if removals := [each for each in removals if each not in written]:
         await transaction.write({}, removals)
@@ -301,11 +353,17 @@ async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
         connectors=await transaction.fill(marker, connector_fields(session)),
         campaigns=await transaction.fill(marker, campaign_fields(session)),
         beacons=await transaction.fill(marker, beacon_fields(session)),
+        geofences=await transaction.fill(marker, geofence_fields(session)),
+        scan_tags=await transaction.fill(marker, scan_tag_fields(session)),
+        applications=await transaction.fill(marker, application_fields(session)),
     )
+    await transaction.fill(marker, circle_fields(session))
     await transaction.finish(marker)
     _log.info(
         "index built",
         beacons=counts.beacons,
+        geofences=counts.geofences,
+        tags=counts.scan_tags,
         campaigns=counts.campaigns,
         generation=marker.generation,
     )

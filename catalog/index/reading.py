@@ -6,45 +6,87 @@ the same, and no content is needed. Detections may arrive late, hence the margin
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select, true, tuple_
+from sqlalchemy import Column, ColumnElement, Table, and_, exists, or_, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import sql_now
 from catalog.index.entries import (
+    ApplicationEntry,
+    CompanyGeofences,
     ConnectorEntry,
     PlaceEntry,
+    application_field,
     beacon_field,
     campaign_field,
     connector_field,
     decode_beacon,
     decode_campaign,
     encode,
+    geofence_field,
+    geofences_field,
+    tag_field,
 )
 from catalog.models import (
+    Application,
     Beacon,
     Campaign,
     Connector,
+    Geofence,
+    ScanTag,
     Venue,
     at_offset,
     beacon_tag,
     campaign_beacon,
+    campaign_geofence,
+    campaign_scan_tag,
     campaign_tag,
+    geofence_tag,
+    scan_tag_tag,
 )
 from rules.decision import Target
 from rules.explanation import awake_campaign
-from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
+from rules.geofences import Circle
+from rules.model import (
+    BeaconSnapshot,
+    CampaignSnapshot,
+    GeofenceSnapshot,
+    Place,
+    TagSnapshot,
+    VenueSnapshot,
+    Zone,
+)
 
 Fields = dict[str, bytes]
 Chunks = AsyncIterator[tuple[list[int], Fields]]
 
 CHUNK = 1000
 _CAMPAIGNS = 100  # each may carry tens of kilobytes, and a chunk is one call to Redis
+_COMPANIES = 10  # each may have ten thousand geofences
 _EVERY = true()
 AFTER_END = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a whole day
+
+
+class PlaceTable(NamedTuple):
+    """The table of one kind of place, its links to tags, and those to campaigns that name it."""
+
+    model: Any  # the class Beacon, Geofence or ScanTag
+    tags: Table
+    campaigns: Table
+
+    def of(self, links: Table) -> Column[int]:
+        """The place's column in a table of links."""
+        return links.c[f"{self.model.__tablename__}_id"]
+
+
+BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon)
+GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence)
+SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag)
+PLACES = (BEACONS, GEOFENCES, SCAN_TAGS)
 
 
 def may_fire(*, active: bool, venue_active: bool, end: datetime, now: datetime) -> bool:
@@ -52,30 +94,83 @@ def may_fire(*, active: bool, venue_active: bool, end: datetime, now: datetime) 
     return active and venue_active and now <= end + AFTER_END
 
 
-def targeted_by(campaigns: Collection[int]) -> ColumnElement[bool]:
-    """Beacons that one of the campaigns, deleted ones too, names or reaches by a tag."""
-    named = select(campaign_beacon.c.beacon_id).where(campaign_beacon.c.campaign_id.in_(campaigns))
+def targeted_by(campaigns: Collection[int], places: PlaceTable = BEACONS) -> ColumnElement[bool]:
+    """Places that one of the campaigns, deleted ones too, names or reaches by a tag."""
+    model, links, tags = places.model, places.campaigns, places.tags
+    named = select(places.of(links)).where(links.c.campaign_id.in_(campaigns))
     every = Campaign.__table__  # without the criteria of sessions
     tagged = (
-        select(every.c.venue_id, beacon_tag.c.beacon_id)
+        select(every.c.venue_id, places.of(tags))
         .join(campaign_tag, campaign_tag.c.campaign_id == every.c.id)
-        .join(beacon_tag, beacon_tag.c.tag_id == campaign_tag.c.tag_id)
+        .join(tags, tags.c.tag_id == campaign_tag.c.tag_id)
         .where(every.c.id.in_(campaigns))
     )
-    return or_(Beacon.id.in_(named), tuple_(Beacon.venue_id, Beacon.id).in_(tagged))
+    return or_(model.id.in_(named), tuple_(model.venue_id, model.id).in_(tagged))
 
 
-async def beacon_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The ids and the entries of the beacons that meet the condition, in chunks."""
+async def place_fields(
+    places: PlaceTable, session: AsyncSession, condition: ColumnElement[bool] = _EVERY
+) -> Chunks:
+    """The ids and the entries of the places that meet the condition, in chunks."""
     last = 0
-    query = select(Beacon, Venue).join(Venue, Beacon.venue_id == Venue.id)
-    query = query.where(condition).order_by(Beacon.id).limit(CHUNK)
-    while rows := (await session.execute(query.where(Beacon.id > last))).all():
-        last = rows[-1].Beacon.id
-        venues = {beacon.id: venue.id for beacon, venue in rows}
-        campaigns = await campaigns_at(session, venues)
-        entries = (_beacon_entry(*row, campaigns[row.Beacon.id]) for row in rows)
-        yield list(venues), {_field_of(entry.place): encode(entry) for entry in entries}
+    model = places.model
+    query = select(model, Venue).join(Venue, model.venue_id == Venue.id)
+    query = query.where(condition).order_by(model.id).limit(CHUNK)
+    while rows := (await session.execute(query.where(model.id > last))).all():
+        last = rows[-1][0].id
+        venues = {place.id: venue.id for place, venue in rows}
+        campaigns = await campaigns_at(session, venues, places=places)
+        fields: Fields = {}
+        for place, venue in rows:
+            snapshot = _snapshot(place, venue_snapshot(venue))
+            entry = PlaceEntry(place=snapshot, campaigns=sorted(campaigns[place.id]))
+            fields[place_field(snapshot)] = encode(entry)
+        yield list(venues), fields
+
+
+beacon_fields = partial(place_fields, BEACONS)
+geofence_fields = partial(place_fields, GEOFENCES)
+scan_tag_fields = partial(place_fields, SCAN_TAGS)
+
+
+async def circle_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
+    """The ids of companies that have geofences, and the circles of each, in chunks.
+
+    The condition is one of venues.
+    """
+    last = 0
+    owners = select(Venue.company_id).join(Geofence, Geofence.venue_id == Venue.id).distinct()
+    owners = owners.where(condition).order_by(Venue.company_id).limit(_COMPANIES)
+    columns = (Geofence.id, Geofence.latitude, Geofence.longitude, Geofence.radius)
+    query = select(Venue.company_id, *columns).join(Venue, Geofence.venue_id == Venue.id)
+    while ids := (await session.scalars(owners.where(Venue.company_id > last))).all():
+        last = ids[-1]
+        found = query.where(Venue.company_id.in_(ids)).order_by(Geofence.id)
+        circles: defaultdict[int, list[Circle]] = defaultdict(list)
+        for company_id, id_, *circle in await session.execute(found):
+            circles[company_id].append(Circle(id_, *circle))
+        yield (
+            list(ids),
+            {geofences_field(id_): encode(CompanyGeofences(each)) for id_, each in circles.items()},
+        )
+
+
+async def application_fields(
+    session: AsyncSession, condition: ColumnElement[bool] = _EVERY
+) -> Chunks:
+    """The ids and the entries of the applications that meet the condition, in chunks."""
+    last = 0
+    query = select(Application).where(condition).order_by(Application.id).limit(CHUNK)
+    while rows := (await session.scalars(query.where(Application.id > last))).all():
+        last = rows[-1].id
+        fields: Fields = {}
+        for row in rows:
+            end = None if row.expire_on is None else row.expire_on.timestamp()
+            entry = ApplicationEntry(
+                id=row.id, company_id=row.company_id, active=row.active, expires_at=end
+            )
+            fields[application_field(row.api_key)] = encode(entry)
+        yield [row.id for row in rows], fields
 
 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
@@ -104,27 +199,32 @@ async def connector_fields(
         yield ids, {connector_field(entry.company_id): encode(entry) for entry in entries}
 
 
-def _beacon_entry(
-    beacon: Beacon, venue: Venue, campaigns: Iterable[int]
-) -> PlaceEntry[BeaconSnapshot]:
-    snapshot = BeaconSnapshot(
-        id=beacon.id,
-        name=beacon.name,
-        uuid=beacon.uuid,
-        major=beacon.major,
-        minor=beacon.minor,
-        active=beacon.active,
-        reach=Zone[beacon.proximity.upper()],
-        venue=_venue_snapshot(venue),
-    )
-    return PlaceEntry(place=snapshot, campaigns=sorted(campaigns))
+def _snapshot(place: Any, venue: VenueSnapshot) -> Place:
+    common: dict[str, Any] = {
+        "id": place.id,
+        "name": place.name,
+        "active": place.active,
+        "venue": venue,
+    }
+    if isinstance(place, Beacon):
+        triple: dict[str, Any] = {name: getattr(place, name) for name in ("uuid", "major", "minor")}
+        return BeaconSnapshot(reach=Zone[place.proximity.upper()], **triple, **common)
+    if isinstance(place, Geofence):
+        circle = {name: getattr(place, name) for name in ("latitude", "longitude", "radius")}
+        return GeofenceSnapshot(**circle, **common)
+    return TagSnapshot(kind=place.kind, value=place.value, **common)
 
 
-def _field_of(beacon: BeaconSnapshot) -> str:
-    return beacon_field(beacon.uuid, beacon.major, beacon.minor)
+def place_field(place: Place) -> str:
+    """The field of a place's entry."""
+    if isinstance(place, BeaconSnapshot):
+        return beacon_field(place.uuid, place.major, place.minor)
+    if isinstance(place, GeofenceSnapshot):
+        return geofence_field(place.id)
+    return tag_field(place.venue.company_id, place.kind, place.value)
 
 
-def _venue_snapshot(venue: Venue) -> VenueSnapshot:
+def venue_snapshot(venue: Venue) -> VenueSnapshot:
     return VenueSnapshot(
         id=venue.id,
         name=venue.name,
@@ -165,27 +265,30 @@ def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
 
 
 async def campaigns_at(
-    session: AsyncSession, venues: Mapping[int, int], condition: ColumnElement[bool] = _EVERY
+    session: AsyncSession,
+    venues: Mapping[int, int],
+    condition: ColumnElement[bool] = _EVERY,
+    places: PlaceTable = BEACONS,
 ) -> dict[int, set[int]]:
-    """The ids of the campaigns, among those of the condition, that target each of some beacons.
+    """The ids of the campaigns, among those of the condition, that target each of some places.
 
-    `venues` has the venue of each beacon. Tags are joined here and not in SQL, which would return
-    each campaign once for every beacon that shares a tag with it.
+    `venues` has the venue of each place. Tags are joined here and not in SQL, which would return
+    each campaign once for every place that shares a tag with it.
     """
-    named = select(campaign_beacon.c.beacon_id, Campaign.id).join(Campaign)
-    named = named.where(campaign_beacon.c.beacon_id.in_(venues), condition)
-    carried = select(beacon_tag.c.beacon_id, beacon_tag.c.tag_id)
-    carried = carried.where(beacon_tag.c.beacon_id.in_(venues))
+    links, tags = places.campaigns, places.tags
+    named = select(places.of(links), Campaign.id).join(Campaign)
+    named = named.where(places.of(links).in_(venues), condition)
+    carried = select(places.of(tags), tags.c.tag_id).where(places.of(tags).in_(venues))
     wanted = select(Campaign.venue_id, campaign_tag.c.tag_id, Campaign.id).join(campaign_tag)
     wanted = wanted.where(Campaign.venue_id.in_(set(venues.values())), condition)
     by_tag: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
     for venue_id, tag_id, campaign_id in await session.execute(wanted):
         by_tag[venue_id, tag_id].add(campaign_id)
-    found: dict[int, set[int]] = {beacon_id: set() for beacon_id in venues}
-    for beacon_id, campaign_id in await session.execute(named):
-        found[beacon_id].add(campaign_id)
-    for beacon_id, tag_id in await session.execute(carried):
-        found[beacon_id] |= by_tag[venues[beacon_id], tag_id]
+    found: dict[int, set[int]] = {place_id: set() for place_id in venues}
+    for place_id, campaign_id in await session.execute(named):
+        found[place_id].add(campaign_id)
+    for place_id, tag_id in await session.execute(carried):
+        found[place_id] |= by_tag[venues[place_id], tag_id]
     return found
 
 
@@ -225,5 +328,5 @@ async def read_campaign_at_beacon(
         aimed = [campaign] if campaign_id in entry.campaigns else []
         target = Target.of_place(entry.place, aimed, has_connector)
         return CampaignAtBeacon(campaign, entry.place, target)
-    venue = _venue_snapshot(await session.get_one(Venue, venue_id))
+    venue = venue_snapshot(await session.get_one(Venue, venue_id))
     return CampaignAtBeacon(campaign, None, Target(venue, True, None, (), has_connector))

@@ -155,8 +155,8 @@ def rebuild(context: typer.Context) -> None:
     """
     built = asyncio.run(_rebuild(begin_quietly(context)))
     typer.echo(
-        f"the index is built: {built.beacons} beacons, {built.campaigns} campaigns, "
-        f"{built.connectors} connectors"
+        f"the index is built: {built.beacons} beacons, {built.geofences} geofences, "
+        f"{built.scan_tags} tags, {built.campaigns} campaigns, {built.connectors} connectors"
     )
 
 

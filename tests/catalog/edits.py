@@ -7,8 +7,18 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
-from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
-from tests.catalog.records import UUID, Records
+from catalog.models import (
+    Application,
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Geofence,
+    ScanTag,
+    Tag,
+    Venue,
+)
+from tests.catalog.records import NOON, UUID, Records
 
 
 class Edits:
@@ -20,7 +30,7 @@ class Edits:
 
     async def make(self, session: AsyncSession) -> str:
         edits = [
-            self.add_company,
+            *[self.add_company] * 3,
             self.add_venue,
             self.add_venue,
             self.edit_venue,
@@ -34,6 +44,10 @@ class Edits:
             self.target,
             self.tag_campaign,
             self.connect,
+            *[self.add_place] * 4,
+            *[self.edit_place] * 4,
+            self.add_application,
+            self.edit_application,
             *[self.delete] * 3,
         ]
         edit = self._dice.choice(edits)
@@ -77,6 +91,36 @@ class Edits:
         if beacon and venue:
             beacon.venue = venue
 
+    async def add_place(self, session: AsyncSession) -> None:
+        if venue := await self._any(session, Venue):
+            company = await session.get_one(Company, venue.company_id)
+            tags = await self._tags(session, venue)
+            place = self._dice.choice(
+                [
+                    self._records.geofence(venue, tags=tags),
+                    self._records.scan_tag(venue, "nfc", tags=tags, company=company),
+                    self._records.scan_tag(venue, tags=tags, company=company),
+                ]
+            )
+            session.add(place)
+
+    async def edit_place(self, session: AsyncSession) -> None:
+        if tag := await self._any(session, ScanTag):
+            value = f"value {self._dice.random()}"
+            self._change(tag, name="new", active=not tag.active, value=value)
+        if fence := await self._any(session, Geofence):
+            self._change(fence, name="new", active=not fence.active, radius=7, longitude=5.5)
+            fence.tags = await self._tags(session, await session.get_one(Venue, fence.venue_id))
+
+    async def add_application(self, session: AsyncSession) -> None:
+        if company := await self._any(session, Company):
+            session.add(self._records.application(company))
+
+    async def edit_application(self, session: AsyncSession) -> None:
+        if found := await self._any(session, Application):
+            key = f"key {self._dice.random()}"
+            self._change(found, active=not found.active, expire_on=NOON, api_key=key)
+
     async def add_campaign(self, session: AsyncSession) -> None:
         if venue := await self._any(session, Venue):
             campaign = self._records.campaign(venue, tags=await self._tags(session, venue))
@@ -91,6 +135,8 @@ class Edits:
     async def target(self, session: AsyncSession) -> None:
         if campaign := await self._any(session, Campaign):
             campaign.beacons = await self._some(session, Beacon)
+            campaign.geofencings = await self._some(session, Geofence)
+            campaign.scan_tags = await self._some(session, ScanTag)
 
     async def tag_campaign(self, session: AsyncSession) -> None:
         if campaign := await self._any(session, Campaign):
@@ -108,6 +154,7 @@ class Edits:
 
     async def delete(self, session: AsyncSession) -> None:
         kinds: list[Any] = [Beacon] * 4 + [Campaign] * 4 + [Connector, Venue]
+        kinds += [Geofence, ScanTag, Application]
         if record := await self._any(session, self._dice.choice(kinds)):
             await session.delete(record)
 
@@ -117,10 +164,11 @@ class Edits:
 
     async def _any(self, session: AsyncSession, model: Any) -> Any:
         options = []
-        if model in (Beacon, Campaign):
+        if model in (Beacon, Campaign, Geofence, ScanTag):
             options.append(selectinload(model.tags))
         if model is Campaign:
-            options.append(selectinload(Campaign.beacons))
+            links = (Campaign.beacons, Campaign.geofencings, Campaign.scan_tags)
+            options += [selectinload(link) for link in links]
         query = select(model).order_by(model.id).options(*options)
         found = (await session.scalars(query)).all()
         return self._dice.choice(found) if found else None

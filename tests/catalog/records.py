@@ -9,9 +9,28 @@ from sqlalchemy import func, select
 
 from catalog.database import Database
 from catalog.index.entries import BUCKETS, MARKER_FIELD, Marker
-from catalog.index.reading import beacon_fields, campaign_fields, connector_fields
+from catalog.index.reading import (
+    application_fields,
+    beacon_fields,
+    campaign_fields,
+    circle_fields,
+    connector_fields,
+    geofence_fields,
+    scan_tag_fields,
+)
 from catalog.index.store import IndexStore
-from catalog.models import Beacon, Campaign, Company, Connector, Outbox, Tag, Venue
+from catalog.models import (
+    Application,
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Geofence,
+    Outbox,
+    ScanTag,
+    Tag,
+    Venue,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
@@ -45,6 +64,22 @@ class Records:
             "proximity": "far",
         }
         return Beacon(**(values | other))
+
+    def geofence(self, venue: Venue, **other: Any) -> Geofence:
+        values = {"name": f"geofence {next(self._numbers)}", "active": True, "radius": 100}
+        circle = {"latitude": 48.85, "longitude": 2.35}
+        return Geofence(**(values | circle | {"venue": venue} | other))
+
+    def scan_tag(self, venue: Venue, kind: str = "qrcode", **other: Any) -> ScanTag:
+        number = next(self._numbers)
+        values = {"name": f"{kind} {number}", "value": f"https://example.org/{number}"}
+        of = {"venue": venue, "company": other.get("company") or venue.company, "kind": kind}
+        return ScanTag(**(of | values | {"active": True} | other))
+
+    def application(self, company: Company, **other: Any) -> Application:
+        number = next(self._numbers)
+        values = {"name": f"app {number}", "type": "ios", "api_key": f"key-{number}"}
+        return Application(**({"company": company, "active": True} | values | other))
 
     def campaign(self, venue: Venue, **other: Any) -> Campaign:
         values = {
@@ -89,7 +124,10 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
     """What the index should hold, built from SQL."""
     content: dict[str, bytes] = {}
     async with database.read() as session:
-        for chunks in (beacon_fields, campaign_fields, connector_fields):
+        for chunks in (
+            *(beacon_fields, geofence_fields, scan_tag_fields, circle_fields),
+            *(application_fields, campaign_fields, connector_fields),
+        ):
             async for _, fields in chunks(session):
                 content |= fields
     return content

@@ -14,13 +14,14 @@ from catalog.models import (
     Campaign,
     Company,
     Geofence,
+    ScanTag,
     Tag,
     Venue,
 )
 from catalog.session import with_deleted
 from tests.catalog.records import Records
 
-MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, Campaign)
+MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, ScanTag, Campaign)
 NOBODY: Any = None  # the venue is given by its id
 
 
@@ -35,12 +36,13 @@ class Scene:
         self.fence = Geofence(
             venue=self.venue, name="park", longitude=1, latitude=2, radius=3, active=True
         )
+        self.scanned = records.scan_tag(self.venue)
         links = {"beacons": [self.beacon], "geofencings": [self.fence], "tags": [tag]}
-        self.campaign = records.campaign(self.venue, **links)
+        self.campaign = records.campaign(self.venue, scan_tags=[self.scanned], **links)
         self.from_outside = records.campaign(self.other, beacons=[self.beacon])
 
     def of(self, model: Any) -> Any:
-        found = (self.venue, self.beacon, self.fence, self.campaign)
+        found = (self.venue, self.beacon, self.fence, self.scanned, self.campaign)
         return next(record for record in found if isinstance(record, model))
 
 
@@ -52,7 +54,7 @@ async def scene(database: Database, records: Records) -> Scene:
     return made
 
 
-async def deleted(database: Database, record: Venue | Beacon | Geofence | Campaign) -> None:
+async def deleted(database: Database, record: Any) -> None:
     async with database.write.begin() as session:
         await session.delete(await session.get_one(type(record), record.id))
 
@@ -111,7 +113,7 @@ async def test_no_record_refers_to_it(database: Database, scene: Scene, model: A
 async def test_deleting_a_venue_deletes_what_is_in_it(database: Database, scene: Scene):
     await deleted(database, scene.venue)
     async with database.read() as session:
-        for model, left in zip(MODELS, (1, 0, 0, 1), strict=True):
+        for model, left in zip(MODELS, (1, 0, 0, 0, 1), strict=True):
             assert await session.scalar(select(func.count()).select_from(model)) == left
             kept = with_deleted(select(model.id, model.name).where(model.deleted_at.is_not(None)))
             record = scene.of(model)

@@ -24,16 +24,23 @@ from catalog.index.drain import (
 from catalog.index.entries import (
     BUCKETS,
     Marker,
+    application_field,
     beacon_field,
     bucket,
     campaign_field,
     connector_field,
+    decode_application,
     decode_beacon,
     decode_campaign,
     decode_connector,
+    decode_geofences,
+    decode_place,
+    geofence_field,
+    geofences_field,
+    tag_field,
 )
 from catalog.index.store import IndexStore
-from catalog.models import Beacon, Company, IndexState
+from catalog.models import Beacon, Company, IndexState, Venue
 from catalog.redis_connection import connect_redis
 from rules.model import Zone
 from tests.catalog.edits import Edits
@@ -83,13 +90,29 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
         not_here = records.campaign(elsewhere, tags=[tag])
         connector = records.connector(company)
         session.add_all([listing, tagged, not_here, connector])
+        park, gone = records.geofence(venue, tags=[tag]), records.geofence(records.venue(company))
+        label = records.scan_tag(elsewhere, "nfc", value="é")
+        listing.scan_tags = [label]
+        application = records.application(company, expire_on=NOON)
+        session.add_all([park, gone, application])
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Venue, gone.venue_id))
     built = await rebuild(database, store)
+    assert (built.geofences, built.scan_tags, built.applications) == (1, 1, 1)
     assert (built.beacons, built.campaigns, built.connectors) == (1, 3, 1)
     content = await index_of(redis, store)
     entry = decode_beacon(content[beacon_field(UUID, 1, beacon.minor)])
     assert entry.campaigns == sorted([listing.id, tagged.id])
     assert entry.place.reach is Zone.NEAR
     assert entry.place.venue.time_zone == "Europe/Paris"
+    place = decode_place(content[geofence_field(park.id)])
+    assert (place.place.kind, place.campaigns) == ("geofence", [tagged.id])
+    place = decode_place(content[tag_field(company.id, "nfc", "é")])
+    assert (place.place.kind, place.campaigns) == ("nfc", [listing.id])
+    circles = decode_geofences(content[geofences_field(company.id)]).circles
+    assert circles == [(park.id, 48.85, 2.35, 100)]
+    key = decode_application(content[application_field(application.api_key)])
+    assert (key.company_id, key.active, key.expires_at) == (company.id, True, NOON.timestamp())
     sent = decode_campaign(content[campaign_field(not_here.id)])
     assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, True)
     idle = decode_campaign(content[campaign_field(listing.id)])

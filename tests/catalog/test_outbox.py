@@ -19,7 +19,9 @@ from catalog.models import (
     Campaign,
     Company,
     Connector,
+    Geofence,
     Outbox,
+    ScanTag,
     Tag,
     Venue,
     campaign_beacon,
@@ -43,10 +45,11 @@ class Scene:
         self.tagged = records.beacon(self.venue, tags=[self.tag])
         self.campaign = records.campaign(self.venue, beacons=[self.beacon], tags=[self.tag])
         self.connector = records.connector(self.company)
+        self.places = (records.geofence(self.venue), records.scan_tag(self.venue))
 
     @property
     def all(self) -> list:
-        return [self.campaign, self.tagged, self.other_tag, self.connector]
+        return [self.campaign, self.tagged, self.other_tag, self.connector, *self.places]
 
 
 async def emptied(database: Database) -> set[tuple[str, str]]:
@@ -79,6 +82,9 @@ async def test_created_records_are_in_the_outbox(database: Database, records: Re
         ("campaign", str(scene.campaign.id)),
         ("tagged", f"{scene.venue.id}:{scene.tag.id}"),
         ("company", str(scene.company.id)),
+        ("geofence", str(scene.places[0].id)),
+        ("geofences", str(scene.venue.id)),
+        ("scan_tag_id", str(scene.places[1].id)),
     }
 
 
@@ -89,8 +95,10 @@ async def test_created_records_are_in_the_outbox(database: Database, records: Re
         (Beacon, {"x": 3, "color": "red"}, None),
         (Campaign, {"title": "new"}, "campaign"),
         (Campaign, {"nfcs": [1]}, None),
-        (Venue, {"active": False}, "venue"),
-        (Venue, {"time_zone": "Asia/Tokyo"}, "venue"),
+        (Geofence, {"name": "new"}, "geofence"),
+        (ScanTag, {"active": False}, "scan_tag_id"),
+        (Venue, {"active": False}, "venue geofences"),
+        (Venue, {"time_zone": "Asia/Tokyo"}, "venue geofences"),
         (Venue, {"address": "new", "width": 3}, None),
         (Connector, {"url": "https://example.org/new"}, "company"),
         (Company, {"description": "new"}, None),
@@ -105,7 +113,8 @@ async def test_edited_records_are_in_the_outbox(
         for name, value in values.items():
             setattr(record, name, value)
     number = scene.company.id if kind == "company" else record.id
-    assert await emptied(database) == ({(kind, str(number))} if kind else set())
+    kinds = kind.split() if kind else ()
+    assert await emptied(database) == {(each, str(number)) for each in kinds}
 
 
 async def test_old_and_new_triple(database: Database, scene: Scene):

@@ -33,12 +33,16 @@ from catalog.models import (
     Company,
     Connector,
     Geofence,
+    ScanTag,
     Tag,
     Venue,
     beacon_tag,
     campaign_beacon,
     campaign_geofence,
+    campaign_scan_tag,
     campaign_tag,
+    geofence_tag,
+    scan_tag_tag,
 )
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
@@ -50,8 +54,9 @@ from rules.schedule import LocalClock, fixed_clock, zone_clock
 _UTC = "UTC"
 _CHUNK = 500
 _TABLES: Sequence[Any] = (
-    *(model.__table__ for model in (Company, Connector, Venue, Tag, Beacon, Geofence, Campaign)),
-    *(beacon_tag, campaign_beacon, campaign_geofence, campaign_tag),
+    *(model.__table__ for model in (Company, Connector, Venue, Tag, Beacon, Geofence, ScanTag)),
+    *(Campaign.__table__, beacon_tag, geofence_tag, scan_tag_tag),
+    *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
 )
 # Parts of a document that are not in the catalog, or have no effect on decisions.
 _NOT_PLACES = ("accounts", "applications", "devices")

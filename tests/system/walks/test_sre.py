@@ -51,7 +51,7 @@ async def test_the_hour(sre: User, own_kafka: KafkaServer, topic_prefix: str) ->
         await kafka_down_and_back(roles["trigger"], own_kafka)
         await rolling_restart(sre, roles, topics)
         await dead_letters_of_a_service_that_was_down(sre, service, topics)
-        built = "the index is built: 1 beacons, 2 campaigns, 1 connectors"
+        built = "the index is built: 1 beacons, 0 geofences, 0 tags, 2 campaigns, 1 connectors"
         assert built in sre("index", "rebuild").splitlines()
         await counted_right(sre, holder)
     for command in roles.values():

@@ -44,8 +44,14 @@ class GeofenceGrid:
 
     def __init__(self, circles: Iterable[Circle]) -> None:
         self._levels: dict[float, dict[int, list[Circle]]] = {}  # by the height of their rows
+        self._count = 0
         for circle in circles:
             self._add(circle)
+            self._count += 1
+
+    def __len__(self) -> int:
+        """How many circles it has."""
+        return self._count
 
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""

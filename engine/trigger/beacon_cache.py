@@ -3,10 +3,17 @@
 import random
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from typing import TypeAlias
 
 import structlog
 
-from catalog.index.entries import ConnectorEntry, PlaceEntry, SomePlace, tag_field
+from catalog.index.entries import (
+    ApplicationEntry,
+    ConnectorEntry,
+    PlaceEntry,
+    SomePlace,
+    tag_field,
+)
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.messages import (
     BeaconReference,
@@ -15,12 +22,17 @@ from engine.kafka.messages import (
     VenueReference,
 )
 from rules.decision import Target
+from rules.geofences import GeofenceGrid
 from rules.model import BeaconSnapshot, CampaignSnapshot, Place
 from rules.schedule import schedule_of
 
 log = structlog.get_logger(__name__)
 
+# An application, or the geofences of a company; None if the index has no such entry.
+CompanyData: TypeAlias = ApplicationEntry | GeofenceGrid | None
+
 _PARTS = 16  # of the cached places; those of a part are dropped one after the other
+_MOST_COMPANY_DATA = 200_000  # applications and geofences
 _OF_A_TAG = 400  # approximate bytes of its key and its field
 _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
 
@@ -119,15 +131,19 @@ class BeaconCache:
     data that was read from Redis while `version` changed may be stale, and is used once but not
     cached. `on_removal` is called with each key that leaves `known`, for whatever reason. The cache
     is bounded in places and in bytes of campaigns' content; places share their campaigns.
+
+    `companies` has applications and grids of geofences, by their fields of the index.
     """
 
     def __init__(self, most_places: int, most_bytes: int = 128 * 1024 * 1024) -> None:
         self.known: dict[PlaceKey | None, IndexedBeacon | None] = {}
+        self.companies: dict[str, CompanyData] = {}
         self.version = 0
         self.on_removal: Callable[[PlaceKey | None], None] = _nobody
         self._most_places = most_places
         self._most_bytes = most_bytes
         self._bytes = 0
+        self._company_data = 0
         self._campaigns: dict[int, _SharedCampaign] = {}
         self._tags: dict[str, TagKey] = {}  # by field of the index, which has no values
 
@@ -153,6 +169,29 @@ class BeaconCache:
                 self._add(place)
         if len(self.known) > self._most_places or self._bytes > self._most_bytes:
             self._make_room(len(places))
+
+    def keep_companies(self, found: Mapping[str, CompanyData], version: int) -> None:
+        """Cache entries that were read since the cache had `version`.
+
+        Where they are too many, those that the index does not have are dropped first: whoever makes
+        up keys of applications fills nothing.
+        """
+        if version != self.version:
+            return
+        for field, entry in found.items():
+            self._forget_company(field)
+            self.companies[field] = entry
+            self._company_data += _weight(entry)
+        if self._company_data > _MOST_COMPANY_DATA:
+            unknown = [field for field, entry in self.companies.items() if entry is None]
+            for field in chain(unknown, list(self.companies)):
+                if self._company_data <= _MOST_COMPANY_DATA * 9 // 10:
+                    return
+                self._forget_company(field)
+
+    def _forget_company(self, field: str) -> None:
+        if field in self.companies:
+            self._company_data -= _weight(self.companies.pop(field))
 
     def refresh(self, places: Mapping[PlaceKey | None, IndexedBeacon | None], version: int) -> None:
         """Replace cached places by those that were read again, where they differ."""
@@ -214,6 +253,8 @@ class BeaconCache:
         """Drop the places that were made from these fields of the index."""
         self.version += 1
         changed = set(fields)
+        for field in changed:
+            self._forget_company(field)
         keys: set[PlaceKey | None] = set(map(self._key_of, changed))
         campaigns = {_id_of(field) for field in changed if field.startswith("c:")}
         companies = {_id_of(field) for field in changed if field.startswith("k:")}
@@ -244,12 +285,18 @@ class BeaconCache:
             self.on_removal(key)
         self.known.clear()
         self._tags.clear()
+        self.companies.clear()
+        self._company_data = 0
         self._campaigns.clear()
         self._bytes = 0
 
 
 def _nobody(_: PlaceKey | None) -> None:
     """Nobody wants to know of removals."""
+
+
+def _weight(entry: CompanyData) -> int:
+    return 1 + len(entry) if isinstance(entry, GeofenceGrid) else 1
 
 
 def _size_of(key: TagKey) -> int:

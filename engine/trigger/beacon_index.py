@@ -5,10 +5,19 @@ does not exist. Without the marker nothing is decided.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -24,8 +33,10 @@ from catalog.index.entries import (
     bucket,
     campaign_field,
     connector_field,
+    decode_application,
     decode_campaign,
     decode_connector,
+    decode_geofences,
     decode_marker,
     decode_place,
     geofence_field,
@@ -35,7 +46,8 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon, assemble
+from engine.trigger.beacon_cache import BeaconCache, CompanyData, IndexedBeacon, assemble
+from rules.geofences import GeofenceGrid
 from rules.model import CampaignSnapshot, Place
 
 log = structlog.get_logger(__name__)
@@ -46,6 +58,8 @@ _MOST_REFRESHED = 500
 _CHANGES = "changes of the index"
 _LATE_SECONDS = 1.0  # between a write and its message; after that the message counts as lost
 
+_Key = TypeVar("_Key")
+_Found = TypeVar("_Found", bound=Mapping[Any, Any])
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
 
@@ -76,7 +90,7 @@ class BeaconIndex:
     ) -> None:
         self.built = asyncio.Event()
         self.cache = cache
-        self._loads: dict[PlaceKey, asyncio.Task[Loaded]] = {}
+        self._loads: dict[Any, asyncio.Task[Any]] = {}
         self._redis = redis
         self._keys = IndexKeys(prefix)
         self._deadline = deadline
@@ -100,11 +114,28 @@ class BeaconIndex:
         self._process_miss.inc(len(missing))
         found: Loaded = {key: known[key] for key in keys if key in known}
         loaded: Loaded = {}
-        for load in self._loads_of(missing):
+        for load in self._loads_of(missing, self._load_when_built):
             loaded |= await asyncio.shield(load)  # others may wait for it too
         return found | loaded
 
-    def _loads_of(self, keys: list[PlaceKey]) -> "set[asyncio.Task[Loaded]]":
+    async def company_data(self, fields: Collection[str]) -> Mapping[str, Any]:
+        """Applications and GeofenceGrids by field, None for unknown ones; waits as `resolve`."""
+        if not fields:
+            return {}
+        known = self.cache.companies
+        missing = [field for field in fields if field not in known]
+        self._process_hit.inc(len(fields) - len(missing))
+        if not missing:
+            return known
+        self._process_miss.inc(len(missing))
+        found = {field: known[field] for field in fields if field in known}
+        for load in self._loads_of(missing, self._load_companies_when_built):
+            found |= await asyncio.shield(load)
+        return found
+
+    def _loads_of(
+        self, keys: list[_Key], load: Callable[[list[_Key]], Coroutine[Any, Any, _Found]]
+    ) -> "set[asyncio.Task[_Found]]":
         """The loads that bring these keys; those that are under way are shared.
 
         After a start all partitions need the same places at once. Loads do not follow each other,
@@ -112,7 +143,7 @@ class BeaconIndex:
         """
         new = [key for key in keys if key not in self._loads]
         if new:
-            task = asyncio.create_task(self._load_when_built(new), name="places")
+            task = asyncio.create_task(load(new), name="index")
             self._loads.update(dict.fromkeys(new, task))
             task.add_done_callback(lambda _: [self._loads.pop(key) for key in new])
         return {self._loads[key] for key in keys}
@@ -124,22 +155,36 @@ class BeaconIndex:
         """
         return (await self._load([key]))[key]
 
-    async def refresh(self, keys: list[PlaceKey]) -> None:
-        """Read cached places again. Raises the errors of `look_up`."""
+    async def refresh(self, keys: list[PlaceKey | str]) -> None:
+        """Read cached places again, and data of companies by field; raises as `look_up` does."""
         version = self.cache.version
-        self.cache.refresh(await self._load(keys), version)
+        fields = [key for key in keys if isinstance(key, str)]
+        if fields:
+            companies = await self._load_companies(fields)
+            self.cache.keep_companies(companies, version)
+        places = [key for key in keys if not isinstance(key, str)]
+        self.cache.refresh(await self._load(places), version)
 
     async def _load_when_built(self, keys: list[PlaceKey]) -> Loaded:
+        return await self._when_built(lambda: self._load(keys), self.cache.keep)
+
+    async def _load_companies_when_built(self, fields: list[str]) -> dict[str, CompanyData]:
+        load = partial(self._load_companies, fields)
+        return await self._when_built(load, self.cache.keep_companies)
+
+    async def _when_built(
+        self, load: Callable[[], Awaitable[_Found]], keep: Callable[[_Found, int], None]
+    ) -> _Found:
         while True:
             await self.built.wait()
             version = self.cache.version
             try:
-                loaded = await retry(lambda: self._load(keys), self._errors, "reading the index")
+                loaded = await retry(load, self._errors, "reading the index")
             except IndexNotBuiltError:
                 self.built.clear()
                 continue
-            self.cache.keep(loaded, version)
-            unknown = sum(place is None for place in loaded.values())
+            keep(loaded, version)
+            unknown = sum(entry is None for entry in loaded.values())
             self._redis_hit.inc(len(loaded) - unknown)
             self._redis_miss.inc(unknown)
             return loaded
@@ -159,6 +204,11 @@ class BeaconIndex:
             key: assemble(entries[key], campaigns, connectors) if key in entries else None
             for key in keys
         }
+
+    async def _load_companies(self, fields: list[str]) -> dict[str, CompanyData]:
+        async with asyncio.timeout(self._deadline):
+            values = await self._read(fields)
+        return {field: await _company_data(field, values[field]) for field in fields}
 
     async def _campaigns(self, entries: Iterable[PlaceEntry[Place]]) -> dict[int, CampaignSnapshot]:
         ids = {i for entry in entries for i in entry.campaigns}
@@ -197,6 +247,18 @@ class BeaconIndex:
                 raise IndexNotBuiltError
             values.update(zip(names, found, strict=True))
         return values
+
+
+async def _company_data(field: str, value: bytes | None) -> CompanyData:
+    if value is None:
+        return None
+    if field.startswith("a:"):
+        return decode_application(value)
+    return await asyncio.to_thread(_grid, value)  # a tenth of a second for 10,000 geofences
+
+
+def _grid(value: bytes) -> GeofenceGrid:
+    return GeofenceGrid(decode_geofences(value).circles)
 
 
 def _field_of(key: PlaceKey) -> str:
@@ -271,7 +333,7 @@ class IndexWatch:
         self._max_age = max_age
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._to_refresh: Iterator[PlaceKey] = iter(())
+        self._to_refresh: Iterator[PlaceKey | str] = iter(())
         self._due = 0.0
 
     async def run(self) -> None:
@@ -327,12 +389,14 @@ class IndexWatch:
 
         So no place is older than that, whatever message was lost, and no detection waits for it.
         """
-        self._due += len(self._index.cache.known) * seconds / self._max_age
+        cache = self._index.cache
+        self._due += (len(cache.known) + len(cache.companies)) * seconds / self._max_age
         share = min(int(self._due), _MOST_REFRESHED)
         self._due = min(self._due - share, _MOST_REFRESHED)
         keys = list(islice(self._to_refresh, share))
         if len(keys) < share:
-            self._to_refresh = iter([key for key in self._index.cache.known if key is not None])
+            places = [key for key in cache.known if key is not None]
+            self._to_refresh = iter([*places, *cache.companies])
         if keys:
             with suppress(IndexNotBuiltError):  # the next look at the markers finds it
                 await self._index.refresh(keys)

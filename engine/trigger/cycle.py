@@ -228,7 +228,7 @@ class Cycle:
             ):
                 remembered.forget_expired(now)
                 each.decision = decide_from_memory(
-                    detection, each.beacon, remembered, now, self._max_age
+                    detection, each.beacon, remembered, now, self._max_age, each.elsewhere
                 )
             if each.beacon is not None:
                 each.grants = grants_of(detection, each.beacon, each.decision)

@@ -227,7 +227,7 @@ def _tailed(decided: DecidedDetection, now: float, left_out: int) -> TailedDecis
     return TailedDecision(
         detection.detected_at,
         now,
-        None if beacon is None else beacon.company_reference.id,
+        decided.decision.company_id or None,
         "" if beacon is None else beacon.venue_reference.name,
         _unknown_place(detection) if beacon is None else beacon.reference.name,
         int(detection.zone),

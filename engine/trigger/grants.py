@@ -2,20 +2,21 @@
 
 import hashlib
 import uuid
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.detections import DecodedDetection
+from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
 from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
-from rules.decision import UNKNOWN, decide
+from rules.decision import UNKNOWN, decide, refusal
 from rules.model import CampaignSnapshot, Decision, Reason
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class DecidedDetection(msgspec.Struct, gc=False):
     """A detection and its decision; `beacon` is None if the index does not have it.
 
     Only one that may fire has a `partition`, where its record is open, and the beacon cache's
-    `version` at which it was decided. A cycle adds what Redis has granted and `denied`. Of its
+    `version` at which it was decided. `elsewhere` has the campaigns that the same position fires at
+    a geofence before this one. A cycle adds what Redis has granted and `denied`. Of its
     messages `unsent` are not acknowledged, `size` bytes in all.
     """
 
@@ -97,6 +99,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
     decision: Decision
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
+    elsewhere: frozenset[int] = frozenset()
     grants: list[Grant] = []
     denied: int = 0
     unsent: int = 0
@@ -141,19 +144,34 @@ def decide_from_memory(
     remembered: RememberedClaims,
     now: float,
     max_age: float,
+    elsewhere: Collection[int] = (),
 ) -> Decision:
-    """Decide a detection at `now` (epoch s) by the claims that are remembered."""
+    """Decide a detection at `now` (epoch s) by the claims that are remembered.
+
+    The campaigns `elsewhere` fire for the same position at another geofence already.
+    """
     if beacon is None:
-        return UNKNOWN["beacon" if detection.key is None else detection.key.kind]
+        return _unknown(detection.key)
     target, at = beacon.target, detection.detected_at
     decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS)
     if not decision.granted:
         return decision
-    udid = detection.message.device.udid
+    udid, granted = detection.message.device.udid, decision.granted
     claims = remembered.young.get(udid) or remembered.of(udid)
-    if not claims:
+    if claims:
+        granted = remembered.not_held(claims, granted, at)
+    if elsewhere:
+        granted = tuple(each for each in granted if each.id not in elsewhere)
+    elif not claims:
         return decision
-    return target.phase_at(at).granting(remembered.not_held(claims, decision.granted, at))
+    return target.phase_at(at).granting(granted)
+
+
+def _unknown(key: PlaceKey | None) -> Decision:
+    """The decision about a place that the index does not have."""
+    if isinstance(key, TagKey):
+        return refusal(Reason.UNKNOWN_TAG, key.company_id)
+    return UNKNOWN["geofence" if isinstance(key, GeofenceKey) else "beacon"]
 
 
 def grants_of(

@@ -1,10 +1,10 @@
 """The first loop of the trigger: makes every decision that needs only memory.
 
-refuse early (compiled) -> decode -> resolve -> decide from memory
+refuse early (compiled) -> decode -> locate -> resolve -> decide from memory
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -19,6 +19,7 @@ from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import DecidedDetection, decide_from_memory
+from engine.trigger.locate import Located, locate
 from rules.model import Decision
 
 
@@ -60,11 +61,14 @@ class Intake:
             batch, refused = await self._decode(records, remembered)
         version = self.index.cache.version
         with self._step("resolve"):
-            keys = {each.key for each in batch.messages if each.key is not None}
-            beacons = await self.index.resolve(keys, len(batch.messages) + len(refused))
+            located = await locate(batch.messages, self.index)
+            keys = {each.key for each in located.detections if each.key is not None}
+            beacons = await self.index.resolve(keys, len(located.detections) + len(refused))
         with self._step("decide"):
-            decided = self._decide(batch.messages, beacons, version, remembered, refused)
+            decided = self._decide(located, beacons, version, remembered, refused)
         self.counter.count(refused)
+        if located.exits:
+            self.metrics.records_skipped.labels("trigger", "geofence_exit").inc(located.exits)
         self.metrics.batch_size.observe(len(records))
         return TakenIn(decided, batch.dead_letters)
 
@@ -86,7 +90,7 @@ class Intake:
 
     def _decide(
         self,
-        detections: list[DecodedDetection],
+        located: Located,
         beacons: Beacons,
         version: int,
         remembered: RememberedClaims,
@@ -96,13 +100,19 @@ class Intake:
         now, max_age = self.clock(), self.max_age
         remembered.forget_expired(now)
         decided = list[DecidedDetection]()
-        firing_nothing = list[DecodedDetection]()
+        firing_nothing = list(located.nowhere)
         begin = len(refused)
-        for detection in detections:
+        refused += located.refusals
+        fired: Collection[int] = ()
+        for detection in located.detections:
             beacon = beacons.get(detection.key)
-            decision = decide_from_memory(detection, beacon, remembered, now, max_age)
+            if located.shares_records:
+                fired = _fired_by_record(detection, decided)
+            decision = decide_from_memory(detection, beacon, remembered, now, max_age, fired)
             if decision.granted:
-                decided.append(DecidedDetection(detection, beacon, decision, version=version))
+                each = DecidedDetection(detection, beacon, decision, version=version)
+                each.elsewhere = frozenset(fired)
+                decided.append(each)
             else:
                 refused.append(decision)
                 firing_nothing.append(detection)
@@ -112,3 +122,15 @@ class Intake:
     @cached_property
     def _step(self) -> StepTimer:
         return StepTimer(self.metrics, "trigger")
+
+
+def _fired_by_record(
+    detection: DecodedDetection, decided: list[DecidedDetection]
+) -> frozenset[int]:
+    """The campaigns that the same position fires at geofences before this one."""
+    last = decided[-1] if decided else None
+    if last is None or last.detection.record is not detection.record:
+        return frozenset()
+    if last.detection.index != detection.index:
+        return frozenset()
+    return last.elsewhere.union(campaign.id for campaign in last.decision.granted)

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, PlaceKey
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import BeaconIndex
 from rules.decision import decide
@@ -16,7 +16,7 @@ SENTINEL = BeaconKey(UUID, 1, 9999)
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()
 
 
-async def resolve(index: BeaconIndex, *keys: BeaconKey) -> list[IndexedBeacon | None]:
+async def resolve(index: BeaconIndex, *keys: PlaceKey) -> list[IndexedBeacon | None]:
     async with asyncio.timeout(5):
         found = await index.resolve(set(keys), len(keys))
     return [found[key] for key in keys]

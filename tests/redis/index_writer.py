@@ -5,18 +5,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from catalog.index.entries import (
+    ApplicationEntry,
+    CompanyGeofences,
     ConnectorEntry,
     Marker,
     PlaceEntry,
+    application_field,
     beacon_field,
     bucket,
     campaign_field,
     connector_field,
     encode,
+    geofence_field,
+    geofences_field,
+    tag_field,
 )
 from catalog.index.store import IndexStore
 from catalog.redis_connection import RedisClient
-from tests.rules.records import UUID, beacon, campaign
+from rules.geofences import Circle
+from tests.rules.records import UUID, beacon, campaign, geofence, tag
 
 PREFIX = "contract:"
 
@@ -57,6 +64,27 @@ class Writer:
 def beacon_entry(campaigns: list[int], minor: int = 2, **fields: Any) -> dict[str, bytes]:
     entry = PlaceEntry(place=beacon(minor=minor, **fields), campaigns=campaigns)
     return {beacon_field(UUID, 1, minor): encode(entry)}
+
+
+def geofence_entry(number: int, campaigns: list[int], **fields: Any) -> dict[str, bytes]:
+    entry = PlaceEntry(place=geofence(id=number, **fields), campaigns=campaigns)
+    return {geofence_field(number): encode(entry)}
+
+
+def circles_entry(*circles: Circle) -> dict[str, bytes]:
+    """The geofences of the company, as positions find them."""
+    return {geofences_field(1): encode(CompanyGeofences(list(circles)))}
+
+
+def tag_entry(campaigns: list[int], **fields: Any) -> dict[str, bytes]:
+    place = tag(**fields)
+    entry = PlaceEntry(place=place, campaigns=campaigns)
+    return {tag_field(1, place.kind, place.value): encode(entry)}
+
+
+def application_entry(api_key: str, **fields: Any) -> dict[str, bytes]:
+    entry = ApplicationEntry(**{"id": 3, "company_id": 1, "active": True} | fields)
+    return {application_field(api_key): encode(entry)}
 
 
 def campaign_entry(number: int, **fields: Any) -> dict[str, bytes]:

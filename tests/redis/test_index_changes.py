@@ -9,22 +9,29 @@ import pytest
 from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
+    application_field,
     beacon_field,
+    geofences_field,
 )
 from catalog.redis_connection import RedisClient
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, GeofenceKey, TagKey
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.trigger.beacon_index import BeaconIndex, IndexWatch
 from rules.decision import decide
+from rules.geofences import Circle
 from rules.model import Zone
 from tests.redis.index_reader import KNOWN, NOON, SENTINEL, UNKNOWN, granted, one, resolve
 from tests.redis.index_writer import (
     PREFIX,
     Writer,
+    application_entry,
     beacon_entry,
     campaign_entry,
+    circles_entry,
     connector_entry,
+    geofence_entry,
+    tag_entry,
 )
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -98,6 +105,30 @@ async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
     removed, added = await resolve(index, KNOWN, UNKNOWN)
     assert removed is None
     assert added is not None
+
+
+HERE = GeofenceKey(4)
+CODE = TagKey(1, "qrcode", "https://example.org/poster")
+OURS, CIRCLES = application_field("ours"), geofences_field(1)
+
+
+async def test_places_of_every_kind_and_data_of_companies_follow_changes(
+    index: BeaconIndex, watched: Writer
+) -> None:
+    made = tag_entry([7]) | geofence_entry(4, [7])
+    of_company = application_entry("ours") | circles_entry(Circle(4, 48.8584, 2.2945, 200.0))
+    assert await resolve(index, HERE, CODE) == [None, None]
+    assert set((await index.company_data([OURS, CIRCLES])).values()) == {None}
+    await write_and_wait(index, watched, made | of_company)
+    assert [each and granted(each) for each in await resolve(index, HERE, CODE)] == [[7], [7]]
+    found = await index.company_data([OURS, CIRCLES])
+    assert found[OURS].admits(NOON)
+    assert [circle.id for circle in found[CIRCLES].containing(48.8584, 2.2945)] == [4]
+    await write_and_wait(index, watched, application_entry("ours", active=False), made)
+    assert await resolve(index, HERE, CODE) == [None, None]
+    again = await index.company_data([OURS, CIRCLES])
+    assert not again[OURS].admits(NOON)
+    assert again[CIRCLES] is found[CIRCLES]
 
 
 @pytest.mark.parametrize("kind", ["campaign", "connector"])
@@ -241,6 +272,7 @@ async def test_cached_beacons_are_read_again_one_after_the_other(
 ) -> None:
     """All of them within `max_age`, and never all at once: no detection waits for that."""
     await resolve(index, KNOWN, UNKNOWN)
+    await index.company_data([OURS])
     kept = index.cache.known[KNOWN]
     watch = watch_of(redis, index, metrics, built.rebuild_if_missing)
     watch._max_age = 2.0
@@ -248,11 +280,12 @@ async def test_cached_beacons_are_read_again_one_after_the_other(
     await watch._refresh(1.0)
     assert index.cache.known[KNOWN] is kept, "it is what it was"
     # A change that nobody was told of.
-    built.fields |= beacon_entry([], KNOWN.minor)
+    built.fields |= beacon_entry([], KNOWN.minor) | application_entry("ours")
     await built.rebuild()
     version = index.cache.version
-    for _ in range(3):
+    for _ in range(6):
         await watch._refresh(1.0)
+    assert index.cache.companies[OURS] is not None
     changed = index.cache.known[KNOWN]
     assert changed is not kept
     assert changed is not None

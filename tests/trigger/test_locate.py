@@ -1,0 +1,161 @@
+"""Positions, geofences and tags, from the record to the notification."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rules.geofences import Circle
+from tests.redis.index_writer import (
+    application_entry,
+    campaign_entry,
+    circles_entry,
+    geofence_entry,
+    tag_entry,
+)
+from tests.trigger.pushed import NOW, PushedTrigger
+
+HERE = {"latitude": 48.8584, "longitude": 2.2945}
+CIRCLES = (
+    Circle(4, 48.8584, 2.2945, 50.0),
+    Circle(5, 48.86, 2.2945, 800.0),
+    Circle(6, 0.0, 0.0, 9.0),
+)
+QR = {"kind": "qrcode", "value": "https://example.org/poster"}
+
+
+def seen(**place: Any) -> bytes:
+    body = {"device": {"udid": "phone"}, "detected_at": NOW, "api_key": "ours"}
+    return json.dumps(body | place).encode()
+
+
+def at(seconds: int = 0, **fields: Any) -> bytes:
+    return seen(position=HERE | fields, detected_at=NOW + seconds * 1000)
+
+
+@pytest.fixture
+async def town(trigger: PushedTrigger) -> PushedTrigger:
+    """Campaign 7 targets both geofences and the QR code, 8 the large geofence alone."""
+    await trigger.write_index(
+        application_entry("ours")
+        | application_entry("over", expires_at=NOW / 1000 - 1)
+        | application_entry("off", active=False)
+        | circles_entry(*CIRCLES)
+        | geofence_entry(4, [7], radius=50.0, **HERE)
+        | geofence_entry(5, [7, 8], radius=800.0, latitude=48.86, name="Park")
+        | geofence_entry(6, [7], radius=9.0, latitude=0.0, longitude=0.0, active=False)
+        | tag_entry([7])
+        | tag_entry([7], kind="nfc", active=False)
+        | campaign_entry(7, delay=60)
+        | campaign_entry(8)
+    )
+    return trigger
+
+
+async def sent(town: PushedTrigger) -> list[dict[str, Any]]:
+    return [json.loads(each.value or b"") for each in await town.left("notifications")]
+
+
+async def test_a_position_fires_each_campaign_once_at_all_its_geofences(town: PushedTrigger):
+    await town.push(at())
+    first, second = await sent(town)
+    assert (first["campaign"]["id"], first["geofence"]) == (7, {"id": 4, "name": "Court"})
+    assert (second["campaign"]["id"], second["geofence"]) == (8, {"id": 5, "name": "Park"})
+    assert not {"beacon", "proximity", "nfc", "qrcode"} & first.keys()
+    assert town.count("detections_total", reason="granted") == 2
+    assert town.count("decisions_total", reason="granted") == 2
+    assert town.count("decisions_total", reason="throttled") == 1
+    await town.push(at(10))
+    assert len(await sent(town)) == 3  # 8 has no delay
+
+
+async def test_a_redelivered_position_has_the_same_notifications(town: PushedTrigger):
+    (record,) = town.records([at()])
+    for _ in range(2):
+        town.worker.offer([record])
+        await town.until_finished()
+        town.worker = town.assigned()
+    ids = [each["id"] for each in await sent(town)]
+    assert len(ids) == 4
+    assert ids[:2] == ids[2:]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (at(latitude=49.0), "outside"),
+        (at(accuracy=801), "inaccurate"),
+        (at(latitude=0, longitude=0), "inactive_geofence"),
+        (seen(position=HERE, api_key="made up"), "unknown_application"),
+        (seen(position=HERE, api_key="over"), "unknown_application"),
+        (seen(tag=QR, api_key="off"), "unknown_application"),
+        (seen(tag=QR | {"value": QR["value"] + "/"}), "unknown_tag"),
+        (seen(tag=QR | {"kind": "nfc"}), "inactive_tag"),
+        (seen(geofence={"id": 44, "transition": "enter"}), "unknown_geofence"),
+        (seen(tag=QR, detected_at=NOW - 301_000), "stale"),
+    ],
+)
+async def test_why_a_place_fires_nothing(town: PushedTrigger, value: bytes, reason: str):
+    await town.push(value, value)
+    assert town.count("detections_total", reason=reason) == 2
+    assert await sent(town) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (seen(tag=QR), {"qrcode": {"id": 1, "name": "Poster"}}),
+        (seen(geofence={"id": 4, "transition": "enter"}), {"geofence": {"id": 4, "name": "Court"}}),
+        (seen(geofence={"id": 4, "transition": "dwell"}), {"geofence": {"id": 4, "name": "Court"}}),
+        # Precise enough for the large one only.
+        (at(accuracy=800), {"geofence": {"id": 5, "name": "Park"}}),
+    ],
+)
+async def test_a_campaign_fires_once_and_names_the_place(
+    town: PushedTrigger, value: bytes, place: dict[str, Any]
+):
+    await town.push(value, value)
+    (message,) = [each for each in await sent(town) if each["campaign"]["id"] == 7]
+    assert place.items() <= message.items()
+    assert message["venue"] == {"id": 1, "name": "Library"}
+
+
+async def test_leaving_a_geofence_is_skipped_and_counted(town: PushedTrigger):
+    exit_ = seen(geofence={"id": 4, "transition": "exit"})
+    await town.push(exit_, at(), exit_)
+    assert town.count("records_skipped_total", role="trigger", cause="geofence_exit") == 2
+    assert len(await sent(town)) == 2
+    assert town.worker.done_offset == 3
+
+
+async def test_two_places_in_a_detection_are_a_dead_letter(town: PushedTrigger):
+    triple = {"uuid": "e2c56db5-dffb-48d2-b060-d0f5a71096e0", "major": 1, "minor": 2}
+    await town.push(seen(position=HERE, tag=QR), at(latitude=91), seen(position=HERE, **triple))
+    assert len(await town.left("dead-letters")) == 3
+
+
+async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
+    town: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("engine.trigger.beacon_cache._MOST_COMPANY_DATA", 50)
+    cache = town.role.intake.index.cache
+    await town.push(at(), at(latitude=49))
+    made_up = [seen(tag=QR, api_key=f"made up {number}") for number in range(30)]
+    before = town.count("index_lookups_total", layer="redis", outcome="unknown")
+    for _ in range(3):
+        await town.push(*made_up)
+    after = town.count("index_lookups_total", layer="redis", outcome="unknown")
+    assert after - before == 30
+    for number in range(40):
+        await town.push(seen(tag=QR, api_key=f"another {number}"))
+    assert len(cache.companies) <= 50
+    assert sum(entry is not None for entry in cache.companies.values()) == 2
+
+
+async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
+    cache = town.role.intake.index.cache
+    held = cache._bytes
+    await town.push(seen(tag=QR | {"value": "x" * 1024}))
+    assert cache._bytes - held >= 1024
+    cache.drop_all()
+    assert cache._bytes == 0

@@ -1,9 +1,8 @@
 """What PromQL queries may name: the product's series, Prometheus' `up`, and recorded ones."""
 
 import re
-from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from prometheus_client import CollectorRegistry, Gauge
@@ -14,8 +13,7 @@ from engine.process.workers import WORKER_UP
 from tests.deploy.files import DEPLOY
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_MATCHER = re.compile(r'\s*(\w+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
-_SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)?\s*\{([^}]*)\}")
+_MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"')
 _GROUPING = re.compile(
     r"\b(?:by|without|on|ignoring|group_left|group_right)\b\s*\(([^)]*)\)", re.IGNORECASE
 )
@@ -24,35 +22,10 @@ _WORDS = frozenset({"and", "or", "unless", "offset", "bool", "inf", "nan"})
 _DURATION = re.compile(r"\[[^\]]*\]|\boffset\s+\w+")
 
 
-class Matcher(NamedTuple):
-    """One condition on a label of one metric."""
-
-    metric: str
-    label: str
-    operator: str
-    value: str
-
-    @property
-    def values(self) -> list[str]:
-        """The values that it names: alternatives of a regular expression are one each."""
-        return self.value.split("|") if "~" in self.operator else [self.value]
-
-
 def metrics_of(query: str) -> set[str]:
     """The names of metrics and of recorded series."""
     bare = _DURATION.sub(" ", _GROUPING.sub(" ", re.sub(r"\{[^}]*\}", " ", _TEXT.sub('""', query))))
     return {name for name in _NAME.findall(bare) if name.lower() not in _WORDS}
-
-
-def matchers_of(query: str) -> Iterator[Matcher]:
-    """Every condition between braces."""
-    for metric, inside in _SELECTOR.findall(query):
-        rest = inside.strip()
-        while rest:
-            found = _MATCHER.match(rest)
-            assert found, f"not understood: {inside}"
-            yield Matcher(metric, *found.groups())
-            rest = rest[found.end() :].strip()
 
 
 def grouped_labels(query: str) -> set[str]:
@@ -114,19 +87,11 @@ def rules(kind: str) -> list[dict[str, Any]]:
 
 
 def faults_of(query: str) -> list[str]:
-    """A line a fault."""
-    return [*_unknown_metrics(query), *_unknown_labels(query)]
-
-
-def _unknown_metrics(query: str) -> Iterator[str]:
-    for name in metrics_of(query) - known_labels().keys():
-        yield f"no metric {name}"
-
-
-def _unknown_labels(query: str) -> Iterator[str]:
-    of_all = set[str]().union(*(known_labels().get(name, ()) for name in metrics_of(query)))
-    for label in grouped_labels(query) - of_all:
-        yield f"no metric of the query has the label {label}"
-    for matcher in matchers_of(query):
-        if matcher.label not in known_labels().get(matcher.metric, ()):
-            yield f"{matcher.metric} has no label {matcher.label}"
+    """A line for each metric that does not exist, and each label that none of them has."""
+    names, known = metrics_of(query), known_labels()
+    of_all = set[str]().union(*(known.get(name, ()) for name in names))
+    used = grouped_labels(query) | set(_MATCHER.findall(query))
+    return [
+        *(f"no metric {name}" for name in names - known.keys()),
+        *(f"no metric of the query has the label {label}" for label in used - of_all),
+    ]

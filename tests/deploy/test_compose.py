@@ -13,20 +13,6 @@ from tests.deploy.files import DEPLOY, ROOT, default, document, of_ours, parse, 
 ROLES = ("trigger", "connector", "recorder")
 
 
-@pytest.mark.parametrize("name", services())
-def test_awaited_conditions_can_be_met(name: str) -> None:
-    for needed, terms in services()[name].get("depends_on", {}).items():
-        target = services()[needed]
-        match terms["condition"]:
-            case "service_healthy":  # ours have theirs in the image
-                assert "healthcheck" in target or "build" in target
-                assert not target.get("healthcheck", {}).get("disable")
-            case "service_completed_successfully":
-                assert target["restart"] == "no"
-            case other:
-                assert other == "service_started"
-
-
 @pytest.mark.parametrize("name", of_ours())
 def test_settings_and_commands_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in of_ours()[name]["environment"].items():

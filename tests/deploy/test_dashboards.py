@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +10,7 @@ import yaml
 from deploy.grafana.__main__ import DASHBOARDS, DIRECTORY, files
 from deploy.grafana.panels import Panel
 from deploy.grafana.shared import INTERVAL
-from tests.deploy.files import DEPLOY, promtool, services
+from tests.deploy.files import DEPLOY, promtool
 from tests.deploy.queries import faults_of, grouped_labels, known_labels, metrics_of
 
 PROVISIONING = DEPLOY / "grafana" / "provisioning"
@@ -36,22 +35,6 @@ def test_metrics_and_labels_of_a_panel_exist(panel: Panel) -> None:
         of_metrics = [known_labels()[name] for name in metrics_of(query.expression)]
         left = grouped_labels(query.expression) or frozenset[str]().union(*of_metrics)
         assert set(re.findall(r"{{(\w+)}}", query.legend)) <= left
-
-
-def test_the_source_that_is_provisioned_is_the_one_that_is_scraped() -> None:
-    (source,) = _provisioned("datasources")["datasources"]
-    assert source["url"] == "http://prometheus:9090"
-    assert "prometheus" in services()
-    (provider,) = _provisioned("dashboards")["providers"]
-    inside = dict(volume.split(":")[:2][::-1] for volume in services()["grafana"]["volumes"])
-    assert (DEPLOY / inside[provider["options"]["path"]]) == DIRECTORY
-    assert (DEPLOY / inside["/etc/grafana/provisioning"]) == PROVISIONING
-
-
-def _provisioned(kind: str) -> dict[str, Any]:
-    (path,) = (PROVISIONING / kind).glob("*.yaml")
-    read: dict[str, Any] = yaml.safe_load(path.read_text())
-    return read
 
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
@@ -20,8 +19,7 @@ from tests.deploy.chart import (
     of_kind,
     rendered,
 )
-from tests.deploy.files import DEPLOY
-from tests.deploy.queries import RULES, faults_of
+from tests.deploy.queries import faults_of
 
 
 @each_file
@@ -76,6 +74,9 @@ def test_a_part_runs_its_command_and_reports_what_it_can() -> None:
         assert pod["terminationGracePeriodSeconds"] > drain
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert pod["enableServiceLinks"] is False
+    (job,) = [each for each in rendered(None) if each["kind"] == "Job"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate"]
 
 
 def test_no_secret_is_a_variable() -> None:
@@ -89,20 +90,15 @@ def test_no_secret_is_a_variable() -> None:
 
 def test_only_the_connector_reaches_the_world() -> None:
     policies = [each for each in rendered(None) if each["kind"] == "NetworkPolicy"]
-    out = [p for p in policies if _goes_anywhere(p)]
-    (policy,) = out
+    (policy,) = [
+        each
+        for each in policies
+        if any("ports" not in rule for rule in each["spec"].get("egress", ()))
+    ]
     (expression,) = policy["spec"]["podSelector"]["matchExpressions"]
     assert expression["values"] == ["connector"]
     (rule,) = policy["spec"]["egress"]
     assert "10.0.0.0/8" in rule["to"][0]["ipBlock"]["except"]
-    opened = rendered(None, "networkPolicy.interfaceCallsConnectors=true")
-    (policy,) = [p for p in opened if p["kind"] == "NetworkPolicy" and _goes_anywhere(p)]
-    (expression,) = policy["spec"]["podSelector"]["matchExpressions"]
-    assert expression["values"] == ["connector", "interface"]
-
-
-def _goes_anywhere(policy: Manifest) -> bool:
-    return any("ports" not in rule for rule in policy["spec"].get("egress", ()))
 
 
 def test_selectors_find_the_pods() -> None:
@@ -141,39 +137,16 @@ def test_scaling_uses_a_measured_metric() -> None:
     assert set(of_kind(rendered(THREE), "HorizontalPodAutoscaler")) == {"interface"}
 
 
-def test_rules_and_dashboards_are_those_of_the_deploy_folder() -> None:
-    manifests = rendered(THREE)
-    (rule,) = [each for each in manifests if each["kind"] == "PrometheusRule"]
-    groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
-    assert rule["spec"]["groups"] == groups
-    (dashboards,) = [each for each in manifests if each["kind"] == "ConfigMap"]
-    files = (DEPLOY / "grafana" / "dashboards").glob("*.json")
-    assert dashboards["data"] == {path.name: path.read_text() for path in files}
-    assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"
-
-
 def test_every_topic_is_there() -> None:
     topics = [each for each in rendered(THREE) if each["kind"] == "KafkaTopic"]
     prefix = Settings.model_fields["topic_prefix"].default
     assert {each["spec"]["topicName"] for each in topics} == set(Topics.named(prefix).all())
-    assert all(
-        each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in topics
-    )
-
-
-def test_tables_are_upgraded_before_the_processes() -> None:
-    (job,) = [each for each in rendered(None) if each["kind"] == "Job"]
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["migrate"]
 
 
 def test_what_a_cluster_adds_reaches_every_pod() -> None:
     manifests = rendered(
         None,
         'extraEnv=[{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]',
-        'extraVolumes=[{"name":"ca","configMap":{"name":"ca"}}]',
-        'extraVolumeMounts=[{"name":"ca","mountPath":"/ca"}]',
         f'image.digest="sha256:{"a" * 64}"',
         'roles.connector.nodeSelector={"pool":"egress"}',
     )
@@ -184,8 +157,6 @@ def test_what_a_cluster_adds_reaches_every_pod() -> None:
         (container,) = pod["containers"]
         assert container["image"] == f"proximity-engine@sha256:{'a' * 64}"
         assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in container["env"]
-        assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]
-        assert {"name": "ca", "mountPath": "/ca"} in container["volumeMounts"]
     assert {n: pod.get("nodeSelector") for n, pod in pods.items() if "nodeSelector" in pod} == {
         "connector": {"pool": "egress"}
     }

@@ -24,16 +24,6 @@ def _values(path: Path, key: str) -> list[str]:
     return re.findall(rf"^{key}=(.*)$", path.read_text(), flags=re.MULTILINE)
 
 
-def test_the_units_are_these() -> None:
-    names = {path.name for path in SERVICES}
-    assert names == {"proximity@.service", "proximity-api.service", "proximity-migrate.service"}
-    wanted = _values(SYSTEMD / "proximity.target", "Wants") + _values(
-        SYSTEMD / "proximity.target", "Requires"
-    )
-    expected = {f"proximity@{role}.service" for role in ROLES} | names - {"proximity@.service"}
-    assert set(" ".join(wanted).split()) == expected
-
-
 @each_service
 def test_the_command_is_one_of_proximity(path: Path) -> None:
     (command,) = _values(path, "ExecStart")

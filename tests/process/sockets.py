@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 CLOSED = (ConnectionError, OSError, asyncio.IncompleteReadError)
@@ -53,19 +52,3 @@ async def send_all(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> int
 def status_of(answer: bytes) -> int:
     """The status of the first answer in these bytes."""
     return int(answer.split(b" ", 2)[1]) if answer else 0
-
-
-def connections_of(process_id: int, port: int) -> int:
-    """The number of connections on a port, as the system counts them."""
-    wanted = f":{port:04X}"
-    inodes = {
-        fields[9]
-        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
-        if fields[1].endswith(wanted) and fields[3] != "0A"
-    }
-    found = 0
-    for entry in Path(f"/proc/{process_id}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            target = str(entry.readlink())
-            found += target.startswith("socket:[") and target[8:-1] in inodes
-    return found

@@ -54,12 +54,6 @@ def test_publish_writes_no_other_format(
     assert "proximity.detections=minew: publish writes the format own only" in error
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
-def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]):
-    assert run(arguments) == 0
-    assert capsys.readouterr().out
-
-
 def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]):
     assert run([]) == 2
     shown = capsys.readouterr().out

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -38,43 +40,29 @@ async def test_the_background_lives_until_the_front_has_drained():
     assert log == ["front drained", "back cancelled"]
 
 
-async def test_an_error_in_the_background_drains_the_front_and_is_raised():
+async def ends() -> None:
+    return
+
+
+@pytest.mark.parametrize(
+    ("service", "is_background", "error"),
+    [
+        (fails(OSError("lost")), True, pytest.raises(OSError, match="lost")),
+        (ends(), True, pytest.raises(ServiceDiedError, match="service")),
+        (fails(ValueError("bad")), False, pytest.raises(ValueError, match="bad")),
+    ],
+)
+async def test_an_end_that_nobody_asked_for_drains_the_front_and_is_raised(
+    service: Coroutine[None, None, None], is_background: bool, error: Any
+):
     stop = asyncio.Event()
     log: list[str] = []
-    with pytest.raises(OSError, match="lost"):
-        await run_services(
-            foreground={"front": until(stop, log, "front")},
-            background={"back": fails(OSError("lost"))},
-            stop=stop,
-        )
+    front, background = {"front": until(stop, log, "front")}, {"service": service}
+    if not is_background:
+        front, background = front | background, {}
+    with error:
+        await run_services(foreground=front, background=background, stop=stop)
     assert log == ["front drained"]
-
-
-async def test_a_background_service_that_just_ends_is_an_error():
-    stop = asyncio.Event()
-    log: list[str] = []
-
-    async def ends() -> None:
-        return
-
-    with pytest.raises(ServiceDiedError, match="watch"):
-        await run_services(
-            foreground={"front": until(stop, log, "front")},
-            background={"watch": ends()},
-            stop=stop,
-        )
-
-
-async def test_one_front_failing_stops_the_other():
-    stop = asyncio.Event()
-    log: list[str] = []
-    with pytest.raises(ValueError, match="bad"):
-        await run_services(
-            foreground={"one": fails(ValueError("bad")), "two": until(stop, log, "two")},
-            background={},
-            stop=stop,
-        )
-    assert log == ["two drained"]
 
 
 async def test_a_signal_sets_stop():

@@ -1,10 +1,6 @@
-"""Both ports of a real process under clients that take its memory, time and connections.
-
-With PROXIMITY_TEST_FULL=1 they send the 150 MB that once took the process to 3,758 MB.
-"""
+"""The ports of a real process: bodies that never end, and a port that is taken."""
 
 import asyncio
-import os
 import time
 
 import httpx
@@ -12,22 +8,8 @@ import httpx
 from catalog.database import Database
 from engine.process.http_server import listen
 from tests.api.process import ApiProcess
-from tests.process.sockets import (
-    connected,
-    connections_of,
-    status_of,
-)
-from tests.servers.waiting import eventually
+from tests.process.sockets import connected, status_of
 from tests.system.rig import Rig
-
-FULL = "PROXIMITY_TEST_FULL" in os.environ
-MIB = 1024  # in KiB, as the system counts
-SENT = (150 if FULL else 40) * 1024 * 1024
-PORTS = ("interface", "metrics")
-
-
-def port_of(served: ApiProcess, name: str) -> int:
-    return int(served.url.rpartition(":")[2]) if name == "interface" else served.command.port
 
 
 async def still_answers(served: ApiProcess) -> None:
@@ -36,19 +18,9 @@ async def still_answers(served: ApiProcess) -> None:
     assert (await served.command.get("/healthz"))[0] == 200
 
 
-async def test_silent_connections(served: ApiProcess):
-    """They do not stop the service, and are closed."""
-    ports, process = [port_of(served, name) for name in PORTS], served.command.process.pid
-    opened = [await asyncio.open_connection("127.0.0.1", port) for port in ports for _ in range(80)]
-    await still_answers(served)
-    await eventually(lambda: sum(connections_of(process, port) for port in ports) == 0, deadline=60)
-    for _, writer in opened:
-        writer.transport.abort()
-
-
 async def test_bodies_that_dribble(served: ApiProcess):
     """A body has a size and a time; the session is checked first."""
-    port = port_of(served, "interface")
+    port = int(served.url.rpartition(":")[2])
     head = b"POST /v2/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
     async def attack(path: bytes, length: bytes, again: bytes) -> bytes:

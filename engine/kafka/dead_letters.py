@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 
 from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
 from engine.kafka.messages import format_instant
@@ -23,7 +23,6 @@ PATIENCE = 10.0  # seconds without one good record
 RUN = 1000  # different keys that fail while no record is good
 _KNOWN = 1000  # remembered keys whose records were good
 _NOTED_OF_A_BATCH = 16  # a sample, because nearly all records are good
-_MOST_RUN = 100_000
 _BYTES_OF_A_VALUE = 256
 
 
@@ -31,8 +30,9 @@ class DeadLetterLimit:
     """Stops a role when too many different senders fail.
 
     That is when `run` different keys fail and no record is good, or when more than the part `share`
-    of the last 1000 good keys fail now. All partitions of a topic share a limit. A record that is
-    delivered again counts once. `clock` in seconds.
+    of the last 1000 good keys fail now. All partitions of a topic share a limit: one for each would
+    be reached by a single bad sender in a quiet partition. A batch that is read again changes
+    nothing. `clock` in seconds.
     """
 
     def __init__(
@@ -44,14 +44,10 @@ class DeadLetterLimit:
         self._since = 0.0
         self._failing: set[int] = set()  # since the last good record
         self._known: OrderedDict[int, bool] = OrderedDict()  # key understood once: fails now
-        self._next: dict[TopicPartition, int] = {}
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """The limit for all partitions of one topic.
-
-        A limit for each partition would be reached by a single bad sender in a quiet partition.
-        """
+        """The limit for all partitions of one topic."""
         return cls(share=settings.dead_letter_share)
 
     def note(self, records: Records, dead_positions: Sequence[int]) -> None:
@@ -59,7 +55,7 @@ class DeadLetterLimit:
 
         Raises TooManyDeadLettersError. Call it before anything of the batch is published.
         """
-        if not records or not self._is_new(records[-1]):
+        if not records:
             return
         names = {_name(records[position]) for position in dead_positions}
         if len(dead_positions) < len(records):
@@ -68,26 +64,14 @@ class DeadLetterLimit:
         else:
             if not self._failing:
                 self._since = self._clock()
-            if len(self._failing) < _MOST_RUN:
+            if len(self._failing) < self._run:
                 self._failing |= names
         self._known.update((name, True) for name in names & self._known.keys())
-        if dead_positions:
+        if dead_positions and self._share < 1:
             self._judge()
 
-    def _is_new(self, last: ConsumerRecord[bytes, bytes]) -> bool:
-        """Whether the batch was not counted yet; while SQL is down a batch is read repeatedly."""
-        place = TopicPartition(last.topic, last.partition)
-        if last.offset < self._next.get(place, 0):
-            return False
-        self._next[place] = last.offset + 1
-        return True
-
     def _note_good(self, records: Records, dead: set[int]) -> None:
-        """Remember a few of the good keys.
-
-        If some records failed, look for all remembered keys, and do not replace those by other good
-        ones.
-        """
+        """Remember a few of the good keys; if some records failed, only those known already."""
         step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
         for position in range(0, len(records), step):
             name = _name(records[position])
@@ -103,8 +87,6 @@ class DeadLetterLimit:
         return len(self._known) >= _KNOWN
 
     def _judge(self) -> None:
-        if self._share >= 1:
-            return
         failing, seconds = len(self._failing), self._clock() - self._since
         if self._run <= failing and seconds >= PATIENCE:
             raise TooManyDeadLettersError(

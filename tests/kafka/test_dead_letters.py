@@ -68,7 +68,7 @@ def test_a_run_is_of_different_keys_and_lasts_a_while():
     stream.now += PATIENCE - 0.1
     stream.note("-1")
     stream.now += 0.1
-    with pytest.raises(TooManyDeadLettersError, match="50 different keys failed"):
+    with pytest.raises(TooManyDeadLettersError, match="different keys failed"):
         stream.note("-1")
 
 

@@ -11,10 +11,23 @@ from sqlalchemy.orm import selectinload
 
 from catalog.database import open_database
 from catalog.migrate import migrate
-from catalog.models import Beacon, Campaign, Company, Venue, campaign_beacon
+from catalog.models import (
+    Application,
+    Beacon,
+    Campaign,
+    Company,
+    Geofence,
+    ScanTag,
+    Venue,
+    campaign_beacon,
+    campaign_geofence,
+    campaign_scan_tag,
+)
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 BEACONS = 1000
+PLACES = ("beacon", "geofence", "position", "nfc")  # kinds of detections
+API_KEY = "benchmark"
 DELAY = 86_400
 _CHUNK = 5000
 
@@ -24,8 +37,20 @@ def place_of(number: int) -> tuple[int, int]:
     return 1, number
 
 
-async def make_catalog(url: str, campaigns: int) -> None:
-    """A migrated database with BEACONS beacons of so many campaigns each."""
+def centre_of(number: int) -> tuple[float, float]:
+    """Latitude and longitude of a geofence."""
+    return 40 + number // 100 / 50, 2 + number % 100 / 50
+
+
+async def make_catalog(url: str, campaigns: int, kind: str = "beacon") -> None:
+    """A migrated database with BEACONS beacons, or places of another kind, of so many campaigns
+    each."""
+    table, link, column, place = {
+        "beacon": (Beacon, campaign_beacon, "beacon_id", _beacon),
+        "geofence": (Geofence, campaign_geofence, "geofence_id", _geofence),
+        "position": (Geofence, campaign_geofence, "geofence_id", _geofence),
+        "nfc": (ScanTag, campaign_scan_tag, "scan_tag_id", _tag),
+    }[kind]
     await migrate(url)
     database = open_database(url, command_timeout=600.0)
     try:
@@ -34,16 +59,17 @@ async def make_catalog(url: str, campaigns: int) -> None:
                 name="Benchmark", image="", description="", active=True, create_on=datetime.now(UTC)
             )
             session.add(company)
+            session.add(Application(company=company, name="App", type="ios", api_key=API_KEY))
         # Past the outbox: nobody has read the catalog yet.
         async with database.engine.begin() as connection:
             rows = range(BEACONS * campaigns)
             await _fill(connection, Venue.__table__, [_VENUE])
-            await _fill(connection, Beacon.__table__, map(_beacon, range(BEACONS)))
+            await _fill(connection, table.__table__, map(place, range(BEACONS)))
             await _fill(connection, Campaign.__table__, (_campaign(n, campaigns) for n in rows))
             await _fill(
                 connection,
-                campaign_beacon,
-                ({"campaign_id": n + 1, "beacon_id": n // campaigns + 1} for n in rows),
+                link,
+                ({"campaign_id": n + 1, column: n // campaigns + 1} for n in rows),
             )
     finally:
         await database.close()
@@ -76,6 +102,17 @@ def _beacon(number: int) -> dict[str, Any]:
         "active": True,
         "proximity": "far",
     }
+
+
+def _geofence(number: int) -> dict[str, Any]:
+    latitude, longitude = centre_of(number)
+    where = {"latitude": latitude, "longitude": longitude, "radius": 100}
+    return {"id": number + 1, "venue_id": 1, "name": f"Shop {number}", "active": True, **where}
+
+
+def _tag(number: int) -> dict[str, Any]:
+    what = {"kind": "nfc", "value": f"tag {number}", "company_id": 1, "venue_id": 1}
+    return {"id": number + 1, "name": f"Shop {number}", "active": True, **what}
 
 
 def _campaign(number: int, each: int) -> dict[str, Any]:

@@ -77,8 +77,9 @@ class BenchTopics:
                     error = message.error()
                     if error is None:
                         body = orjson.loads(message.value() or b"")
-                        device, beacon, campaign = body["device"], body["beacon"], body["campaign"]
-                        found.append((device["udid"], beacon["minor"], campaign["id"]))
+                        device, campaign = body["device"], body["campaign"]
+                        place = body.get("beacon") or body.get("geofence") or body["nfc"]
+                        found.append((device["udid"], place["id"] - 1, campaign["id"]))
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                         left.discard(message.partition() or 0)
                     else:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.catalog import BEACONS, UUID, place_of
+from benchmarks.catalog import API_KEY, BEACONS, UUID, centre_of, place_of
 from engine.kafka.messages import format_instant
 
 _SEED = 20261120
@@ -19,7 +19,7 @@ Record = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Workload:
-    """`devices` at BEACONS beacons of `campaigns` campaigns each.
+    """`devices` at BEACONS beacons, or places of another `kind`, of `campaigns` campaigns each.
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
@@ -32,19 +32,20 @@ class Workload:
     campaigns: int
     roaming: bool = False
     held: int = 0
+    kind: str = "beacon"
 
     def records(self, count: int) -> Iterator[Record]:
         """Key and value of `count` detections of the last minute, in an order that repeats."""
         begin = time.time() - _SPAN
         for number, (device, beacon) in enumerate(self._meetings(count)):
-            yield _record(udid_of(device), beacon, begin + number * _SPAN / count)
+            yield self._record(device, beacon, begin + number * _SPAN / count)
 
     def earlier_records(self, count: int) -> list[Record]:
         """The earlier detections whose claims are held."""
         at = time.time() - 2 * _SPAN
         meetings = enumerate(self._meetings(count))
         return [
-            _record(udid_of(device), beacon, at)
+            self._record(device, beacon, at)
             for n, (device, beacon) in meetings
             if n % 100 < self.held
         ]
@@ -71,6 +72,15 @@ class Workload:
                 device = number if self.devices >= count else draw.randrange(self.devices)
                 yield device, device * _STRIDE % BEACONS
 
+    def _record(self, device: int, number: int, at: float) -> Record:
+        udid = udid_of(device)
+        detection = {
+            **_place(self.kind, number),
+            "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
+            "detected_at": format_instant(at),
+        }
+        return udid.encode(), json.dumps(detection).encode()
+
 
 def workloads(count: int) -> dict[str, Workload]:
     """The workloads for `count` detections, by name."""
@@ -93,14 +103,14 @@ def udid_of(device: int) -> str:
     return f"device-{device:08d}"
 
 
-def _record(udid: str, beacon: int, at: float) -> Record:
-    major, minor = place_of(beacon)
-    detection = {
-        "uuid": UUID,
-        "major": major,
-        "minor": minor,
-        "proximity": "near",
-        "device": {"udid": udid, "name": "android", "version": "14", "model": "Pixel 8"},
-        "detected_at": format_instant(at),
-    }
-    return udid.encode(), json.dumps(detection).encode()
+def _place(kind: str, number: int) -> dict[str, object]:
+    if kind == "geofence":
+        return {"geofence": {"id": number + 1, "transition": "dwell"}}
+    if kind == "position":
+        latitude, longitude = centre_of(number)
+        position = {"latitude": latitude, "longitude": longitude, "accuracy": 12.5}
+        return {"position": position, "api_key": API_KEY}
+    if kind == "nfc":
+        return {"tag": {"kind": kind, "value": f"tag {number}"}, "api_key": API_KEY}
+    major, minor = place_of(number)
+    return {"uuid": UUID, "major": major, "minor": minor, "proximity": "near"}

@@ -39,6 +39,12 @@ def stores(rig: Rig, redis_url: str, sqlite_url: str) -> Rig:
 
 
 @pytest.fixture
+async def scene_of_places(stores: Rig, topics: TopicSet) -> Scene:
+    """The same with places of every kind."""
+    return await Scene(stores, topics, small_world(places=20)).begin()
+
+
+@pytest.fixture
 async def scene(stores: Rig, topics: TopicSet) -> Scene:
     """A small world in SQLite, and its topics."""
     return await Scene(stores, topics, small_world()).begin()

@@ -13,14 +13,16 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from catalog.models import Geofence
 from rules.model import Reason, Zone
 from tests.rules import schedule_oracle
 from tests.system.topics import Record
 from tests.system.traffic import WORDS, Case
-from tests.system.world import BeaconPlan, CampaignPlan, World
+from tests.system.world import CampaignPlan, PlacePlan, World
 
 NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42")
 LIFETIME = 300
+EARTH = 6_371_008.8  # metres
 MAX_AGE = 300
 ORDER = [reason.value for reason in Reason]
 REACH = {
@@ -40,6 +42,7 @@ class Expected:
     detections: Counter[str] = field(default_factory=Counter)
     decisions: Counter[str] = field(default_factory=Counter)
     formats: Counter[str] = field(default_factory=Counter)
+    exits: int = 0
 
 
 class Oracle:
@@ -48,7 +51,10 @@ class Oracle:
     def __init__(self, world: World, cases: list[Case], now: float) -> None:
         self._beacons = {plan.triple: plan for plan in world.beacons}
         self._connectors = {c.company.name: c for c in world.connectors.values()}
-        self._models = {id(c): c.model for plan in world.beacons for c in plan.campaigns}
+        self._places = world.places
+        self._keys = world.keys
+        plans = [*world.beacons, *world.places]
+        self._models = {id(c): c.model for plan in plans for c in plan.campaigns}
         self._cases = cases
         self._now = now
         self._claims: dict[tuple[int, str], list[float]] = {}
@@ -67,42 +73,81 @@ class Oracle:
 
     def _decide(self, record: Record, case: Case, expected: Expected) -> None:
         ms = record.timestamp if case.detected_ms is None else case.detected_ms
-        plan = self._beacons.get(case.triple)
-        refused = self._refusal(plan, case.zone, ms / 1000)
-        if plan is None or refused is not None:
-            expected.detections[str(refused)] += 1
-            expected.decisions[str(refused)] += 1
+        if case.place.get("geofence", {}).get("transition") == "exit":
+            expected.exits += 1
             return
-        fates = []
-        for campaign in plan.campaigns:
-            fate = self._fate(campaign, str(case.device["udid"]), ms)
-            fates.append(fate)
-            if fate == "granted":
-                self._send(record, case, ms, plan, campaign, expected)
-        expected.decisions.update(fates)
-        expected.detections[max(fates, key=ORDER.index)] += 1
+        plans = self._plans(case)
+        fired: set[int] = set()  # by one position, which may be in several geofences
+        for plan in [plans] if isinstance(plans, str) else plans:
+            refused = self._refusal(plan, case.zone, ms / 1000)
+            if isinstance(plan, str) or refused is not None:
+                expected.detections[str(refused)] += 1
+                expected.decisions[str(refused)] += 1
+                continue
+            fates = []
+            for campaign in plan.campaigns:
+                fate = self._fate(campaign, str(case.device["udid"]), ms, fired)
+                fates.append(fate)
+                if fate == "granted":
+                    fired.add(campaign.record.id)
+                    self._send(record, case, ms, plan, campaign, expected)
+            expected.decisions.update(fates)
+            expected.detections[max(fates, key=ORDER.index)] += 1
 
-    def _refusal(self, plan: BeaconPlan | None, zone: Zone, t: float) -> str | None:
-        if plan is None:
-            return "unknown_beacon"
+    def _plans(self, case: Case) -> list[PlacePlan] | str:
+        """The places of a detection, or why it has none."""
+        place = case.place
+        if not place:
+            beacon = self._beacons.get(case.triple)
+            return "unknown_beacon" if beacon is None else [beacon]
+        if "geofence" in place:
+            id_ = place["geofence"]["id"]
+            fences = [each for each in self._places if each.kind == "geofence"]
+            return [each for each in fences if each.record.id == id_] or "unknown_geofence"
+        company = self._keys.get(place["api_key"])
+        if company is None:
+            return "unknown_application"
+        own = [each for each in self._places if each.venue.company is company]
+        if "tag" in place:
+            scan = (place["tag"]["kind"], place["tag"]["value"])
+            tags = [each for each in own if each.kind != "geofence"]
+            return [
+                each for each in tags if (each.kind, each.record.value) == scan
+            ] or "unknown_tag"
+        position = place["position"]
+        inside = [
+            each for each in own if each.kind == "geofence" and is_inside(position, each.record)
+        ]
+        accuracy = position.get("accuracy", 0)
+        accurate = [each for each in inside if accuracy <= max(each.record.radius, 100)]
+        accurate.sort(key=lambda each: each.record.id)
+        return accurate or ("inaccurate" if inside else "outside")
+
+    def _refusal(self, plan: PlacePlan | str, zone: Zone, t: float) -> str | None:
+        if isinstance(plan, str):
+            return plan
+        group = {"nfc": "tag", "qrcode": "tag"}.get(plan.kind, plan.kind)
+        beacon = plan.record if plan.kind == "beacon" else None
         failed = {
             "inactive_venue": not plan.venue.active,
-            "inactive_beacon": not plan.record.active,
+            f"inactive_{group}": not plan.record.active,
             "no_campaign": not plan.campaigns,
-            "unknown_proximity": zone is Zone.UNKNOWN,
-            "too_far": zone not in REACH[plan.record.proximity],
+            "unknown_proximity": beacon and zone is Zone.UNKNOWN,
+            "too_far": beacon and zone not in REACH[beacon.proximity],
             "stale": t < self._now - MAX_AGE,
             "future": t > self._now + MAX_AGE,
         }
         return next((reason for reason, fails in failed.items() if fails), None)
 
-    def _fate(self, plan: CampaignPlan, udid: str, ms: int) -> str:
+    def _fate(self, plan: CampaignPlan, udid: str, ms: int, fired: set[int]) -> str:
         closed = self._verdict(id(plan), ms // 1000)
         if closed is not None:
             return closed
         company = plan.venue.company.name
         if plan.record.format == "connector" and company not in self._connectors:
             return "no_connector"
+        if plan.record.id in fired:
+            return "throttled"
         delay = plan.record.delay * 1000
         if delay:
             claims = self._claims.setdefault((plan.record.id, udid), [])
@@ -120,7 +165,7 @@ class Oracle:
         record: Record,
         case: Case,
         ms: int,
-        plan: BeaconPlan,
+        plan: PlacePlan,
         campaign: CampaignPlan,
         expected: Expected,
     ) -> None:
@@ -141,23 +186,19 @@ class Oracle:
 
 
 def _common(
-    number: str, case: Case, ms: int, plan: BeaconPlan, campaign: CampaignPlan
+    number: str, case: Case, ms: int, plan: PlacePlan, campaign: CampaignPlan
 ) -> dict[str, Any]:
-    beacon, venue, record = plan.record, plan.venue, campaign.record
-    uuid_, major, minor = plan.triple
+    place, venue, record = plan.record, plan.venue, campaign.record
+    reference: dict[str, Any] = {plan.kind: {"id": place.id, "name": place.name}}
+    if plan.kind == "beacon":
+        triple = {"uuid": place.uuid, "major": place.major, "minor": place.minor}
+        reference = {"beacon": reference["beacon"] | triple, "proximity": WORDS[case.zone]}
     return {
         "id": number,
         "campaign": {"id": record.id, "name": record.name, "hash": record.hash},
         "company": {"id": venue.company.id},
         "venue": {"id": venue.id, "name": venue.name},
-        "beacon": {
-            "id": beacon.id,
-            "name": beacon.name,
-            "uuid": uuid_,
-            "major": major,
-            "minor": minor,
-        },
-        "proximity": WORDS[case.zone],
+        **reference,
         "device": case.device,
         "title": record.title,
         "push": record.push,
@@ -166,6 +207,18 @@ def _common(
         "detected_at": written(ms / 1000),
         "expires_at": written(ms / 1000 + LIFETIME),
     }
+
+
+def is_inside(position: dict[str, float], circle: Geofence) -> bool:
+    """By the straight line through the earth."""
+
+    def point(latitude: float, longitude: float) -> tuple[float, float, float]:
+        phi, theta = math.radians(latitude), math.radians(longitude)
+        return math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi)
+
+    here = point(position["latitude"], position["longitude"])
+    line = math.dist(here, point(circle.latitude, circle.longitude))
+    return 2 * EARTH * math.asin(min(1.0, line / 2)) <= circle.radius
 
 
 def written(t: float) -> str:

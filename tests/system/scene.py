@@ -39,7 +39,7 @@ class Scene:
 
     def new_traffic(self, dice: random.Random, devices: int = 200) -> Traffic:
         """Make the detections of the scene from now on."""
-        self.traffic = Traffic(dice, [plan.triple for plan in self.world.beacons], devices=devices)
+        self.traffic = Traffic(dice, self.world, devices=devices)
         return self.traffic
 
     async def trigger(self, **settings: str) -> Command:

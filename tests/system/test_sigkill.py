@@ -16,7 +16,8 @@ SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
 
 
 @pytest.mark.timeout(300)
-async def test_kills_under_load(scene: Scene) -> None:
+async def test_kills_under_load(scene_of_places: Scene) -> None:
+    scene = scene_of_places
     topics, dice = scene.topics, random.Random(SEED)
     pair = [scene.rig.trigger(**SETTINGS) for _ in range(2)]
     async with (
@@ -39,6 +40,8 @@ async def test_kills_under_load(scene: Scene) -> None:
         await each.until_ready()
         await each.stop()
     assert len(expected.notifications) > ROUNDS * BURST
+    fired = {kind for each in expected.notifications.values() for kind in each}
+    assert {"beacon", "geofence", "nfc", "qrcode"} <= fired
     assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=True)
     letters = {
         tuple(dict(letter.headers)[name] for name in ("partition", "offset"))

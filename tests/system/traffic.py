@@ -1,16 +1,18 @@
 """Detections as pipelines write them: every accepted spelling, and malformed records."""
 
 import json
+import math
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from rules.model import Zone
-from tests.system.world import Triple
+from tests.system.world import PlacePlan, Triple, World
 
 WORDS = {Zone.UNKNOWN: "unknown", Zone.IMMEDIATE: "immediate", Zone.NEAR: "near", Zone.FAR: "far"}
 DEFAULT_TX = -59
+OTHER_PLACES = 0.4  # of the detections, where the world has any
 
 
 class Message(NamedTuple):
@@ -25,10 +27,12 @@ class Message(NamedTuple):
 class Case:
     """The meaning of a record. `malformed` is the reason of its dead letter, None for a detection.
 
+    `place` has the fields of another place than a beacon; empty for a beacon.
     `detected_ms` (epoch ms) is None where the record's own timestamp counts.
     """
 
     triple: Triple = ("", 0, 0)
+    place: dict[str, Any] = field(default_factory=dict)
     zone: Zone = Zone.UNKNOWN
     device: dict[str, Any] = field(default_factory=dict)
     detected_ms: int | None = None
@@ -38,15 +42,21 @@ class Case:
 class Traffic:
     """Makes numbered cases and the messages that carry them."""
 
-    def __init__(self, dice: random.Random, known: list[Triple], devices: int) -> None:
+    def __init__(self, dice: random.Random, world: World, devices: int) -> None:
         self.cases: list[Case] = []
         self._dice = dice
-        self._known = known
+        self._world = world
+        self._known = [plan.triple for plan in world.beacons]
         self._devices = [_device(dice, number) for number in range(devices)]
 
     def detection(self, detected_ms: int | None, triple: Triple | None = None) -> Message:
-        """A detection of a known beacon, or of `triple`, by one of the devices."""
+        """A detection of a known beacon, or of `triple`, by one of the devices. Where the world has
+        other places, a part of the detections is at them."""
+        place: dict[str, Any] = {}
+        if triple is None and self._world.places and self._dice.random() < OTHER_PLACES:
+            place = self._other_place(self._dice.choice(self._world.places))
         case = Case(
+            place=place,
             triple=triple or self._dice.choice(self._known),
             zone=self._dice.choice((Zone.IMMEDIATE, Zone.IMMEDIATE, Zone.NEAR, *Zone)),
             device=self._dice.choice(self._devices),
@@ -59,6 +69,19 @@ class Traffic:
         uuid, major, minor = self._dice.choice(self._known)
         strange = (uuid[:-4] + "0000", major, minor), (uuid, 65_535, minor), (uuid, major, 65_535)
         return self.detection(detected_ms, self._dice.choice(strange))
+
+    def _other_place(self, plan: PlacePlan) -> dict[str, Any]:
+        """At the place or close to it; sometimes with an id, text or key of nobody."""
+        dice, record = self._dice, plan.record
+        if plan.kind == "geofence" and dice.random() < 0.4:
+            id_ = record.id if dice.random() < 0.95 else 10**9 + record.id
+            return {"geofence": {"id": id_, "transition": dice.choice(("enter", "dwell", "exit"))}}
+        keys = [key for key, company in self._world.keys.items() if company is plan.venue.company]
+        sender = {"api_key": dice.choice(keys if dice.random() < 0.9 else self._world.bad_keys)}
+        if plan.kind == "geofence":
+            return sender | {"position": _position_at(record, dice)}
+        value = record.value + dice.choice(("",) * 19 + (" ",))
+        return sender | {"tag": {"kind": plan.kind, "value": value}}
 
     def malformed(self) -> Message:
         """A record that has to become a dead letter."""
@@ -83,9 +106,9 @@ class Traffic:
             "uuid": spell(uuid if dice.random() < 0.6 else uuid.replace("-", "")),
             "major": _number(major, dice),
             "minor": _number(minor, dice),
-            "device": case.device,
             **_nearness(case.zone, dice),
         }
+        body = (case.place or body) | {"device": case.device}
         if case.detected_ms is not None:
             body["detected_at"] = _timestamp(case.detected_ms, dice)
         elif dice.random() < 0.5:
@@ -108,6 +131,17 @@ def _device(dice: random.Random, number: int) -> dict[str, Any]:
         "id_connector": 2**40 + number,
     }
     return device | {name: value for name, value in extra.items() if dice.random() < 0.5}
+
+
+def _position_at(geofence: Any, dice: random.Random) -> dict[str, Any]:
+    """Inside for four of ten, some of them with an accuracy that is too bad."""
+    spread = geofence.radius / 111_195
+    latitude = max(-90.0, min(90.0, geofence.latitude + dice.gauss(0, spread)))
+    width = max(math.cos(math.radians(latitude)), 1e-9)
+    longitude = (geofence.longitude + dice.gauss(0, spread) / width + 180) % 360 - 180
+    accuracy = dice.choice((None, 0, 5, 99.5, 100, 101, 2000, 5000))
+    position = {"latitude": latitude, "longitude": longitude}
+    return position if accuracy is None else position | {"accuracy": accuracy}
 
 
 def _number(value: int, dice: random.Random) -> object:
@@ -210,6 +244,28 @@ def _spoilt(body: dict[str, Any]) -> list[tuple[str, bytes | None]]:
     ]
     wrong = [json.dumps(each).encode() for each in (*without, *(body | c for c in changes))]
     wrong += [b"[]", b"null", b'"text"', b"17"]
+    here, scan = {"latitude": 1, "longitude": 2}, {"kind": "nfc", "value": "a"}
+    places: list[dict[str, Any]] = [
+        body | {"position": here, "api_key": "k"},
+        body | {"geofence": {"id": 1, "transition": "enter"}},
+        {"position": here, "tag": scan, "api_key": "k"},
+        {"position": here},
+        {"tag": scan},
+        {"position": here | {"latitude": 91}, "api_key": "k"},
+        {"position": here | {"longitude": -180.5}, "api_key": "k"},
+        {"position": here | {"accuracy": -5}, "api_key": "k"},
+        {"position": {"latitude": 1}, "api_key": "k"},
+        {"position": here, "api_key": ""},
+        {"tag": scan | {"value": "x" * 2048}, "api_key": "k"},
+        {"tag": scan | {"value": "é" * 600}, "api_key": "k"},
+        {"tag": scan | {"value": ""}, "api_key": "k"},
+        {"tag": scan | {"kind": "rfid"}, "api_key": "k"},
+        {"geofence": {"id": 1}},
+        {"geofence": {"id": 0, "transition": "enter"}},
+        {"geofence": {"id": 1, "transition": "leave"}},
+    ]
+    wrong += [json.dumps({"device": {"udid": "d"}} | each).encode() for each in places]
+    not_json.append(json.dumps(places[5] | {"position": here | {"latitude": math.nan}}).encode())
     return [("malformed_json", value) for value in not_json] + [
         ("invalid_field", value) for value in wrong
     ]

@@ -4,12 +4,23 @@ A plan holds both the record for SQL and the model for the oracle.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from catalog.database import Database, open_database
-from catalog.models import Beacon, Campaign, Company, Connector, Tag, Venue
+from catalog.models import (
+    Application,
+    Beacon,
+    Campaign,
+    Company,
+    Connector,
+    Geofence,
+    ScanTag,
+    Tag,
+    Venue,
+)
 from rules import model
 from tests.servers.schema import make_schema
 
@@ -20,12 +31,27 @@ Triple = tuple[str, int, int]
 
 
 @dataclass
-class BeaconPlan:
-    """A beacon, its venue, and the campaigns that target it."""
+class PlacePlan:
+    """A geofence, NFC tag or QR code, its venue, and the campaigns that target it."""
 
-    record: Beacon
+    record: Any
     venue: Venue
     campaigns: list["CampaignPlan"] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return "geofence" if isinstance(self.record, Geofence) else str(self.record.kind)
+
+
+@dataclass
+class BeaconPlan(PlacePlan):
+    """The same of a beacon."""
+
+    record: Beacon
+
+    @property
+    def kind(self) -> str:
+        return "beacon"
 
     @property
     def triple(self) -> Triple:
@@ -70,11 +96,19 @@ class World:
         self.now = now
         self.records: list[Any] = []
         self.beacons: list[BeaconPlan] = []
+        self.places: list[PlacePlan] = []  # the others
+        self.keys: dict[str, Company] = {}  # of applications that may send
+        self.bad_keys = ["nobody's", "é" * 200]
         self.connectors: dict[str, Connector] = {}
 
     def company(self, name: str, *, connector: bool = False) -> Company:
         company = Company(name=name, create_on=self.now)
         self.records.append(company)
+        self.keys[self._application(company, "app")] = company
+        self.bad_keys += [
+            self._application(company, "off", active=False),
+            self._application(company, "over", expire_on=self.now - timedelta(days=1)),
+        ]
         if connector:
             self.connectors[name] = Connector(
                 company=company,
@@ -87,6 +121,12 @@ class World:
             )
             self.records.append(self.connectors[name])
         return company
+
+    def _application(self, company: Company, name: str, **fields: Any) -> str:
+        key = f"{company.name} {name}"
+        application = Application(company=company, name=name, type="ios", api_key=key, **fields)
+        self.records.append(application)
+        return key
 
     def venue(self, company: Company, name: str, **fields: Any) -> Venue:
         values = {"company": company, "name": name, "address": "-", "active": True, **fields}
@@ -111,9 +151,30 @@ class World:
         self.beacons.append(plan)
         return plan
 
+    def geofence(
+        self, venue: Venue, latitude: float, longitude: float, radius: int, **fields: Any
+    ) -> PlacePlan:
+        circle = {"latitude": latitude, "longitude": longitude, "radius": radius}
+        return self._place(Geofence, venue, **circle, **fields)
+
+    def scan_tag(self, venue: Venue, kind: str, value: str, **fields: Any) -> PlacePlan:
+        what = {"company": venue.company, "kind": kind, "value": value}
+        return self._place(ScanTag, venue, **what, **fields)
+
+    def _place(self, model_: type[Any], venue: Venue, **fields: Any) -> PlacePlan:
+        values = {"name": f"place {len(self.places)}", "active": True, "tags": [], **fields}
+        plan = PlacePlan(model_(venue=venue, **values), venue)
+        self.records.append(plan.record)
+        self.places.append(plan)
+        return plan
+
     def campaign(
-        self, venue: Venue, name: str, targets: list[BeaconPlan], **fields: Any
+        self, venue: Venue, name: str, targets: Sequence[PlacePlan], **fields: Any
     ) -> CampaignPlan:
+        of_kind = {
+            kind: [target.record for target in targets if target.kind in kind]
+            for kind in ("beacon", "geofence", "nfc qrcode")
+        }
         values = {
             "venue": venue,
             "name": name,
@@ -129,7 +190,9 @@ class World:
             "end_minute": 1440,
             "active": True,
             "weekdays": 127,
-            "beacons": [target.record for target in targets],
+            "beacons": of_kind["beacon"],
+            "geofencings": of_kind["geofence"],
+            "scan_tags": of_kind["nfc qrcode"],
             "tags": [],
             **fields,
         }
@@ -139,7 +202,7 @@ class World:
             target.campaigns.append(plan)
         return plan
 
-    def tag(self, campaign: CampaignPlan, name: str, targets: list[BeaconPlan]) -> None:
+    def tag(self, campaign: CampaignPlan, name: str, targets: Sequence[PlacePlan]) -> None:
         """Aim a campaign by a tag."""
         tag = Tag(company=campaign.venue.company, name=name)
         self.records.append(tag)
@@ -164,11 +227,15 @@ class World:
             session.add_all(self.records)
 
 
-def small_world(now: datetime | None = None, beacons: int = 20) -> World:
-    """One venue, its beacons, and for each of them campaigns with four delays."""
+def small_world(now: datetime | None = None, beacons: int = 20, places: int = 0) -> World:
+    """One venue, its beacons and places of other kinds, and for each of them campaigns with four
+    delays."""
     world = World(now or datetime.now(UTC).replace(microsecond=0))
     venue = world.venue(world.company("small", connector=True), "Hall")
-    plans = [world.beacon(venue, minor) for minor in range(beacons)]
+    plans: list[PlacePlan] = [world.beacon(venue, minor) for minor in range(beacons)]
+    for number in range(places):
+        plans.append(world.geofence(venue, 48.85 + number / 2000, 2.35, 100))
+        plans.append(world.scan_tag(venue, ("nfc", "qrcode")[number % 2], f"value {number}"))
     for number, plan in enumerate(plans):
         world.campaign(venue, f"always {number}", [plan])
         world.campaign(venue, f"seldom {number}", [plan], delay=86_400)
@@ -202,11 +269,15 @@ def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
         )
         for number in range(14)
     ]
+    places = _other_places(world, venue, dice)
     if venue.company.name not in world.connectors:
         requested = {"format": "connector", "template": None}
         world.campaign(venue, f"{venue.name} asks nobody", [beacons[-1]], **requested)
     kinds = _kinds(world.now, dice)
-    aimed_at = beacons[:-4]  # of the last ones, three have one campaign and one has none
+    aimed_at = [
+        *beacons[:-4],
+        *places,
+    ]  # of the last ones, three have one campaign and one has none
     for beacon, kind in zip(beacons[-4:-1], dice.sample(kinds[-10:], 3), strict=True):
         world.campaign(venue, f"{venue.name} for {beacon.record.name}", [beacon], **kind)
     for number, kind in enumerate(kinds):
@@ -215,6 +286,23 @@ def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
         )
         if number % 3 == 0:
             world.tag(plan, f"{venue.name} tag {number}", dice.sample(aimed_at, 3))
+
+
+def _other_places(world: World, venue: Venue, dice: random.Random) -> list[PlacePlan]:
+    """Overlapping geofences at a pole, at the 180th meridian or in a city, and tags. The last of
+    each kind has no campaign."""
+    centres = {"alpha": (48.85, 2.35), "beta": (-16.9, 179.999), "gamma": (89.999, 20.0)}
+    latitude, longitude = centres[venue.company.name]
+    found: list[PlacePlan] = []
+    for number in range(6):
+        east = (longitude + dice.uniform(-0.02, 0.02) + 180) % 360 - 180
+        radius = dice.choice((10, 50, 300, 1000, 3000))
+        north = latitude + dice.uniform(-0.01, 0.0009)
+        active = dice.random() > 0.1
+        found.append(world.geofence(venue, north, east, radius, active=active))
+        kind, active = ("nfc", "qrcode")[number % 2], dice.random() > 0.1
+        found.append(world.scan_tag(venue, kind, f"{venue.name}\n{number} é", active=active))
+    return found[:-3]
 
 
 def _kinds(now: datetime, dice: random.Random) -> list[dict[str, Any]]:

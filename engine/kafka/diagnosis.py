@@ -9,7 +9,7 @@ import socket
 import ssl
 from typing import NamedTuple
 
-from aiokafka.conn import create_conn
+from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import (
     KafkaError,
     SaslAuthenticationFailed,
@@ -20,7 +20,6 @@ from aiokafka.protocol.metadata import MetadataRequest
 from engine.kafka.client import OAUTHBEARER, connection_options
 from engine.kafka.errors import LoginTokenError
 from engine.process.settings import PREFIX, Settings
-from engine.process.settings_types import bootstrap_addresses
 
 _ADDRESSES = 3
 _STEP_SECONDS = 3.0
@@ -51,10 +50,12 @@ def diagnose(settings: Settings) -> Diagnosis | None:
 
 
 async def _diagnose(settings: Settings) -> Diagnosis | None:
-    addresses = bootstrap_addresses(settings.kafka_bootstrap_servers)[:_ADDRESSES]
+    addresses = collect_hosts(settings.kafka_bootstrap_servers, randomize=False)[:_ADDRESSES]
     try:
         async with asyncio.timeout(_WHOLE_SECONDS):
-            found = await asyncio.gather(*(_of_address(settings, *each) for each in addresses))
+            found = await asyncio.gather(
+                *(_of_address(settings, host, port) for host, port, _ in addresses)
+            )
     except TimeoutError:
         return None
     message = "; ".join(dict.fromkeys(each.message for each in found))

@@ -1,6 +1,5 @@
 """Every setting, with its default and meaning. Prefix `PROXIMITY_` in the environment."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -229,39 +228,28 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _kafka_security(self) -> Self:
         given = {name for name in self.model_fields_set if getattr(self, name)}
-        for name in type(self).model_fields:
-            if name in given and (fault := self._has_no_effect(name)):
-                raise refused(f"{variable_name(name)} has no effect with {fault}")
-        for name, reason in self._required():
+        has_sasl = "SASL" in self.kafka_security_protocol
+        has_tls = self.kafka_security_protocol.endswith("SSL")
+        has_oauth = self.kafka_sasl_mechanism == "OAUTHBEARER"
+        protocol = f"KAFKA_SECURITY_PROTOCOL {self.kafka_security_protocol}"
+        mechanism = f"KAFKA_SASL_MECHANISM {self.kafka_sasl_mechanism}"
+        no_effect = [
+            ("kafka_sasl_", has_sasl, f"{protocol}: set it to SASL_SSL or SASL_PLAINTEXT"),
+            ("kafka_ssl_", has_tls, f"{protocol}: set it to SSL or SASL_SSL"),
+            ("kafka_sasl_oauth_", has_oauth, f"{mechanism}: set it to OAUTHBEARER"),
+            *((name, not has_oauth, mechanism) for name in _OF_A_PASSWORD),
+        ]
+        for name in (name for name in type(self).model_fields if name in given):
+            for prefix, has_effect, reason in no_effect:
+                if name.startswith(prefix) and not has_effect:
+                    raise refused(f"{variable_name(name)} has no effect with {reason}")
+        required = [(name, mechanism) for name in _OF_OAUTH if has_oauth]
+        required += [(name, protocol) for name in _OF_A_PASSWORD if has_sasl and not has_oauth]
+        required += [("kafka_ssl_certfile", "KAFKA_SSL_KEYFILE")] * bool(self.kafka_ssl_keyfile)
+        for name, reason in required:
             if name not in given:
-                raise refused(f"{variable_name(name)} is required {reason}")
+                raise refused(f"{variable_name(name)} is required by {reason}")
         return self
-
-    def _has_no_effect(self, name: str) -> str:
-        """Why a setting of Kafka's security contradicts the others; empty if it does not."""
-        protocol, mechanism = self.kafka_security_protocol, self.kafka_sasl_mechanism
-        with_protocol = f"KAFKA_SECURITY_PROTOCOL {protocol}: set it to"
-        if name.startswith("kafka_sasl_") and "SASL" not in protocol:
-            return f"{with_protocol} SASL_SSL or SASL_PLAINTEXT"
-        if name.startswith("kafka_ssl_") and "SSL" not in protocol.split("_"):
-            return f"{with_protocol} SSL or SASL_SSL"
-        if name.startswith("kafka_sasl_oauth_") and mechanism != "OAUTHBEARER":
-            return f"KAFKA_SASL_MECHANISM {mechanism}: set it to OAUTHBEARER"
-        if name in _OF_A_PASSWORD and mechanism == "OAUTHBEARER":
-            return "KAFKA_SASL_MECHANISM OAUTHBEARER"
-        return ""
-
-    def _required(self) -> Iterator[tuple[str, str]]:
-        """The names that the other settings require, each with the reason."""
-        if "SASL" in self.kafka_security_protocol:
-            if self.kafka_sasl_mechanism == "OAUTHBEARER":
-                for name in _OF_OAUTH:
-                    yield name, "by KAFKA_SASL_MECHANISM OAUTHBEARER"
-            else:
-                for name in _OF_A_PASSWORD:
-                    yield name, f"by KAFKA_SECURITY_PROTOCOL {self.kafka_security_protocol}"
-        if self.kafka_ssl_keyfile:
-            yield "kafka_ssl_certfile", "beside KAFKA_SSL_KEYFILE"
 
 
 def unit_of(name: str) -> str:

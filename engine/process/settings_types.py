@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -35,8 +33,6 @@ _ENVELOPE = "cloudevents+"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TOPIC_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,200}", re.ASCII)
 _TOPICS = "accepted: topic=format, comma-separated"
-_SERVERS = "accepted: host:port, comma-separated"
-_DEFAULT_KAFKA_PORT = 9092
 _HIGHEST_PORT = 65535
 _UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"\s*([0-9.]+)\s*(ms|s|m|h|d|)\s*", re.ASCII | re.IGNORECASE)
@@ -55,14 +51,6 @@ class DetectionTopic(NamedTuple):
         return f"{self.name}={_ENVELOPE * self.in_cloudevents}{self.format}"
 
 
-def bootstrap_addresses(servers: str) -> list[tuple[str, int]]:
-    """Host and port of each of `servers`. Raises ValueError."""
-    addresses = [_address(part) for part in _parts(servers)]
-    if not addresses:
-        raise ValueError(f"empty; {_SERVERS}")
-    return addresses
-
-
 def setting(default: Any, meaning: str, *, unit: str = "", **bounds: Any) -> Any:
     """A field of Settings."""
     if unit:
@@ -75,25 +63,18 @@ def refused(text: str) -> PydanticCustomError:
     return PydanticCustomError("setting", "{text}", {"text": text})
 
 
-def _address(text: str) -> tuple[str, int]:
-    """Host and port; the port is Kafka's by default. An IPv6 address with a port has brackets."""
-    with suppress(ValueError):
-        return str(IPv6Address(text)), _DEFAULT_KAFKA_PORT
-    if "/" in text or "@" in text:
-        raise ValueError(f"{text[:80]!r} is no address; {_SERVERS}")
-    try:
-        parts = urlsplit(f"//{text}")
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{text[:80]!r}: a port is a number from 1 to {_HIGHEST_PORT}") from None
-    if not parts.hostname or port == 0:
-        raise ValueError(f"{text[:80]!r} is no address; {_SERVERS}")
-    return parts.hostname, port or _DEFAULT_KAFKA_PORT
-
-
 def _check_bootstrap_servers(servers: str) -> str:
-    bootstrap_addresses(servers)
-    return ",".join(_parts(servers))
+    from aiokafka.conn import collect_hosts
+
+    given = ",".join(_parts(servers))
+    try:
+        hosts = collect_hosts(given, randomize=False)
+    except ValueError:
+        hosts = []
+    is_good = all(host and 0 < port <= _HIGHEST_PORT for host, port, _ in hosts)
+    if not hosts or not is_good or "/" in given or "@" in given:
+        raise ValueError(f"{servers[:80]!r}: accepted: host:port, comma-separated")
+    return given
 
 
 def _check_http_url(url: str, accepted: str, *, login: bool = False) -> None:

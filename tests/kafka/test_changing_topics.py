@@ -163,12 +163,10 @@ async def test_records_deleted_by_retention_before_the_start_are_reported(
     assert logged(capsys, "records are gone that were never read")
 
 
-@pytest.mark.parametrize("by", ["group", "others"])
 async def test_records_deleted_by_retention_while_running_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,
     made: str,
-    by: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The partition is full and paused; records that are not fetched yet are deleted."""
@@ -178,8 +176,7 @@ async def test_records_deleted_by_retention_while_running_are_reported(
         await proceed.wait()
         await seen.handle(partition, records)
 
-    more = {} if by == "group" else {"starts": _Beginning()}
-    async with member(settings, made, wait, metrics=metrics, **more) as one:
+    async with member(settings, made, wait, metrics=metrics) as one:
         await eventually(lambda: one.partitions == 1)
         await publish_numbers(settings, made, 0, 1000)
         await eventually(lambda: one.pending >= 100)
@@ -192,13 +189,4 @@ async def test_records_deleted_by_retention_while_running_are_reported(
         assert skipped(metrics) == 1000 - len(seen.values)
         assert skipped(metrics) > 0
     assert logged(capsys, "records are gone that were never read")
-    if by == "group":
-        assert await committed(settings, made, 1) == [1000]
-
-
-class _Beginning:
-    async def load(self, _partitions: object) -> dict:
-        return {}
-
-    async def replace(self, _old: object, _new: object) -> bool:
-        return True
+    assert await committed(settings, made, 1) == [1000]

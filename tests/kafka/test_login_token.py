@@ -13,7 +13,6 @@ import trustme
 
 from engine.kafka.errors import LoginTokenError
 from engine.kafka.login_token import SharedTokenProvider, TokenEndpoint
-from engine.process.errors import SettingsError
 from tests.servers.http_service import Answer, hanging, hanging_up, replying
 from tests.servers.token_endpoint import (
     CLIENT,
@@ -171,8 +170,3 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
         assert error.certain
         token = await client(endpoint.url, ca_file=file).fetch()
     assert token.text == endpoint.granted[0]
-
-
-def test_a_file_without_certificates_is_named() -> None:
-    with pytest.raises(SettingsError, match=f"^{OF}CA_FILE .*: contains no certificate in PEM"):
-        client("https://127.0.0.1/token", ca_file=Path(__file__))

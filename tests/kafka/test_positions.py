@@ -103,13 +103,3 @@ async def test_a_place_that_is_not_true_any_more_is_requested_again(
     async with member(settings, topic, seen.handle, starts=starts):
         await eventually(partial(has, seen, 5))
     assert requested == 2
-
-
-async def test_a_failing_answer_stops_the_run(settings: Settings, topic: str) -> None:
-    await publish_numbers(settings, topic, 0, 5, b"one")
-
-    async def load(_: Collection[TopicPartition]) -> Places:
-        raise LookupError
-
-    async with member(settings, topic, RecordedValues().handle, starts=Starts(load)) as one:
-        assert isinstance(await one.failed(), LookupError)

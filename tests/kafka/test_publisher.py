@@ -233,25 +233,3 @@ async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
                 for batch in (await consumer.getmany(timeout_ms=100)).values():
                     records += batch
     return sorted(records, key=lambda record: (record.partition, record.offset))
-
-
-def test_a_refused_size_and_larger_ones_are_refused_for_a_minute() -> None:
-    now = 0.0
-    refusals = Refusals(steady=lambda: now)
-    assert refusals.refused_from("t") > 10**6
-    refusals.note_size("t", [100])
-    now = 59.9
-    assert refusals.refused_from("t") == 100
-    assert refusals.refused_from("another topic") > 10**6
-    now = 60.0
-    assert refusals.refused_from("t") > 10**6
-
-
-def test_a_batch_that_was_refused_makes_the_next_half_as_large() -> None:
-    refusals = Refusals()
-    for most in (899_000, 449_000, 224_000):
-        assert refusals.joins("t", 1000, most)
-        assert not refusals.joins("t", 1000, most + 1)
-        refusals.note_size("t", [100, 100])
-    assert refusals.joins("another topic", 1000, 899_000)
-    assert refusals.refused_from("t") > 10**6, "it was refused with others, not alone"

@@ -56,7 +56,7 @@ class ApplicationEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     def admits(self, at: float) -> bool:
         """Whether its key was valid at `at` (epoch seconds)."""
-        return self.active and (self.expires_at is None or at <= self.expires_at)
+        return self.active and (self.expires_at is None or at < self.expires_at)
 
 
 class ConnectorEntry(msgspec.Struct, frozen=True, kw_only=True):

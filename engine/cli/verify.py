@@ -4,7 +4,7 @@ The counting is written without the recorder's code, because it checks that code
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,15 +20,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from catalog.chunks import chunked
 from catalog.models import (
     Application,
+    AuditEntry,
     AuthenticationTrace,
     Beacon,
     Company,
     DetectionTrace,
     Device,
+    Geofence,
     Instant,
     Reception,
     RecorderOffset,
     ReplacedTopic,
+    ScanTag,
     Venue,
 )
 from catalog.plain_text import for_terminal
@@ -37,16 +40,27 @@ from engine.cli.output import ShownProgress, echo_json, print_table, shown_progr
 from engine.cli.servers import kafka_failures, open_migrated_database, open_snapshot
 from engine.formats.decoders import DetectionDecoder, detection_decoders
 from engine.kafka.client import KafkaCluster
-from engine.kafka.detections import AT_ONCE, UNDECODABLE, BeaconKey, DecodedDetection, Record
+from engine.kafka.detections import (
+    AT_ONCE,
+    UNDECODABLE,
+    BeaconKey,
+    DecodedDetection,
+    GeofenceKey,
+    PlaceKey,
+    Record,
+    TagKey,
+)
 from engine.kafka.messages import Authentication, KnownDevice, Timestamp, check_udid, parse
 from engine.kafka.offsets import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
+from rules.geofences import Circle, GeofenceGrid
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
 _STATEMENT_SECONDS = 3600.0
 _DAY = 86_400.0
+_ANY = 10_000  # geofences that may contain a position
 
 
 app = new_app()
@@ -114,10 +128,10 @@ class Interval(NamedTuple):
         return self.since <= instant < self.until
 
 
-class BeaconFact(NamedTuple):
-    """A beacon of the catalog, its owner, and whether it and its venue are active now.
+class PlaceFact(NamedTuple):
+    """A place of the catalog, its owner, and whether it and its venue are active now.
 
-    `former_companies` owned deleted beacons with the same triple.
+    `former_companies` owned deleted beacons with the same triple or tags with the same value.
     """
 
     company_id: int
@@ -134,11 +148,16 @@ class ApplicationFact(NamedTuple):
 
 
 class RecountCatalog(NamedTuple):
-    """The present catalog, as far as it decides which records count."""
+    """The present catalog, as far as it decides which records count.
 
-    beacons: Mapping[BeaconKey, BeaconFact]
+    `grids` has all geofences by company. The companies in `edited` have edited some.
+    """
+
+    places: Mapping[PlaceKey, PlaceFact]
     companies: frozenset[int]
     applications: Mapping[str, ApplicationFact]
+    grids: Mapping[int, GeofenceGrid] = {}
+    edited: frozenset[int] = frozenset()
 
 
 class DeviceCounts(msgspec.Struct):
@@ -147,10 +166,13 @@ class DeviceCounts(msgspec.Struct):
     `uncounted` detections (at beacons that are inactive or deleted now) and `refused`
     authentications (keys that are not valid now) may have counted when they were recorded.
     `contested` detections, a part of `detections`, are at beacons that had another owner before,
-    and may not have counted.
+    and may not have counted. `places_uncounted` and `places_contested` are those of other places,
+    which leave traces only.
     """
 
     detections: int = 0
+    places_uncounted: int = 0
+    places_contested: int = 0
     notifications: int = 0
     traces: int = 0
     receptions: int = 0
@@ -197,14 +219,22 @@ class _Numbered(msgspec.Struct):
     id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _Notification(msgspec.Struct):
+class _Notification(msgspec.Struct, kw_only=True):
     id: UUID
     campaign: _Numbered
     company: _Numbered
     venue: _Numbered
-    beacon: _Numbered
+    beacon: _Numbered | None = None
+    geofence: _Numbered | None = None
+    nfc: _Numbered | None = None
+    qrcode: _Numbered | None = None
     device: KnownDevice  # the catalog's facts may be longer than a detection's
     detected_at: Timestamp
+
+    def __post_init__(self) -> None:
+        places = (self.beacon, self.geofence, self.nfc, self.qrcode)
+        if sum(place is not None for place in places) != 1:
+            raise ValueError("it has one of beacon, geofence, nfc and qrcode")
 
 
 _decode_notification = msgspec.json.Decoder(_Notification).decode
@@ -233,7 +263,10 @@ class Recount:
 
     def _count(self, detection: DecodedDetection) -> None:
         udid = detection.message.device.udid
-        beacon = self.catalog.beacons.get(detection.key)
+        if not isinstance(detection.key, BeaconKey):
+            self._count_elsewhere(detection)
+            return
+        beacon = self.catalog.places.get(detection.key)
         if beacon is None:
             self.unknown_beacons[udid] += 1
             return
@@ -246,6 +279,41 @@ class Recount:
         counts.detections += 1
         counts.contested += bool(beacon.former_companies)
         counts.traces += self._has_a_row(detection.detected_at, detection.record)
+
+    def _count_elsewhere(self, detection: DecodedDetection) -> None:
+        """Count a detection of a geofence or tag, or each of a position."""
+        message, at = detection.message, detection.detected_at
+        keys: list[PlaceKey] = []
+        admitted = edited = True
+        if isinstance(detection.key, GeofenceKey):
+            if message.geofence is not None and message.geofence.transition == "exit":
+                return
+            keys, edited = [detection.key], False
+        else:
+            application = self.catalog.applications.get(message.api_key or "")
+            if application is None:
+                return
+            company = application.company_id
+            end = application.expire_on
+            admitted = application.active and (end is None or at < end.timestamp())
+            edited = message.position is not None and company in self.catalog.edited
+            if message.tag is not None:
+                keys = [TagKey(company, message.tag.kind, message.tag.value)]
+            elif (where := message.position) is not None and company in self.catalog.grids:
+                inside = self.catalog.grids[company].containing(where.latitude, where.longitude)
+                keys = [GeofenceKey(each.id) for each in inside if each.admits(where.accuracy)]
+            if edited:  # they may have been elsewhere: any number of them contained the position
+                self._counts_of(company, message.device.udid).places_uncounted += _ANY
+        for key in keys:
+            place = self.catalog.places.get(key)
+            if place is None or not self._has_a_row(at, detection.record):
+                continue
+            counts = self._counts_of(place.company_id, message.device.udid)
+            if admitted and place.active:
+                counts.traces += 1
+                counts.places_contested += edited or bool(place.former_companies)
+            else:
+                counts.places_uncounted += 1
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -312,11 +380,12 @@ def differences(
     `unknown_beacons` are detections of the device at beacons that the catalog lacks.
     """
     edits, contested = counts.uncounted + unknown_beacons, counts.contested
+    places, moved = counts.places_uncounted, counts.places_contested
     # The figure, what the topics have, what SQL has, and by how much an edit may change it.
     for name, topics, recorded, more, less in (
         ("nb_beacon", counts.detections, sql.nb_beacon, edits, contested),
         ("nb_campaign", counts.notifications, sql.nb_campaign, 0, 0),
-        ("detection_trace", counts.traces, sql.traces, edits, contested),
+        ("detection_trace", counts.traces, sql.traces, edits + places, contested + moved),
         ("reception", counts.receptions, sql.receptions, 0, 0),
         ("authentication_trace", counts.authentications, sql.authentications, counts.refused, 0),
     ):
@@ -349,27 +418,41 @@ async def recorded_positions(
 
 
 async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
-    """Every beacon, company and application."""
-    # Deleted beacons are inactive. Of several with the same triple the undeleted one counts,
-    # which comes last.
-    living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
-    active = and_(living, Beacon.active, Venue.active)
-    query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
-    query = query.join(Venue).order_by(living, Beacon.deleted_at)
-    beacons: dict[BeaconKey, BeaconFact] = {}
-    async with connection.stream(query) as rows:
-        async for uuid, major, minor, company_id, is_active in rows:
-            key = BeaconKey(uuid, major, minor)
-            old = beacons.get(key)
-            before = frozenset() if old is None else old.former_companies | {old.company_id}
-            beacons[key] = BeaconFact(company_id, bool(is_active), before)
+    """Every place, company and application."""
+    places: dict[PlaceKey, PlaceFact] = {}
+    circles: defaultdict[int, list[Circle]] = defaultdict(list)
+    beacon, tag, geofence = Beacon, ScanTag, Geofence
+    for model, columns, key_of in (
+        (beacon, (beacon.uuid, beacon.major, beacon.minor), BeaconKey),
+        (tag, (tag.company_id, tag.kind, tag.value), TagKey),
+        (geofence, (geofence.id, geofence.latitude, geofence.longitude, geofence.radius), Circle),
+    ):
+        # Deleted places are inactive. Of several with the same key the undeleted one counts,
+        # which comes last.
+        living = and_(model.deleted_at.is_(None), Venue.deleted_at.is_(None))
+        active = and_(living, model.active, Venue.active)
+        query = select(*columns, Venue.company_id, active).select_from(model)
+        query = query.join(Venue, model.venue_id == Venue.id).order_by(living, model.deleted_at)
+        async with connection.stream(query) as rows:
+            async for *values, company_id, is_active in rows:
+                found = key_of(*values)
+                key = GeofenceKey(found.id) if isinstance(found, Circle) else found
+                if isinstance(found, Circle):
+                    circles[company_id].append(found)
+                old = places.get(key)
+                before = frozenset() if old is None else old.former_companies | {old.company_id}
+                places[key] = PlaceFact(company_id, bool(is_active), before)
+    entry = AuditEntry
+    edits = select(entry.company_id).where(entry.kind == "geofence", entry.action == "edit")
     companies = frozenset(await connection.scalars(select(Company.id)))
     of = Application
     keys = await connection.execute(select(of.api_key, of.company_id, of.active, of.expire_on))
     return RecountCatalog(
-        beacons,
+        places,
         companies,
         {key: ApplicationFact(owner, active, end) for key, owner, active, end in keys},
+        {company: GeofenceGrid(each) for company, each in circles.items()},
+        frozenset(await connection.scalars(edits.distinct())),
     )
 
 

@@ -103,7 +103,7 @@ class Metrics:
         )
         self.records_skipped = counter(
             "records_skipped_total",
-            "Records deleted before they were read",
+            "Records deleted before they were read, and exits of geofences",
             "role",
             "cause",
         )

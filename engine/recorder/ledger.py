@@ -12,18 +12,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, date, datetime
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.offsets import Position
+from rules.model import PlaceKind
 
-VENUE, BEACON, CAMPAIGN = "venue", "beacon", "campaign"
+VENUE, CAMPAIGN = "venue", "campaign"
+BEACON: Final = "beacon"
+GEOFENCE: Final = "geofence"
 
 DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
 StoredDevice: TypeAlias = tuple[int, bool]  # its id, and whether it is a test device
+# A geofence: id, venue, company, time zone, latitude, longitude, radius.
+CircleRow: TypeAlias = tuple[Any, ...]
 
 
 class RecorderError(Exception):
@@ -50,13 +55,14 @@ class ReadAgainError(RecorderError):
     """The batch is out of date and its records must be read again. None of it is written."""
 
 
-class ActiveBeacon(NamedTuple):
-    """An active beacon at an active venue. `time_zone` is an IANA name."""
+class ActivePlace(NamedTuple):
+    """An active beacon, geofence or tag at an active venue. `time_zone` is an IANA name."""
 
-    beacon_id: int
+    id: int
     venue_id: int
     company_id: int
     time_zone: str | None
+    kind: PlaceKind = "beacon"
 
 
 class RegisteredApplication(NamedTuple):
@@ -91,10 +97,12 @@ class DetectionRow(NamedTuple):
 
     device_id: int
     venue_id: int
-    beacon_id: int
+    beacon_id: int | None
     status: str
     create_on: datetime
     ip: str | None
+    geofence_id: int | None = None
+    scan_tag_id: int | None = None
 
 
 class AuthenticationRow(msgspec.Struct, gc=False):
@@ -116,10 +124,19 @@ class ReceptionRow(msgspec.Struct, gc=False):
 
 
 class PresenceKey(NamedTuple):
-    """A device at a beacon."""
+    """A device at a beacon. A geofence is -2 times its id, an NFC tag or QR code one less."""
 
     device_id: int
     beacon_id: int
+
+    @classmethod
+    def of(cls, row: DetectionRow) -> "PresenceKey":
+        """The device and the place of a trace row."""
+        if row.geofence_id is not None:
+            return cls(row.device_id, -2 * row.geofence_id)
+        if row.scan_tag_id is not None:
+            return cls(row.device_id, -2 * row.scan_tag_id - 1)
+        return cls(row.device_id, row.beacon_id or 0)
 
 
 class PresenceState(NamedTuple):
@@ -130,7 +147,7 @@ class PresenceState(NamedTuple):
 
 
 class StatisticKey(NamedTuple):
-    """One day of a venue, beacon or campaign (`kind`), `ref` its id."""
+    """One day of a venue, place or campaign (`kind`), `ref` its id."""
 
     day: date
     kind: str
@@ -138,10 +155,14 @@ class StatisticKey(NamedTuple):
 
 
 class Figures(msgspec.Struct):
-    """The additions to a day's figures, and the ids of the devices that they count."""
+    """The additions to a day's figures, and the ids of the devices that they count.
+
+    `detections` are at beacons, `place_detections` at other places.
+    """
 
     venue_id: int
     detections: int = 0
+    place_detections: int = 0
     notifications: int = 0
     devices: set[int] = msgspec.field(default_factory=set)
 
@@ -193,13 +214,41 @@ class LedgerTransaction(ABC):
         ((now,),) = await self._fetch("now")
         return _instant(now)
 
-    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[BeaconKey, ActiveBeacon]:
+    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[PlaceKey, ActivePlace]:
         """The active beacons at active venues among `keys`."""
         found = await self._fetch_for("active_beacons", [key._asdict() for key in keys])
         return {
-            BeaconKey(uuid, major, minor): ActiveBeacon(*beacon)
+            BeaconKey(uuid, major, minor): ActivePlace(*beacon)
             for uuid, major, minor, *beacon in found
         }
+
+    async def active_geofences(
+        self, keys: Collection[GeofenceKey]
+    ) -> Mapping[PlaceKey, ActivePlace]:
+        """The active geofences at active venues among `keys`."""
+        found = await self._fetch_for("active_geofences", [key.id for key in keys])
+        return {
+            GeofenceKey(place[0]): ActivePlace(*place)._replace(kind=GEOFENCE) for place in found
+        }
+
+    async def active_tags(self, keys: Collection[TagKey]) -> Mapping[PlaceKey, ActivePlace]:
+        """The active NFC tags and QR codes at active venues among `keys`."""
+        found = await self._fetch_for("active_tags", [key._asdict() for key in keys])
+        return {
+            TagKey(company_id, kind, value): ActivePlace(id_, venue_id, company_id, zone, kind)
+            for company_id, kind, value, id_, venue_id, zone in found
+        }
+
+    async def active_circles(self, companies: Collection[int]) -> Mapping[int, Sequence[CircleRow]]:
+        """The active geofences at active venues of the companies, by company."""
+        found: dict[int, list[CircleRow]] = {}
+        for row in await self._fetch_for("active_circles", list(companies)):
+            found.setdefault(row[2], []).append(tuple(row))
+        return found
+
+    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
+        """Applications by their api_key."""
+        return _applications(await self._fetch_for("applications", list(keys)))
 
     async def add_devices(
         self, changes: Mapping[DeviceIdentity, DeviceChanges]
@@ -238,7 +287,7 @@ class LedgerTransaction(ABC):
             raise WriteAgainError("already_counted") from error
 
     async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
-        """The last trace rows of devices at beacons."""
+        """The last trace rows of devices at places."""
         found = await self._fetch_for("presences", [key._asdict() for key in keys])
         return {
             PresenceKey(device, beacon): PresenceState(status, _instant(at))
@@ -246,7 +295,7 @@ class LedgerTransaction(ABC):
         }
 
     async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
-        """Replace the last trace rows of devices at beacons."""
+        """Replace the last trace rows of devices at places."""
         rows = [key._asdict() | states[key]._asdict() for key in sorted(states)]
         await self._fetch_for("set_presences", rows)
 
@@ -262,6 +311,7 @@ class LedgerTransaction(ABC):
             | {
                 "venue_id": figures[key].venue_id,
                 "detections": figures[key].detections,
+                "place_detections": figures[key].place_detections,
                 "devices": added[key],
                 "notifications": figures[key].notifications,
             }
@@ -299,14 +349,7 @@ class Ledger(ABC):
 
     async def applications(self, keys: Iterable[str]) -> Mapping[str, RegisteredApplication]:
         """Applications by their api_key."""
-        return {
-            key: RegisteredApplication(
-                number, company, bool(active), None if expire_on is None else _instant(expire_on)
-            )
-            for key, number, company, active, expire_on in await self._find(
-                "applications", as_json(keys)
-            )
-        }
+        return _applications(await self._find("applications", as_json(keys)))
 
     async def now(self) -> datetime:
         """The time on SQL's clock."""
@@ -327,6 +370,15 @@ class Ledger(ABC):
     @abstractmethod
     async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
         """Run a statement outside of a transaction and return its rows."""
+
+
+def _applications(rows: Sequence[Any]) -> dict[str, RegisteredApplication]:
+    return {
+        key: RegisteredApplication(
+            number, company, bool(active), None if expire_on is None else _instant(expire_on)
+        )
+        for key, number, company, active, expire_on in rows
+    }
 
 
 def as_json(values: Iterable[Any]) -> str:

@@ -247,8 +247,8 @@ async def _only_changes(
     transaction: LedgerTransaction, rows: Sequence[DetectionRow]
 ) -> list[DetectionRow]:
     """The rows that differ from the last rows; they are stored as the new last rows."""
-    states = await transaction.presences({PresenceKey(r.device_id, r.beacon_id) for r in rows})
+    states = await transaction.presences(set(map(PresenceKey.of, rows)))
     kept = rows_of_changes(rows, states)
-    changed = {PresenceKey(row.device_id, row.beacon_id) for row in kept}
+    changed = set(map(PresenceKey.of, kept))
     await transaction.set_presences({key: states[key] for key in changed})
     return kept

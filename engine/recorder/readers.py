@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 import msgspec
@@ -23,9 +23,10 @@ from engine.kafka.dead_letters import (
     DeadLetterPublisher,
     DeadLetterReason,
 )
-from engine.kafka.detections import BeaconKey, DecodedDetection, Record, decode_records
+from engine.kafka.detections import DecodedDetection, Record, decode_records
 from engine.kafka.messages import (
     Authentication,
+    Detection,
     KnownDevice,
     ReceivedDevice,
     Timestamp,
@@ -37,8 +38,9 @@ from engine.recorder.days import DayRule, LocalDay, local_day_around
 from engine.recorder.ledger import (
     BEACON,
     CAMPAIGN,
+    GEOFENCE,
     VENUE,
-    ActiveBeacon,
+    ActivePlace,
     AuthenticationRow,
     DetectionRow,
     DeviceChanges,
@@ -52,8 +54,9 @@ from engine.recorder.ledger import (
     StatisticKey,
     StoredDevice,
 )
+from engine.recorder.places import PlaceFinder, PlacesOf
 from engine.redis.figures import MINUTES, BeaconMinute
-from rules.model import Zone
+from rules.model import PlaceKind, Zone
 
 Trace = Literal["all", "changes", "none"]
 Changes = dict[DeviceIdentity, DeviceChanges]
@@ -93,7 +96,7 @@ class NewRows:
 class Counted(NamedTuple):
     """A record that may count: when it was made and when it arrived, and what it names.
 
-    `place` is the beacon and the zone of a detection, the time zone of a notification's venue, or
+    `place` is the place and the zone of a detection, the time zone of a notification's venue, or
     the id of an authentication's application.
     """
 
@@ -108,7 +111,6 @@ class RecordReader(ABC):
     """Reads the records of one topic. All partitions share it; each topic has its own batches."""
 
     only_changes = False  # whether of detections only rows_of_changes are written
-    counter: str | None = None  # the field of DeviceChanges that counts the records
 
     @abstractmethod
     async def read(self, records: Records) -> list[Any]:
@@ -129,10 +131,6 @@ class RecordReader(ABC):
             if known.get(device) != message.device:
                 known[device] = message.device
                 _note_facts(changes.setdefault(device, DeviceChanges(*device)), message.device)
-            if self.counter == "nb_beacon":
-                changes[device].nb_beacon += 1
-            elif self.counter == "nb_campaign":
-                changes[device].nb_campaign += 1
         return changes
 
     @abstractmethod
@@ -147,59 +145,70 @@ class DetectionReader(RecordReader):
     `rule` says for which day a detection counts, `trace` which detections leave a trace row.
     """
 
-    counter = "nb_beacon"
     decoder: DetectionDecoder
     trace: Trace
     skipped: CounterMetric
+    exits: CounterMetric  # of geofences, which count nothing
     rule: DayRule
 
     def __post_init__(self) -> None:
         self.only_changes = self.trace == "changes"
+        self._finder = PlaceFinder()
 
     async def read(self, records: Records) -> list[DecodedDetection]:
         batch = await self.decoder.decode(records)
         self.skipped.labels("malformed_detection").inc(len(batch.dead_letters))
-        return batch.messages
+        present = [each for each in batch.messages if not _is_exit(each.message)]
+        self.exits.inc(len(batch.messages) - len(present))
+        return present
 
     async def count(
         self, transaction: LedgerTransaction, batch: list[DecodedDetection]
     ) -> list[Counted]:
-        return self.at(await transaction.active_beacons({each.key for each in batch}), batch)
+        return self.at(await self._finder.find(transaction, batch), batch)
 
-    def at(
-        self, beacons: Mapping[BeaconKey, ActiveBeacon], batch: Iterable[DecodedDetection]
-    ) -> list[Counted]:
-        """The detections of these beacons."""
+    def at(self, places_of: PlacesOf, batch: Iterable[DecodedDetection]) -> list[Counted]:
+        """The detections, one for each of their places."""
         return [
             Counted(
                 each.message,
-                (beacon.company_id, each.message.device.udid),
+                (place.company_id, each.message.device.udid),
                 each.detected_at,
                 _arrived_at(each.record),
-                (beacon, each.zone),
+                (place, each.zone),
             )
             for each in batch
-            if (beacon := beacons.get(each.key)) is not None
+            for place in places_of(each)
         ]
+
+    def changes(self, counted: list[Counted]) -> Changes:
+        changes = super().changes(counted)
+        for _, device, _, _, (place, _) in counted:
+            if place.kind == BEACON:
+                changes[device].nb_beacon += 1
+        return changes
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         rule, rows, traced = self.rule, NewRows(), self.trace != "none"
-        # By beacon, the day that was counted last, with its figures: most detections are of it.
-        last: dict[int, tuple[LocalDay, tuple[Figures, Figures]]] = {}
+        # By place, the day that was counted last, with its figures: most detections are of it.
+        last: dict[ActivePlace, tuple[LocalDay, tuple[Figures, Figures]]] = {}
         minutes_end = now // 60 * 60 + 60
-        for message, device, at, arrived_at, (beacon, zone) in counted:
+        for message, device, at, arrived_at, (place, zone) in counted:
             device_id, is_test = devices[device]
-            beacon_id, venue_id, _, time_zone = beacon
+            id_, venue_id, _, time_zone, kind = place
             arrived = rule.credible(arrived_at, now)
             if traced and rule.leaves_trace(at, arrived, now):
                 create_on, ip = datetime.fromtimestamp(at, UTC), _stored_address(message.ip)
-                row = DetectionRow(device_id, venue_id, beacon_id, STATUS[zone], create_on, ip)
+                beacon, geofence, scanned = _columns(kind, id_)
+                row = DetectionRow(
+                    device_id, venue_id, beacon, STATUS[zone], create_on, ip, geofence, scanned
+                )
                 rows.detections.append(row)
             if is_test:
                 continue
-            if minutes_end - 60 * MINUTES <= at < minutes_end:
-                rows.recent[BeaconMinute(venue_id, beacon_id, int(at // 60))] += 1
-            found = last.get(beacon_id)
+            if kind == BEACON and minutes_end - 60 * MINUTES <= at < minutes_end:
+                rows.recent[BeaconMinute(venue_id, id_, int(at // 60))] += 1
+            found = last.get(place)
             is_fresh = abs(at - arrived) <= rule.max_age
             if found is None or not (is_fresh and found[0].since <= at < found[0].until):
                 day = rule.day_of(at, arrived, now, time_zone)
@@ -207,20 +216,34 @@ class DetectionReader(RecordReader):
                     continue
                 of_day = (
                     rows.figures_of(day, VENUE, venue_id, venue_id),
-                    rows.figures_of(day, BEACON, beacon_id, venue_id),
+                    rows.figures_of(day, kind, id_, venue_id),
                 )
-                found = last[beacon_id] = (local_day_around(at, time_zone), of_day)
+                found = last[place] = (local_day_around(at, time_zone), of_day)
             for figures in found[1]:
-                figures.detections += 1
+                if kind == BEACON:
+                    figures.detections += 1
+                else:
+                    figures.place_detections += 1
                 figures.devices.add(device_id)
         return rows
+
+
+def _is_exit(message: Detection) -> bool:
+    return message.geofence is not None and message.geofence.transition == "exit"
+
+
+def _columns(kind: str, id_: int) -> tuple[int | None, int | None, int | None]:
+    """The columns beacon_id, geofence_id and scan_tag_id of a trace row."""
+    if kind == BEACON:
+        return id_, None, None
+    return (None, id_, None) if kind == GEOFENCE else (None, None, id_)
 
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what SQL can store
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
-    """The id of a campaign, company, venue or beacon."""
+    """The id of a campaign, company, venue or place."""
 
     id: Id
 
@@ -232,9 +255,22 @@ class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     campaign: Reference
     company: Reference
     venue: Reference
-    beacon: Reference
+    beacon: Reference | None = None
+    geofence: Reference | None = None
+    nfc: Reference | None = None
+    qrcode: Reference | None = None
     device: KnownDevice
     detected_at: Timestamp
+
+    def __post_init__(self) -> None:
+        if len(self.places) != 1:
+            raise ValueError("it has one of beacon, geofence, nfc and qrcode")
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """The kind and the id of each named place: of one, once it is decoded."""
+        found = {kind: getattr(self, kind) for kind in get_args(PlaceKind)}
+        return [(kind, place.id) for kind, place in found.items() if place is not None]
 
 
 _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
@@ -244,7 +280,6 @@ _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
 class NotificationReader(RecordReader):
     """Reads notifications of all partitions, which share one `limit`."""
 
-    counter = "nb_campaign"
     ledger: Ledger
     dead_letters: DeadLetterPublisher
     limit: DeadLetterLimit
@@ -277,6 +312,12 @@ class NotificationReader(RecordReader):
         self.skipped.labels("repeated_notification").inc(repeated)
         return [each for id_, each in by_id.items() if id_ not in known]
 
+    def changes(self, counted: list[Counted]) -> Changes:
+        changes = super().changes(counted)
+        for _, device, *_ in counted:
+            changes[device].nb_campaign += 1
+        return changes
+
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The figures leave out test devices, and notifications that count for no day."""
         rows = NewRows()
@@ -288,7 +329,7 @@ class NotificationReader(RecordReader):
             day = self.rule.day_of(at, arrived_at, now, time_zone)
             if is_test or day is None:
                 continue
-            for kind, ref in ((VENUE, venue), (BEACON, message.beacon.id), (CAMPAIGN, campaign)):
+            for kind, ref in ((VENUE, venue), *message.places, (CAMPAIGN, campaign)):
                 figures = rows.figures_of(day, kind, ref, venue)
                 figures.notifications += 1
                 figures.devices.add(device_id)
@@ -372,14 +413,14 @@ def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
 def rows_of_changes(
     rows: Iterable[DetectionRow], states: dict[PresenceKey, PresenceState]
 ) -> list[DetectionRow]:
-    """The rows, in order, that differ from the previous row of the device at the beacon.
+    """The rows, in order, that differ from the previous row of the device at the place.
 
     A row differs if it has another zone or is a minute or more later. `states` has the previous
     rows and is updated.
     """
     kept = []
     for row in rows:
-        key = PresenceKey(row.device_id, row.beacon_id)
+        key = PresenceKey.of(row)
         last = states.get(key)
         if last is None or row.status != last.status or row.create_on - last.create_on >= _MINUTE:
             states[key] = PresenceState(row.status, row.create_on)

@@ -54,6 +54,27 @@ JOIN beacon ON beacon.id = wanted.beacon_id
 JOIN venue ON venue.id = beacon.venue_id
 WHERE venue.active AND venue.deleted_at IS NULL;
 
+-- name: active_geofences
+SELECT geofence.id, venue.id, venue.company_id, venue.time_zone
+FROM geofence JOIN venue ON venue.id = geofence.venue_id
+WHERE geofence.id IN ({list bigint}) AND geofence.active AND geofence.deleted_at IS NULL
+    AND venue.active AND venue.deleted_at IS NULL;
+
+-- name: active_circles
+SELECT geofence.id, venue.id, venue.company_id, venue.time_zone,
+    geofence.latitude, geofence.longitude, geofence.radius
+FROM venue JOIN geofence ON geofence.venue_id = venue.id
+WHERE venue.company_id IN ({list bigint}) AND venue.active AND venue.deleted_at IS NULL
+    AND geofence.active AND geofence.deleted_at IS NULL
+ORDER BY geofence.id;
+
+-- name: active_tags
+SELECT scan_tag.company_id, scan_tag.kind, scan_tag.value, scan_tag.id, venue.id, venue.time_zone
+FROM ({rows company_id bigint, kind text, value text}) AS wanted
+JOIN scan_tag ON scan_tag.company_id = wanted.company_id AND scan_tag.kind = wanted.kind
+    AND scan_tag.value = wanted.value AND scan_tag.active AND scan_tag.deleted_at IS NULL
+JOIN venue ON venue.id = scan_tag.venue_id AND venue.active AND venue.deleted_at IS NULL;
+
 -- name: add_devices
 INSERT INTO device (
     company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
@@ -75,9 +96,11 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
 RETURNING company_id, udid, id, test;
 
 -- name: add_detections
-INSERT INTO detection_trace (device_id, venue_id, beacon_id, status, create_on, ip)
+INSERT INTO detection_trace (
+    device_id, venue_id, beacon_id, status, create_on, ip, geofence_id, scan_tag_id
+)
 {rows device_id bigint, venue_id bigint, beacon_id bigint, status text, create_on timestamptz,
-    ip text};
+    ip text, geofence_id bigint, scan_tag_id bigint};
 
 -- name: add_authentications
 INSERT INTO authentication_trace (device_id, application_id, create_on, ip)
@@ -115,12 +138,15 @@ ON CONFLICT DO NOTHING
 RETURNING day, kind, ref, 1;
 
 -- name: add_statistics
-INSERT INTO statistic (day, kind, ref, venue_id, detections, devices, notifications)
+INSERT INTO statistic (
+    day, kind, ref, venue_id, detections, place_detections, devices, notifications
+)
 SELECT figures.*
-FROM ({rows day date, kind text, ref bigint, venue_id bigint, detections bigint, devices bigint,
-    notifications bigint}) AS figures
+FROM ({rows day date, kind text, ref bigint, venue_id bigint, detections bigint,
+    place_detections bigint, devices bigint, notifications bigint}) AS figures
 WHERE true
 ON CONFLICT (day, kind, ref) DO UPDATE SET
     detections = statistic.detections + excluded.detections,
+    place_detections = statistic.place_detections + excluded.place_detections,
     devices = statistic.devices + excluded.devices,
     notifications = statistic.notifications + excluded.notifications;

@@ -74,7 +74,11 @@ def recorder_of(
     topics = Topics.named(settings.topic_prefix)
     readers: dict[str, RecordReader] = {
         topic: DetectionReader(
-            decoder=decoder, trace=settings.trace, skipped=metrics.recorder_skipped, rule=rule
+            decoder=decoder,
+            trace=settings.trace,
+            skipped=metrics.recorder_skipped,
+            exits=metrics.records_skipped.labels(ROLE, "geofence_exit"),
+            rule=rule,
         )
         for topic, decoder in decoders.items()
     }

@@ -7,8 +7,8 @@ import pytest
 from catalog.models import Beacon, Venue
 from engine.cli.servers import open_snapshot
 from engine.cli.verify import read_catalog
-from engine.kafka.detections import BeaconKey
-from engine.recorder.ledger import ActiveBeacon
+from engine.kafka.detections import BeaconKey, PlaceKey
+from engine.recorder.ledger import ActivePlace
 from tests.recorder.scene import Scene, open_scene
 
 
@@ -22,7 +22,7 @@ def key(scene: Scene) -> BeaconKey:
     return BeaconKey(scene.beacon.uuid, scene.beacon.major, scene.beacon.minor)
 
 
-async def places(scene: Scene) -> dict[BeaconKey, ActiveBeacon]:
+async def places(scene: Scene) -> dict[PlaceKey, ActivePlace]:
     async with scene.ledger.transaction() as transaction:
         return dict(await transaction.active_beacons([key(scene)]))
 
@@ -48,6 +48,6 @@ async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool
         async with scene.database.write.begin() as session:
             session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
     async with open_snapshot(scene.database) as connection:
-        fact = (await read_catalog(connection)).beacons[key(scene)]
+        fact = (await read_catalog(connection)).places[key(scene)]
     owner = scene.other if recreated else scene.company
     assert (fact.company_id, fact.active) == (owner.id, recreated)

@@ -16,10 +16,10 @@ from sqlalchemy import text
 from catalog.database import Database, open_database
 from engine.cli.verify import (
     ApplicationFact,
-    BeaconFact,
     DeviceCounts,
     Difference,
     Interval,
+    PlaceFact,
     RecordedDevice,
     Recount,
     RecountCatalog,
@@ -36,11 +36,11 @@ from tests.servers.schema import make_schema
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
 CATALOG = RecountCatalog(
-    beacons={
-        BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
-        BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
-        BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
-        BeaconKey(UUID, 1, 4): BeaconFact(
+    places={
+        BeaconKey(UUID, 1, 1): PlaceFact(company_id=1, active=True),
+        BeaconKey(UUID, 1, 2): PlaceFact(company_id=2, active=True),
+        BeaconKey(UUID, 1, 3): PlaceFact(company_id=1, active=False),
+        BeaconKey(UUID, 1, 4): PlaceFact(
             company_id=2, active=True, former_companies=frozenset({1})
         ),
     },

@@ -18,6 +18,8 @@ from catalog.models import (
     Campaign,
     Company,
     Device,
+    Geofence,
+    ScanTag,
     Statistic,
     Venue,
 )
@@ -45,7 +47,9 @@ DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "aut
 
 @dataclass(frozen=True)
 class Scene:
-    """A company with a venue, a beacon, a campaign and an application; and another company."""
+    """A company with a venue, a place of each kind, a campaign and an application; and another
+    company.
+    """
 
     database: Database
     ledger: Ledger
@@ -53,9 +57,25 @@ class Scene:
     other: Company
     venue: Venue
     beacon: Beacon
+    geofence: Geofence
+    nfc: ScanTag
+    qrcode: ScanTag
     campaign: Campaign
     application: Application
     records: CatalogRecords
+
+    def signals(self) -> dict[str, dict[str, Any]]:
+        """The fields of a detection at the place of each kind; a position is in the geofence."""
+        beacon, key = self.beacon, {"api_key": self.application.api_key}
+        circle = {"latitude": self.geofence.latitude, "longitude": self.geofence.longitude}
+        triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
+        return {
+            "beacon": {**triple, "proximity": "near"},
+            "geofence": {"geofence": {"id": self.geofence.id, "transition": "enter"}},
+            "position": {"position": {**circle, "accuracy": 20}, **key},
+            "nfc": {"tag": {"kind": "nfc", "value": self.nfc.value}, **key},
+            "qrcode": {"tag": {"kind": "qrcode", "value": self.qrcode.value}, **key},
+        }
 
 
 def ledger_on(database: Database) -> Ledger:
@@ -80,11 +100,15 @@ async def _scene(database: Database) -> Scene:
     venue = records.venue(company, time_zone="Europe/Paris")
     beacon, campaign = records.beacon(venue), records.campaign(venue)
     application = Application(company=company, name="app", type="ios", api_key="key-1", active=True)
+    geofence = records.geofence(venue)
+    nfc, qrcode = records.scan_tag(venue, "nfc"), records.scan_tag(venue)
     tested = Device(company=company, udid="of-the-team", test=True, create_on=NOON, update_on=NOON)
     async with database.write() as session, session.begin():
-        session.add_all([company, other, venue, beacon, campaign, application, tested])
+        session.add_all([company, other, venue, application, tested])
+        session.add_all([campaign, *(places := (beacon, geofence, nfc, qrcode))])
     ledger = ledger_on(database)
-    return Scene(database, ledger, company, other, venue, beacon, campaign, application, records)
+    owned = (company, other, venue, *places, campaign, application)
+    return Scene(database, ledger, *owned, records)
 
 
 async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
@@ -131,7 +155,13 @@ def recorder_over(
     }
     late = rule._replace(max_age=oldest_delivery or rule.max_age)
     readers: dict[str, Any] = {
-        DETECTIONS: DetectionReader(decoder=decoder, trace=trace, skipped=skipped, rule=rule),
+        DETECTIONS: DetectionReader(
+            decoder=decoder,
+            trace=trace,
+            skipped=skipped,
+            exits=metrics.records_skipped.labels("recorder", "geofence_exit"),
+            rule=rule,
+        ),
         NOTIFICATIONS: NotificationReader(**aside, skipped=skipped, rule=late),
         AUTHENTICATIONS: AuthenticationReader(**aside, rule=rule),
     }
@@ -202,6 +232,12 @@ class Rig:
     async def count(self, model: type[Base]) -> int:
         """The number of rows of a table."""
         return await count(self.scene, model)
+
+    def signals(self, offset: int, **more: Any) -> Records:
+        """A detection at the place of each kind, and of a position."""
+        at = {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000, **more}
+        signals = self.scene.signals().values()
+        return [record(DETECTIONS, n, each | at) for n, each in enumerate(signals, offset)]
 
     async def statistics(self) -> dict[str, tuple[int, int, int]]:
         """Detections, devices and notifications by kind."""

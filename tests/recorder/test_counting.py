@@ -1,5 +1,6 @@
 """The sum of a batch, compared with a count of one detection after the other."""
 
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -8,26 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats.decoders import OwnFormatDecoder
-from engine.kafka.detections import BeaconKey, DecodedDetection, decode_detections
+from engine.kafka.detections import DecodedDetection, decode_detections
 from engine.kafka.messages import parse
 from engine.process.metrics import Metrics
 from engine.recorder.days import DayRule
 from engine.recorder.ledger import (
-    ActiveBeacon,
+    ActivePlace,
     DeviceChanges,
     DeviceIdentity,
     StoredDevice,
 )
-from engine.recorder.readers import DetectionReader, NewRows
-from tests.kafka.records import RECORD_TIME, UUID, detection, record
+from engine.recorder.readers import Counted, DetectionReader, NewRows
+from tests.kafka.records import RECORD_TIME, detection, record
 
 ZONES = ("immediate", "near", "far", "unknown")
-# Two companies, three venues, one of them without a time zone; the last beacon has no place.
+# Two companies, three venues, one of them without a time zone; by the number of a beacon, or of
+# what stands for it in _ELSEWHERE. The position is in two geofences, and number 5 is nowhere.
 PLACES = {
-    BeaconKey(UUID, 1, 1): ActiveBeacon(11, 101, 1, "America/Los_Angeles"),
-    BeaconKey(UUID, 1, 2): ActiveBeacon(12, 101, 1, "America/Los_Angeles"),
-    BeaconKey(UUID, 1, 3): ActiveBeacon(13, 102, 1, None),
-    BeaconKey(UUID, 1, 4): ActiveBeacon(14, 103, 2, "Pacific/Kiritimati"),
+    1: (ActivePlace(11, 101, 1, "America/Los_Angeles"),),
+    2: (ActivePlace(12, 101, 1, "America/Los_Angeles"),),
+    3: (ActivePlace(13, 102, 1, None),),
+    4: (ActivePlace(14, 103, 2, "Pacific/Kiritimati"),),
+    6: (ActivePlace(11, 101, 1, "America/Los_Angeles", "geofence"),),
+    7: (ActivePlace(11, 103, 2, "Pacific/Kiritimati", "nfc"),),
+    8: (ActivePlace(12, 102, 1, None, "geofence"), ActivePlace(13, 102, 1, None, "geofence")),
+}
+_ELSEWHERE: dict[int, dict[str, Any]] = {
+    6: {"geofence": {"id": 11, "transition": "enter"}},
+    7: {"tag": {"kind": "nfc", "value": "04:a2"}, "api_key": "k"},
+    8: {"position": {"latitude": 1.5, "longitude": 2}, "api_key": "k"},
 }
 NOON_MS = 1_795_173_600_000
 RECORD_MS = int(RECORD_TIME * 1000)
@@ -67,9 +77,10 @@ class Scene(NamedTuple):
         assert decoded.dead_letters == []
         return decoded.messages
 
-    def place(self, message: Message) -> ActiveBeacon | None:
-        """Where it was made."""
-        return PLACES.get(BeaconKey(UUID, 1, message.minor))
+    @property
+    def counted(self) -> list[tuple[Message, ActivePlace]]:
+        """The detections, each with its places."""
+        return [(each, place) for each in self.messages for place in PLACES.get(each.minor, ())]
 
     def known(self) -> dict[DeviceIdentity, StoredDevice]:
         """Every device there may be, as SQL would answer."""
@@ -92,7 +103,7 @@ _devices = st.fixed_dictionaries(
 messages = st.builds(
     Message,
     st.sampled_from(UDIDS),
-    st.integers(1, 5),
+    st.integers(1, 8),
     st.sampled_from(ZONES),
     instants,
     _devices,
@@ -103,13 +114,19 @@ scenes = st.builds(Scene, st.lists(messages, max_size=25), st.frozensets(device_
 
 
 def _body(message: Message) -> dict[str, Any]:
-    return detection(
+    body = detection(
         minor=message.minor,
         proximity=message.zone,
         detected_at=message.at,
         ip=message.ip,
         device={"udid": message.udid, **message.device},
     )
+    elsewhere = _ELSEWHERE.get(message.minor)
+    if elsewhere is None:
+        return body
+    return {
+        name: body[name] for name in body if name in ("device", "detected_at", "ip")
+    } | elsewhere
 
 
 RULE = DayRule(max_age=300.0, retention=86_400.0)
@@ -121,27 +138,31 @@ READER = DetectionReader(
     decoder=OwnFormatDecoder(path_loss_exponent=2.0),
     trace="all",
     skipped=Metrics().recorder_skipped,
+    exits=Metrics().records_skipped.labels("recorder", "geofence_exit"),
     rule=RULE,
 )
 
 
+def counted(scene: Scene) -> list[Counted]:
+    received = scene.received
+    numbers = {id(each): m.minor for each, m in zip(received, scene.messages, strict=True)}
+    return READER.at(lambda each: PLACES.get(numbers[id(each)], ()), received)
+
+
 def rows_of(scene: Scene) -> NewRows:
-    return READER.rows(READER.at(PLACES, scene.received), scene.known(), NOW)
+    return READER.rows(counted(scene), scene.known(), NOW)
 
 
 @given(scenes)
 def test_counters_and_the_newest_values_of_a_device(scene: Scene) -> None:
     expected: dict[DeviceIdentity, DeviceChanges] = {}
-    for message in scene.messages:
-        place = scene.place(message)
-        if place is None:
-            continue
+    for message, place in scene.counted:
         update = expected.setdefault(key := (place.company_id, message.udid), DeviceChanges(*key))
-        update.nb_beacon += 1
+        update.nb_beacon += place.kind == "beacon"
         for field, value in message.device.items():
             if value is not None:
                 _set_field(update, field, value)
-    assert READER.changes(READER.at(PLACES, scene.received)) == expected
+    assert READER.changes(counted(scene)) == expected
 
 
 def _set_field(update: DeviceChanges, field: str, value: str | int) -> None:
@@ -157,14 +178,16 @@ def _set_field(update: DeviceChanges, field: str, value: str | int) -> None:
 def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
     known = scene.known()
     expected = []
-    for message in scene.messages:
-        place = scene.place(message)
-        if place is not None and _leaves_trace(message):
+    for message, place in scene.counted:
+        if _leaves_trace(message):
             device = known[(place.company_id, message.udid)]
             ip = None if message.ip is None else message.ip.replace("\0", "")[:64]
             at = EPOCH + timedelta(milliseconds=int(message.at))
-            place_ids = (place.venue_id, place.beacon_id)
-            expected.append((device[0], *place_ids, message.zone, at, ip))
+            is_beacon, id_ = place.kind == "beacon", place.id
+            zone = message.zone if is_beacon else "unknown"
+            beacon = id_ if is_beacon else None
+            others = [id_ if place.kind == kind else None for kind in ("geofence", "nfc")]
+            expected.append((device[0], place.venue_id, beacon, zone, at, ip, *others))
     rows = rows_of(scene).detections
     assert rows == expected
     assert all(row.create_on.tzinfo is UTC for row in rows)
@@ -174,22 +197,25 @@ def test_every_detection_that_counts_has_its_row(scene: Scene) -> None:
 def test_figures_of_days_leave_test_devices_out(scene: Scene) -> None:
     known = scene.known()
     received: dict[tuple[date, str, int], list[int]] = {}
-    for message in scene.messages:
-        place = scene.place(message)
-        if place is None or (place.company_id, message.udid) in scene.test_devices:
+    at_beacons = Counter[tuple[date, str, int]]()
+    for message, place in scene.counted:
+        if (place.company_id, message.udid) in scene.test_devices:
             continue
         device = known[(place.company_id, message.udid)][0]
         day = _day(message, place.time_zone)
         if not _counts_for(day, message, place.time_zone):
             continue
-        received.setdefault((day, "venue", place.venue_id), []).append(device)
-        received.setdefault((day, "beacon", place.beacon_id), []).append(device)
+        for key in ((day, "venue", place.venue_id), (day, place.kind, place.id)):
+            received.setdefault(key, []).append(device)
+            at_beacons[key] += place.kind == "beacon"
     found = rows_of(scene).figures
-    figures = {tuple(key): (f.detections, f.notifications) for key, f in found.items()}
-    assert figures == {key: (len(devices), 0) for key, devices in received.items()}
-    venues = {place.beacon_id: place.venue_id for place in PLACES.values()}
+    figures = {tuple(k): (f.detections, f.place_detections) for k, f in found.items()}
+    assert figures == {
+        key: (at_beacons[key], len(devices) - at_beacons[key]) for key, devices in received.items()
+    }
+    venues = {(str(each.kind), each.id): each.venue_id for some in PLACES.values() for each in some}
     for key, figure in found.items():
-        assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.ref])
+        assert figure.venue_id == (key.ref if key.kind == "venue" else venues[key.kind, key.ref])
     assert {tuple(key): figure.devices for key, figure in found.items()} == {
         key: set(devices) for key, devices in received.items()
     }

@@ -39,6 +39,7 @@ from tests.recorder.scene import (
 )
 
 EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 40
+KINDS = ("beacon", "geofence", "position", "nfc", "qrcode")
 TOPICS = (DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS)
 READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
@@ -76,22 +77,21 @@ class Scene(Rig):
         self.written: dict[str, list[Any]] = {topic: [] for topic in TOPICS}
         self.good = dict.fromkeys(TOPICS, 0)
 
-    def whole(self, topic: str, udid: str) -> dict[str, Any]:
-        """A valid message."""
+    def whole(self, topic: str, udid: str, kind: str = "beacon") -> dict[str, Any]:
+        """A valid message of a place of this kind."""
         device = {"udid": udid, "token_push": "t", "id_connector": 7, "name": "iOS"}
         at = int(NOW.timestamp()) * 1000
         if topic == AUTHENTICATIONS:
             return {"api_key": "key-1", "device": device, "authenticated_at": at, "ip": "::1"}
-        beacon = self.scene.beacon
+        kind = "geofence" if kind == "position" and topic == NOTIFICATIONS else kind
         if topic == DETECTIONS:
-            triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
             rest = {"device": device, "detected_at": at, "ip": "::1", "rssi": -60, "tx_power": -59}
-            return {**triple, **rest, "proximity": "near"}
+            return self.scene.signals()[kind] | rest
         references: dict[str, Any] = {
             "campaign": self.scene.campaign,
             "company": self.scene.company,
             "venue": self.scene.venue,
-            "beacon": beacon,
+            kind: getattr(self.scene, kind),
         }
         ids = {name: {"id": each.id} for name, each in references.items()}
         return {"id": str(uuid.uuid4()), **ids, "device": device, "detected_at": at}
@@ -102,8 +102,9 @@ class Scene(Rig):
         begin = len(written)
         for value, timestamp in raw:
             self._add(topic, value, timestamp)
-            self._add(topic, orjson.dumps(self.whole(topic, "good")), None)
-            self.good[topic] += 1
+            for kind in KINDS:
+                self._add(topic, orjson.dumps(self.whole(topic, "good", kind)), None)
+            self.good[topic] += 1 if topic == DETECTIONS else len(KINDS)
         async with asyncio.timeout(30):
             await self.recorder(topic).handle(written[begin:])
 
@@ -121,7 +122,7 @@ def hurts(draw: st.DrawFn, scene: Scene, topic: str) -> tuple[bytes, int | None]
     timestamp = draw(timestamps)
     if draw(st.integers(0, 9)) == 0:
         return draw(st.binary(max_size=50) | values), timestamp
-    message = scene.whole(topic, "hostile")
+    message = scene.whole(topic, "hostile", draw(st.sampled_from(KINDS)))
     places = [(message, name) for name in message]
     places += [
         (inner, name) for inner in message.values() if isinstance(inner, dict) for name in inner

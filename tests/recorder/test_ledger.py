@@ -19,6 +19,7 @@ from catalog.models import (
 from engine.kafka.detections import BeaconKey
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import (
+    ActivePlace,
     AuthenticationRow,
     DetectionRow,
     DeviceChanges,
@@ -108,7 +109,7 @@ async def test_places_are_those_of_active_beacons_at_active_venues(scene: Scene)
     async with scene.ledger.transaction() as transaction:
         found = await transaction.active_beacons([*keys, unknown])
         assert await transaction.active_beacons([]) == {}
-    expected = (scene.beacon.id, scene.venue.id, scene.company.id, "Europe/Paris")
+    expected = ActivePlace(scene.beacon.id, scene.venue.id, scene.company.id, "Europe/Paris")
     assert found == {keys[0]: expected}
 
 

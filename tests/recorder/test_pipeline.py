@@ -13,12 +13,16 @@ import pytest
 from sqlalchemy import select, update
 
 from catalog.models import (
+    Application,
     AuthenticationTrace,
     DetectionTrace,
     Device,
+    Geofence,
     Presence,
     Reception,
+    Statistic,
     StatisticDevice,
+    Venue,
 )
 from engine.kafka.messages import format_instant
 from engine.recorder.ledger import Ledger, LedgerTransaction, OffsetsError
@@ -50,6 +54,100 @@ async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
     assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
     assert rig.letters.reasons == []  # those are the trigger's
     assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
+
+
+async def test_places_of_every_kind_are_counted_and_traced(rig: Rig):
+    scene = rig.scene
+    await rig.recorder(DETECTIONS).handle([*rig.signals(0), *rig.signals(5)])
+    await rig.recorder(DETECTIONS).handle(rig.signals(0))
+    assert await rig.counters() == (2, 0)
+    async with scene.database.read() as session:
+        traces = (await session.scalars(select(DetectionTrace))).all()
+        figures = (await session.scalars(select(Statistic))).all()
+    places = [(each.beacon_id, each.geofence_id, each.scan_tag_id) for each in traces]
+    expected: list[Any] = [(scene.beacon.id, None, None), *[(None, scene.geofence.id, None)] * 2]
+    expected += [(None, None, scene.nfc.id), (None, None, scene.qrcode.id)]
+    assert Counter(places) == {place: 2 * expected.count(place) for place in expected}
+    found = {(f.kind, f.ref): (f.detections, f.place_detections, f.devices) for f in figures}
+    assert found == {
+        ("venue", scene.venue.id): (2, 8, 1),
+        ("beacon", scene.beacon.id): (2, 0, 1),
+        ("geofence", scene.geofence.id): (0, 4, 1),
+        ("nfc", scene.nfc.id): (0, 2, 1),
+        ("qrcode", scene.qrcode.id): (0, 2, 1),
+    }
+
+
+async def test_a_device_that_stays_at_a_place_leaves_a_row_a_minute(rig: Rig):
+    for offset in (0, 5, 10):
+        at = int(NOW.timestamp() + 6 * offset) * 1000
+        recorder = rig.recorder(DETECTIONS, trace="changes")
+        await recorder.handle(rig.signals(offset, detected_at=at))
+    # The position is in the geofence that the phone reports.
+    assert await rig.count(DetectionTrace) == 2 * 4
+    assert (await rig.statistics())["venue"] == (3, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"geofence": {"transition": "exit"}},
+        {"geofence": {"id": 2**63 - 1}},
+        {"position": {"accuracy": 101}},
+        {"position": {"latitude": 48.8510}},  # 111 m to the north
+        {"position": {"latitude": 48.8510, "longitude": -177.65}},
+        {"api_key": "key-of-nobody"},
+        {"api_key": "key\0"},
+        {"tag": {"value": "HTTPS://example.org"}},
+        {"tag": {"value": "\0"}},
+        {"tag": {"kind": "nfc"}},
+    ],
+)
+@pytest.mark.parametrize("kind", ["geofence", "position", "qrcode"])
+async def test_where_no_place_is_nothing_is_counted(rig: Rig, kind: str, fields: dict[str, Any]):
+    signal = rig.scene.signals()[kind]
+    if not fields.keys() <= signal.keys():
+        pytest.skip("of another kind")
+    for name, value in fields.items():
+        signal[name] = value if isinstance(value, str) else signal[name] | value
+    body = signal | {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000}
+    await rig.recorder(DETECTIONS).handle([record(DETECTIONS, 0, body), *rig.signals(1)[:1]])
+    assert await rig.counters() == (1, 0)
+    assert await rig.count(DetectionTrace) == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        update(Geofence).values(radius=1, longitude=2.351),
+        update(Geofence).values(active=False),
+        update(Venue).values(active=False),
+        update(Application).values(active=False),
+        update(Application).values(expire_on=NOW),
+    ],
+)
+async def test_an_edit_counts_for_the_next_position(rig: Rig, edit: Any):
+    recorder = rig.recorder(DETECTIONS)
+    await recorder.handle(rig.signals(0)[2:3])
+    async with rig.scene.database.engine.begin() as connection:
+        await connection.execute(edit)
+    await recorder.handle(rig.signals(1)[2:3])
+    assert await rig.count(DetectionTrace) == 1
+
+
+async def test_a_notification_counts_for_its_place(rig: Rig):
+    scene = rig.scene
+    for offset, kind in enumerate(("geofence", "nfc", "qrcode")):
+        place = {"beacon": None, kind: {"id": getattr(scene, kind).id}}
+        sent = rig.notification(offset, str(uuid4()), **place)
+        await rig.recorder(NOTIFICATIONS).handle([sent])
+    both = rig.notification(3, str(uuid4()), nfc={"id": 1})
+    await rig.recorder(NOTIFICATIONS).handle([both])
+    assert await rig.counters() == (0, 3)
+    once, all_ = (0, 1, 1), (0, 1, 3)
+    kinds = {"geofence": once, "nfc": once, "qrcode": once}
+    assert await rig.statistics() == {"venue": all_, "campaign": all_, **kinds}
+    assert rig.letters.reasons == [b"invalid_field"]
 
 
 async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig):

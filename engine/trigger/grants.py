@@ -151,7 +151,7 @@ def decide_from_memory(
     The campaigns `elsewhere` fire for the same position at another geofence already.
     """
     if beacon is None:
-        return _unknown(detection.key)
+        return unknown(detection.key)
     target, at = beacon.target, detection.detected_at
     decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS)
     if not decision.granted:
@@ -167,7 +167,7 @@ def decide_from_memory(
     return target.phase_at(at).granting(granted)
 
 
-def _unknown(key: PlaceKey | None) -> Decision:
+def unknown(key: PlaceKey | None) -> Decision:
     """The decision about a place that the index does not have."""
     if isinstance(key, TagKey):
         return refusal(Reason.UNKNOWN_TAG, key.company_id)

@@ -53,7 +53,7 @@ def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") ->
         each.id: ReplayedCampaign(PLACE, each.name, each.id if known else None, each.format)
         for each in campaigns
     }
-    made = {KEY: IndexedBeacon(beacon(), campaigns, None)}
+    made: dict[Any, IndexedBeacon] = {KEY: IndexedBeacon(beacon(), campaigns, None)}
     catalog = ReplayedCatalog(name, made, named, {1: PLACE})
     return CatalogReplay(catalog, max_age=300.0)
 
@@ -250,7 +250,7 @@ async def database(database_url: str) -> Any:
 
 def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:
     """Of each campaign at the beacon, when they were open."""
-    door = catalog.beacons[LIVING]
+    door = catalog.places[LIVING]
     decision = decide(door.target, Zone.NEAR, LONG_AGO, LONG_AGO, 300.0, {})
     return {catalog.campaigns[each].name: reason for each, reason in decision.by_campaign}
 
@@ -271,7 +271,7 @@ async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) ->
     assert named["Asked"].format == "connector"
     assert {each.id for each in named.values()} == set(catalog.campaigns)
     # The texts are left behind.
-    assert all(each.push == "" for each in catalog.beacons[LIVING].campaigns)
+    assert all(each.push == "" for each in catalog.places[LIVING].campaigns)
 
 
 async def test_a_file_over_a_copy(database: Database, tmp_path: Path) -> None:

@@ -259,8 +259,9 @@ async def notifications(settings: Settings) -> list[Sent]:
 
 def sent_of(record: "ConsumerRecord[bytes, bytes]") -> Sent:
     message = decode(record.value or b"")
-    campaign, device = message.campaign, message.device
-    return Sent(message.id, message.detected_at, campaign.name, message.beacon.name, device.udid)
+    campaign, device, place = message.campaign, message.device, message.beacon
+    assert place is not None
+    return Sent(message.id, message.detected_at, campaign.name, place.name, device.udid)
 
 
 async def values(settings: Settings, topic: str) -> "list[ConsumerRecord[bytes, bytes]]":

@@ -19,15 +19,26 @@ from catalog.database import Database, open_database, with_write_lock
 from catalog.index.entries import (
     ConnectorEntry,
     PlaceEntry,
-    decode_beacon,
+    decode_application,
     decode_campaign,
     decode_connector,
+    decode_geofences,
+    decode_place,
 )
-from catalog.index.reading import beacon_fields, campaign_fields, connector_fields
+from catalog.index.reading import (
+    application_fields,
+    beacon_fields,
+    campaign_fields,
+    circle_fields,
+    connector_fields,
+    geofence_fields,
+    scan_tag_fields,
+)
 from catalog.limits import CatalogLimits
 from catalog.load import load_document
 from catalog.migrate import migrate
 from catalog.models import (
+    Application,
     Beacon,
     Campaign,
     Company,
@@ -46,20 +57,23 @@ from catalog.models import (
 )
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
-from engine.kafka.detections import BeaconKey
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.trigger.beacon_cache import IndexedBeacon, assemble
-from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot
+from rules.geofences import GeofenceGrid
+from rules.model import BeaconSnapshot, CampaignSnapshot, Place, TagSnapshot, VenueSnapshot
 from rules.schedule import LocalClock, fixed_clock, zone_clock
 
 _UTC = "UTC"
 _CHUNK = 500
+_PLACES: Sequence[Any] = (Beacon, Geofence, ScanTag)
 _TABLES: Sequence[Any] = (
-    *(model.__table__ for model in (Company, Connector, Venue, Tag, Beacon, Geofence, ScanTag)),
-    *(Campaign.__table__, beacon_tag, geofence_tag, scan_tag_tag),
+    *(model.__table__ for model in (Company, Application, Connector, Venue, Tag)),
+    *(model.__table__ for model in (*_PLACES, Campaign)),
+    *(beacon_tag, geofence_tag, scan_tag_tag),
     *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
 )
 # Parts of a document that are not in the catalog, or have no effect on decisions.
-_NOT_PLACES = ("accounts", "applications", "devices")
+_NOT_PLACES = ("accounts", "devices")
 
 
 class VenueNames(NamedTuple):
@@ -84,12 +98,16 @@ class ReplayedCampaign(NamedTuple):
 
 
 class ReplayedCatalog(NamedTuple):
-    """Beacons by key, campaigns and venues by id. `name` is the catalog's name in reports."""
+    """Places by key, campaigns and venues by id. `name` is the catalog's name in reports.
+
+    `company_data` has applications and grids of geofences by their fields of the index.
+    """
 
     name: str
-    beacons: Mapping[BeaconKey, IndexedBeacon]
+    places: Mapping[PlaceKey | None, IndexedBeacon]
     campaigns: Mapping[int, ReplayedCampaign]
-    places: Mapping[int, VenueNames]
+    venues: Mapping[int, VenueNames]
+    company_data: Mapping[str, Any] = {}
 
 
 def venue_clock(venue: VenueSnapshot) -> LocalClock:
@@ -121,9 +139,16 @@ async def read_catalog(
     or OSError.
     """
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
-        entries: list[PlaceEntry[BeaconSnapshot]] = []
-        async for _, fields in beacon_fields(session):
-            entries += map(decode_beacon, fields.values())
+        entries: list[PlaceEntry[Place]] = []
+        for place_fields in (beacon_fields, geofence_fields, scan_tag_fields):
+            async for _, fields in place_fields(session):
+                entries += map(decode_place, fields.values())
+        data: dict[str, Any] = {}
+        async for _, fields in application_fields(session):
+            data |= {field: decode_application(entry) for field, entry in fields.items()}
+        async for _, fields in circle_fields(session):
+            for field, entry in fields.items():
+                data[field] = GeofenceGrid(decode_geofences(entry).circles)
         campaigns: dict[int, CampaignSnapshot] = {}
         async for _, fields in campaign_fields(session):
             campaigns |= {each.id: each for each in map(_awake, fields.values())}
@@ -131,25 +156,30 @@ async def read_catalog(
         async for _, fields in connector_fields(session):
             connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        places = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
+        names = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
         venues = await session.execute(select(Campaign.id, Campaign.venue_id))
         homes = {row.id: row.venue_id for row in venues}
     named = {
         id_: ReplayedCampaign(
-            places[homes[id_]],
+            names[homes[id_]],
             campaign.name,
             id_ if known is None or id_ in known else None,
             campaign.format,
         )
         for id_, campaign in campaigns.items()
     }
-    compiled = {
-        BeaconKey(entry.place.uuid, entry.place.major, entry.place.minor): assemble(
-            entry, campaigns, connectors
-        )
-        for entry in entries
+    compiled: dict[PlaceKey | None, IndexedBeacon] = {
+        _key_of(entry.place): assemble(entry, campaigns, connectors) for entry in entries
     }
-    return ReplayedCatalog(name, compiled, named, places)
+    return ReplayedCatalog(name, compiled, named, names, data)
+
+
+def _key_of(place: Place) -> PlaceKey:
+    if isinstance(place, BeaconSnapshot):
+        return BeaconKey(place.uuid, place.major, place.minor)
+    if isinstance(place, TagSnapshot):
+        return TagKey(place.venue.company_id, place.kind, place.value)
+    return GeofenceKey(place.id)
 
 
 def _awake(field: bytes) -> CampaignSnapshot:
@@ -197,7 +227,7 @@ async def _copy_table(table: Table, reading: AsyncConnection, writing: AsyncConn
 async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIterator[Database]:
     """A database with a document loaded over the catalog in the file `base`, which is not changed.
 
-    Accounts, applications and devices of the document are ignored, and the hosts of connectors are
+    Accounts and devices of the document are ignored, and the hosts of connectors are
     not resolved. Raises LoadError, SQLAlchemyError or OSError.
     """
     path = base.with_name(f"{secrets.token_hex(4)}.sqlite3")
@@ -214,7 +244,7 @@ async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIte
 
 
 def _places_only(raw: bytes) -> bytes:
-    """The document without accounts, applications and devices.
+    """The document without accounts and devices.
 
     A document that cannot be parsed is returned unchanged: the loader reports its faults.
     """

@@ -5,12 +5,13 @@ are in memory, so everything that `decide` grants holds its claim.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import groupby
 from math import inf
 from typing import NamedTuple
 
+from catalog.index.entries import application_field, geofences_field
 from engine.cli.replay.catalogs import (
     ReplayedCampaign,
     ReplayedCatalog,
@@ -20,7 +21,8 @@ from engine.cli.replay.catalogs import (
 )
 from engine.kafka.detections import DecodedDetection
 from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.grants import Grant, grants_of
+from engine.trigger.grants import Grant, grants_of, unknown
+from engine.trigger.locate import places_of
 from rules.decision import decide
 from rules.model import Decision, Reason
 from rules.schedule import LocalClock, zone_clock
@@ -123,23 +125,51 @@ class CatalogReplay:
         Detections of the warm-up are not `counted`: they take claims, but nothing is returned.
         """
         granting: list[Grant] = []
-        beacons, claims = self.catalog.beacons, self._claims
         for detection in detections:
-            at, arrived_at = detection.detected_at, detection.record.timestamp
-            now = at if arrived_at < 0 else arrived_at / 1000 + self._shift  # NaN in a file
-            beacon = beacons.get(detection.key)
-            target = None if beacon is None else beacon.target
-            held = claims.get(detection.message.device.udid, _NO_CLAIMS)
-            decision = decide(target, detection.zone, at, now, self._max_age, held)
-            if counted:
-                self._cells[beacon, decision, at // _QUARTER] += 1
-            if decision.granted and beacon is not None:
-                self._claim(detection, decision)
-                granting += grants_of(detection, beacon, decision) if counted else ()
+            places = self._placed(detection)
+            fired: set[int] = set()
+            if isinstance(places, Decision):
+                if counted:
+                    self._cells[None, places, detection.detected_at // _QUARTER] += 1
+                continue
+            for each in places:
+                beacon = self.catalog.places.get(each.key)
+                decision = self._decided(each, beacon, fired)
+                fired.update(campaign.id for campaign in decision.granted)
+                if counted:
+                    self._cells[beacon, decision, each.detected_at // _QUARTER] += 1
+                if decision.granted and beacon is not None:
+                    self._claim(each, decision)
+                    granting += grants_of(each, beacon, decision) if counted else ()
         self.sent += len(granting)
         for grant in granting:
             self.reached[grant.campaign.id].add(grant.udid)
         return granting
+
+    def _placed(self, detection: DecodedDetection) -> Iterable[DecodedDetection] | Decision:
+        """The detection at each of its places, as the trigger finds them."""
+        message, data = detection.message, self.catalog.company_data
+        if message.geofence is not None and message.geofence.transition == "exit":
+            return ()
+        if message.tag is None and message.position is None:
+            return (detection,)
+        owner = data.get(application_field(message.api_key or ""))
+        return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
+
+    def _decided(
+        self, detection: DecodedDetection, beacon: IndexedBeacon | None, fired: Collection[int]
+    ) -> Decision:
+        """The decision; `fired` has what the same position fires already."""
+        if beacon is None:
+            return unknown(detection.key)
+        at, arrived_at = detection.detected_at, detection.record.timestamp
+        now = at if arrived_at < 0 else arrived_at / 1000 + self._shift  # NaN in a file
+        held = self._claims.get(detection.message.device.udid, _NO_CLAIMS)
+        decision = decide(beacon.target, detection.zone, at, now, self._max_age, held)
+        granted = tuple(each for each in decision.granted if each.id not in fired)
+        if len(granted) == len(decision.granted):
+            return decision
+        return beacon.target.phase_at(at).granting(granted)
 
     def _claim(self, detection: DecodedDetection, decision: Decision) -> None:
         at = detection.detected_at
@@ -249,7 +279,7 @@ def outcome_of(
     for (id_, venue_id, hour, reason), count in replay.counts.items():
         reasons[id_][reason] += count
         campaign = None if id_ is None else replay.catalog.campaigns[id_]
-        place = _NOWHERE if venue_id is None else replay.catalog.places[venue_id]
+        place = _NOWHERE if venue_id is None else replay.catalog.venues[venue_id]
         rows.append(HourRow(campaign.place if campaign else place, campaign, hour, reason, count))
     campaigns = [  # also those without any detection
         CampaignRow(

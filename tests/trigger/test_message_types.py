@@ -27,7 +27,15 @@ from engine.redis.devices import DeviceRecord, completed_device
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
 from engine.trigger.message import MessageWriter
-from rules.model import BeaconSnapshot, CampaignSnapshot, VenueSnapshot, Zone
+from rules.model import (
+    BeaconSnapshot,
+    CampaignSnapshot,
+    GeofenceSnapshot,
+    Place,
+    TagSnapshot,
+    VenueSnapshot,
+    Zone,
+)
 from tests.kafka import records
 from tests.trigger.samples import granted
 
@@ -79,6 +87,25 @@ beacons = st.builds(
     reach=st.just(Zone.FAR),
     venue=venues,
 )
+geofences = st.builds(
+    GeofenceSnapshot,
+    id=ids,
+    name=texts,
+    active=st.just(True),
+    latitude=st.just(48.8),
+    longitude=st.just(2.3),
+    radius=st.just(100.0),
+    venue=venues,
+)
+tags = st.builds(
+    TagSnapshot,
+    id=ids,
+    name=texts,
+    active=st.just(True),
+    kind=st.sampled_from(("nfc", "qrcode")),
+    value=texts,
+    venue=venues,
+)
 devices = st.builds(
     ReceivedDevice,
     udid=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40),
@@ -108,8 +135,7 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
         "campaign": CampaignReference(campaign.id, campaign.name, campaign.hash),
         "company": beacon.company_reference,
         "venue": beacon.venue_reference,
-        "beacon": beacon.reference,
-        "proximity": grant.detection.zone.name.lower(),
+        beacon.place.kind: beacon.reference,
         "device": device,
         "title": campaign.title,
         "push": campaign.push,
@@ -119,6 +145,8 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
         "triggered_at": format_instant(NOW),
         "expires_at": format_instant(at + LIFETIME),
     }
+    if isinstance(beacon.place, BeaconSnapshot):
+        firing["proximity"] = grant.detection.zone.name.lower()
     if campaign.format != "connector":
         content: dict[str, Any] = {"format": campaign.format, campaign.format: campaign.content}
         return msgspec.json.encode(Notification(**content, **firing))
@@ -136,7 +164,7 @@ def new_writer() -> MessageWriter:
 @settings(max_examples=200, deadline=None)
 @given(
     made=st.lists(campaigns, min_size=1, max_size=3),
-    beacon=beacons,
+    place=beacons | geofences | tags,
     connector=st.none() | connectors,
     device=devices,
     record=st.none() | device_records,
@@ -145,7 +173,7 @@ def new_writer() -> MessageWriter:
 )
 def test_a_message_matches_its_type(
     made: list[CampaignSnapshot],
-    beacon: BeaconSnapshot,
+    place: Place,
     connector: ConnectorEntry | None,
     device: ReceivedDevice,
     record: DeviceRecord | None,
@@ -155,7 +183,7 @@ def test_a_message_matches_its_type(
     writer = new_writer()
     sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
     detection = decode_record(records.record(records.detection(**sent)), 2.0)
-    indexed = IndexedBeacon(beacon, made, connector)
+    indexed = IndexedBeacon(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     size = writer.write(decided, record, NOW)

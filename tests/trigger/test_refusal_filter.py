@@ -26,6 +26,7 @@ from tests.trigger.written_detections import (
     MS,
     NOON,
     NUMBERS,
+    PLACES,
     SIGNALS,
     TEXTS,
     TIMES,
@@ -279,7 +280,7 @@ class Fuzz:
         self._dice = random.Random(seed)
 
     def record(self) -> bytes:
-        oddity = self._dice.choice((*["none"] * 5, "twice", "value", "byte"))
+        oddity = self._dice.choice((*["none"] * 5, "twice", "value", "byte", "place"))
         device = self._object(_DEVICE, "device" if oddity in ("twice", "value") else oddity)
         found = self._parts(_FIELDS) | {"device": device}
         names = self._dice.sample(list(found), len(found))
@@ -288,6 +289,9 @@ class Fuzz:
             name = self._dice.choice(names)
             again = device if name == "device" else self._value(_FIELDS[name])
             fields.insert(self._dice.randrange(len(fields) + 1), (name, again))
+        elif oddity == "place":
+            place = self._dice.choice(PLACES)
+            fields.insert(self._dice.randrange(len(fields) + 1), place)
         elif oddity == "value":
             at = self._dice.randrange(len(fields))
             name = fields[at][0]
@@ -342,6 +346,14 @@ def test_a_field_that_is_there_twice_is_left_to_the_decoder() -> None:
         for begin, end in (("{" + first + ",", plain[1:]), (plain[:-1], f",{first}}}")):
             assert mall.filtered((begin + end).encode()) is None
     assert mall.filtered(usual(proximity='9,"proximity":"near"').encode()) is None
+
+
+@pytest.mark.parametrize(("name", "text"), PLACES)
+def test_a_record_that_may_name_another_place_is_left_to_the_decoder(name: str, text: str) -> None:
+    mall = Mall()
+    assert mall.filtered(usual(**{name: text}).encode()) is None
+    apart = f'{{"{name}":{text},"device":{{"udid":"sent"}}}}'
+    assert mall.filtered(apart.encode()) is None
 
 
 def test_every_byte_replaced() -> None:

@@ -66,6 +66,15 @@ UNUSUAL_SIGNALS = (
 )
 ANYTHING = (*TEXTS, *UNUSUAL_TEXTS, *SIGNALS, "true", "false", '{"udid":"b"}', "[1]", "NaN", "tru")
 
+# Fields of other places: with a triple the first ones are dead letters.
+PLACES = (
+    ("position", '{"latitude":48.8,"longitude":2.3}'),
+    ("tag", '{"kind":"nfc","value":"x"}'),
+    ("geofence", '{"id":1,"transition":"enter"}'),
+    ("position", '{"latitude":91,"longitude":0}'),
+    *((name, text) for name in ("position", "tag", "geofence") for text in ("null", '"x"', "1")),
+    *(("api_key", text) for text in ('"ours"', '""', "1", "null")),
+)
 UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")
 
 Field = tuple[str, str]
@@ -119,6 +128,7 @@ def detections(unusual: bool) -> st.SearchStrategy[str]:
     }
     zone = {"proximity": some((*ZONES, "null"), UNUSUAL_ZONES)}
     more = {"detected_at": some(TIMES, UNUSUAL_TIMES), "ip": text, "accuracy": anything}
+    more |= {name: st.just(text) for name, text in PLACES[:3]} if unusual else {}
     more |= dict.fromkeys(UNUSUAL_NAMES, anything) if unusual else {}
     power = {"tx_power": st.one_of(signal, st.just("null"))}
     return made(where | {"rssi": signal}, zone | power | more) | made(

@@ -13,6 +13,7 @@ EARTH_RADIUS = 6_371_008.8  # the mean radius of WGS 84
 # A position may be this uncertain, or as uncertain as the geofence is large.
 ACCURACY_ALLOWED = 100.0
 _SMALLEST_ROW = 2.0**-10  # degrees: 109 m
+_BAND = 0.125  # degrees; rows within it have equally many columns
 _MARGIN = 1e-9  # radians, for rounding: 6 mm
 _COLUMNS = 2**32  # more than any row has
 
@@ -39,11 +40,27 @@ def distance(latitude: float, longitude: float, other: Circle) -> float:
     return 2 * EARTH_RADIUS * asin(min(1.0, sqrt(square)))
 
 
+class _Level(NamedTuple):
+    """The circles of about one size, by cell. `height` is that of its rows, in degrees.
+
+    So many `rows` of a band have equally many columns.
+    """
+
+    height: float
+    rows: int
+    columns: list[int]
+    cells: dict[int, tuple[Circle, ...]]
+
+    def columns_of(self, row: int) -> int:
+        """How many columns the row has."""
+        return self.columns[row // self.rows]
+
+
 class GeofenceGrid:
     """Finds the circles of one company that contain a position."""
 
     def __init__(self, circles: Iterable[Circle]) -> None:
-        self._levels: dict[float, dict[int, list[Circle]]] = {}  # by the height of their rows
+        self._levels: dict[float, _Level] = {}  # by the height of their rows
         self._count = 0
         for circle in circles:
             self._add(circle)
@@ -56,39 +73,49 @@ class GeofenceGrid:
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""
         found: list[Circle] = []
-        for height, cells in self._levels.items():
-            row = _row_of(latitude, height)
-            columns = _columns_of(row, height)
-            column = floor((longitude + 180) / 360 * columns) % columns
-            candidates = cells.get(row * _COLUMNS + column, ())
-            found += [c for c in candidates if distance(latitude, longitude, c) <= c.radius]
+        for height, rows, of_bands, cells in self._levels.values():
+            row = int((latitude + 90) / height)
+            columns = of_bands[row // rows]
+            column = int((longitude + 180) / 360 * columns) % columns
+            for circle in cells.get(row * _COLUMNS + column, ()):
+                if distance(latitude, longitude, circle) <= circle.radius:
+                    found.append(circle)  # noqa: PERF401  # few cells have a circle
         return sorted(found)
 
     def _add(self, circle: Circle) -> None:
         angle = min(pi, circle.radius / EARTH_RADIUS + _MARGIN)
         reach = angle * 180 / pi
-        height = max(_SMALLEST_ROW, 2.0 ** ceil(log2(reach)))
-        cells = self._levels.setdefault(height, {})
+        level = self._level_of(max(_SMALLEST_ROW, 2.0 ** ceil(log2(reach))))
+        height, cells = level.height, level.cells
         south, north = circle.latitude - reach, circle.latitude + reach
         # How far the circle extends to the east and to the west; all round with a pole inside.
         extent = 180.0
         if south > -90 and north < 90:
             extent = asin(min(1.0, sin(angle) / cos(radians(circle.latitude)))) * 180 / pi
         for row in range(_row_of(max(south, -90), height), _row_of(min(north, 90), height) + 1):
-            columns = _columns_of(row, height)
+            columns = level.columns_of(row)
             west, east = (
                 floor((circle.longitude + side + 180) / 360 * columns) for side in (-extent, extent)
             )
             for column in range(west, min(east, west + columns - 1) + 1):
-                cells.setdefault(row * _COLUMNS + column % columns, []).append(circle)
+                cell = row * _COLUMNS + column % columns
+                cells[cell] = (*cells.get(cell, ()), circle)
+
+    def _level_of(self, height: float) -> _Level:
+        level = self._levels.get(height)
+        if level is None:
+            band = max(height, _BAND)
+            columns = [_columns_of(number, band, height) for number in range(int(180 / band) + 1)]
+            level = self._levels[height] = _Level(height, int(band / height), columns, {})
+        return level
 
 
 def _row_of(latitude: float, height: float) -> int:
-    return floor((latitude + 90) / height)
+    return int((latitude + 90) / height)
 
 
-def _columns_of(row: int, height: float) -> int:
-    """How many columns a row has: each is at least as wide as the row is high, in metres."""
-    edges = (row * height - 90, (row + 1) * height - 90)
+def _columns_of(number: int, band: float, height: float) -> int:
+    """The columns of a band's rows: each is at least as wide as a row is high, in metres."""
+    edges = (number * band - 90, (number + 1) * band - 90)
     narrowest = min(cos(radians(min(abs(edge), 90.0))) for edge in edges)
     return max(1, floor(360 / height * narrowest))

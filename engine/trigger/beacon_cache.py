@@ -80,7 +80,7 @@ class IndexedBeacon:
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
-        self.campaign_ids = frozenset([*campaign_ids, *(campaign.id for campaign in given)])
+        self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
     def is_same(self, other: "IndexedBeacon") -> bool:
         """Whether both were made from equal entries of the index."""

@@ -85,7 +85,7 @@ class GeofenceGrid:
     def _add(self, circle: Circle) -> None:
         angle = min(pi, circle.radius / EARTH_RADIUS + _MARGIN)
         reach = angle * 180 / pi
-        level = self._level_of(max(_SMALLEST_ROW, 2.0 ** ceil(log2(reach))))
+        level = self._level_of(max(_SMALLEST_ROW, 4.0 ** ceil(log2(reach) / 2)))
         height, cells = level.height, level.cells
         south, north = circle.latitude - reach, circle.latitude + reach
         # How far the circle extends to the east and to the west; all round with a pole inside.

@@ -236,19 +236,18 @@ def detection_of(record: Record, message: Detection, path_loss_exponent: float) 
 
 def _other_place(message: Detection) -> GeofenceKey | None:
     """The key of a geofence. Raises ValueError unless the message names one place, no beacon."""
-    places = (message.geofence, message.position, message.tag)
-    for field in ("uuid", "major", "minor"):
-        if getattr(message, field) is None and not any(places):
-            raise ValueError(f"{field}: it is required, and missing, without another place")
-        if getattr(message, field) is not None and any(places):
+    geofence, tag = message.geofence, message.tag
+    places = (geofence is not None) + (tag is not None) + (message.position is not None)
+    if not message.uuid is message.major is message.minor is None or places != 1:
+        if places:
             raise ValueError(_ONE_PLACE)
-    if sum(place is not None for place in places) > 1:
-        raise ValueError(_ONE_PLACE)
-    if message.geofence is not None:
-        return GeofenceKey(message.geofence.id)
+        missing = next(name for name in BeaconKey._fields if getattr(message, name) is None)
+        raise ValueError(f"{missing}: it is required, and missing, without another place")
+    if geofence is not None:
+        return GeofenceKey(geofence.id)
     if message.api_key is None:
         raise ValueError("api_key: it is required with a position or a tag")
-    if message.tag is not None and len(message.tag.value.encode()) > LONGEST_VALUE:
+    if tag is not None and len(tag.value.encode()) > LONGEST_VALUE:
         raise ValueError(f"tag.value: it is longer than {LONGEST_VALUE} bytes")
     return None
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from catalog.index.entries import ApplicationEntry, application_field, geofences_field
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
 from engine.trigger.beacon_index import BeaconIndex
@@ -31,26 +33,30 @@ async def locate(detections: list[DecodedDetection], index: BeaconIndex) -> Loca
     if all(each.key.__class__ is BeaconKey for each in detections):
         return Located(detections, [], [])
     keyless = [each for each in detections if each.key is None]
-    applications = await index.company_data({_application(each) for each in keyless})
-    by_position = [each for each in keyless if each.message.position is not None]
-    owners = [applications[_application(each)] for each in by_position]
-    fields = {geofences_field(owner.company_id) for owner in owners if owner is not None}
-    grids = await index.company_data(fields)
-    found = Located([], [], [], sum(map(_is_exit, detections)), bool(fields))
+    fields = {key: application_field(key) for key in {_api_key(each) for each in keyless}}
+    applications = await index.company_data(fields.values())
+    owners = {key: applications[field] for key, field in fields.items()}
+    at_positions = {_api_key(each) for each in keyless if each.message.position is not None}
+    asked = [owner for key in at_positions if (owner := owners[key]) is not None]
+    grid_fields = {owner.company_id: geofences_field(owner.company_id) for owner in asked}
+    read = await index.company_data(grid_fields.values())
+    grids = {company: read[field] for company, field in grid_fields.items()}
+    located, nowhere, refusals, exits = list[DecodedDetection](), [], [], 0
     for each in detections:
         if each.key is not None:
-            if not _is_exit(each):
-                found.detections.append(each)
+            if each.key.__class__ is GeofenceKey and _is_exit(each):
+                exits += 1
+            else:
+                located.append(each)
             continue
-        owner = applications[_application(each)]
-        grid = None if owner is None else grids.get(geofences_field(owner.company_id))
-        places = places_of(each, owner, grid)
+        owner = owners[_api_key(each)]
+        places = places_of(each, owner, None if owner is None else grids.get(owner.company_id))
         if isinstance(places, Decision):
-            found.nowhere.append(each)
-            found.refusals.append(places)
+            nowhere.append(each)
+            refusals.append(places)
         else:
-            found.detections.extend(places)
-    return found
+            located += places
+    return Located(located, nowhere, refusals, exits, bool(grids))
 
 
 def places_of(
@@ -75,20 +81,11 @@ def places_of(
     accurate = [circle for circle in inside if circle.admits(position.accuracy)]
     if not accurate:
         return refusal(Reason.INACCURATE, company)
-    record, zone, at, index = (
-        detection.record,
-        detection.zone,
-        detection.detected_at,
-        detection.index,
-    )
-    return [
-        DecodedDetection(record, message, GeofenceKey(circle.id), zone, at, index)
-        for circle in accurate
-    ]
+    return [replace(detection, key=GeofenceKey(circle.id)) for circle in accurate]
 
 
-def _application(detection: DecodedDetection) -> str:
-    return application_field(detection.message.api_key or "")
+def _api_key(detection: DecodedDetection) -> str:
+    return detection.message.api_key or ""
 
 
 def _is_exit(detection: DecodedDetection) -> bool:

@@ -24,7 +24,6 @@ from engine.process.errors import SettingsError
 from engine.process.failures import describe
 from engine.process.http_client import (
     AnswerTooLongError,
-    BoundedAnswer,
     NoHttpError,
     fetch_bounded,
 )
@@ -43,17 +42,13 @@ _RENEWED_AFTER = 0.8
 _PAUSE = 10.0  # after a failed renewal, while the old token is still valid
 
 
-class _Granted(msgspec.Struct):
-    access_token: str
+class _Reply(msgspec.Struct):
+    access_token: str = ""
     expires_in: float | str | None = None
-
-
-class _Refused(msgspec.Struct):
     error: str = ""
 
 
-_granted = msgspec.json.Decoder(_Granted).decode
-_refused = msgspec.json.Decoder(_Refused).decode
+_decode = msgspec.json.Decoder(_Reply).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,28 +111,23 @@ class TokenEndpoint:
             raise self._fault(f"cannot be reached ({describe(error)})") from None
         except (NoHttpError, AnswerTooLongError):
             raise self._fault("is no token endpoint") from None
-        if answer.status != 200:
-            raise self._refusal(answer)
-        return self._read(answer.body)
-
-    def _read(self, body: bytes) -> LoginToken:
+        reply, seconds = _Reply(), 0.0
         with suppress(msgspec.DecodeError, RecursionError, ValueError):
-            granted = _granted(body)
-            seconds = _DEFAULT_SECONDS if granted.expires_in is None else float(granted.expires_in)
-            if _TOKEN.fullmatch(granted.access_token) and seconds > 0:
-                return LoginToken(granted.access_token, seconds)
-        raise self._fault("answers with no token")
+            reply = _decode(answer.body)
+            seconds = _DEFAULT_SECONDS if reply.expires_in is None else float(reply.expires_in)
+        if answer.status != 200:
+            raise self._refusal(answer.status, reply.error)
+        if seconds <= 0 or not _TOKEN.fullmatch(reply.access_token):
+            raise self._fault("answers with no token")
+        return LoginToken(reply.access_token, seconds)
 
-    def _refusal(self, answer: BoundedAnswer) -> LoginTokenError:
-        reason = ""
-        with suppress(msgspec.DecodeError, RecursionError):
-            reason = _refused(answer.body).error
+    def _refusal(self, status: int, reason: str) -> LoginTokenError:
         # The error's name (RFC 6749 5.2), never its description.
-        shown = f"{answer.status} {reason if _REASON.fullmatch(reason) else ''}".strip()
-        if reason in ("invalid_client", "unauthorized_client") or answer.status == 401:
+        shown = f"{status} {reason if _REASON.fullmatch(reason) else ''}".strip()
+        if reason in ("invalid_client", "unauthorized_client") or status == 401:
             fault = f"refuses the client {self.id[:80]!r} ({shown})"
             return self._fault(fault, "CLIENT_ID and _CLIENT_SECRET", certain=True)
-        is_permanent = 400 <= answer.status < 500 and answer.status not in (408, 429)
+        is_permanent = 400 <= status < 500 and status not in (408, 429)
         setting = "SCOPE" if reason == "invalid_scope" else "TOKEN_URL"
         return self._fault(f"gives no token, it answers {shown}", setting, certain=is_permanent)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -147,9 +147,8 @@ _UNKNOWN = TopicRetention(is_known=False)
 class RetentionReader:
     """Reads the configuration of every topic of the settings; callers share one request."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._clock = clock
         self._answer = _UNKNOWN
         self._valid_until = float("-inf")
         self._reading = asyncio.Lock()
@@ -160,10 +159,10 @@ class RetentionReader:
         Unknown if no broker answers, or this login may not see it.
         """
         async with self._reading:
-            if self._clock() > self._valid_until:
+            if time.monotonic() > self._valid_until:
                 self._answer = await self._fetch()
                 kept = _KNOWN_SECONDS if self._answer.is_known else _PAUSE_SECONDS
-                self._valid_until = self._clock() + kept
+                self._valid_until = time.monotonic() + kept
         return self._answer
 
     async def _fetch(self) -> TopicRetention:

@@ -148,11 +148,6 @@ WorkerMaker = Callable[
 ]
 
 
-def transactional_id(group: str, topic: str, partition: int) -> str:
-    """The transactional id of a role's producer for a partition."""
-    return f"{group}-{topic}-{partition}"
-
-
 class Transactions(GroupOffsets):
     """The producers of one process for one role, by partition; implements PositionStore.
 
@@ -234,7 +229,7 @@ class Transactions(GroupOffsets):
 
     def _new_publisher(self, partition: TopicPartition) -> TransactionalPublisher:
         options = connection_options(self._settings) | {
-            "transactional_id": transactional_id(self._group, partition.topic, partition.partition),
+            "transactional_id": f"{self._group}-{partition.topic}-{partition.partition}",
             # For this time a dead owner's transaction may block consumers that read committed.
             "transaction_timeout_ms": int((REQUEST_SECONDS + 10) * 1000),
             "retry_backoff_ms": _BACKOFF_MS,

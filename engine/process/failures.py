@@ -110,10 +110,6 @@ class ServerErrors:
     def failed(self, error: BaseException, operation: str) -> None:
         """Count a failed call that will be retried, and log the beginning of an outage."""
         self.inc()
-        self.lost(operation, describe(error))
-
-    def lost(self, operation: str, error: str) -> None:
-        """As `failed`, for a call that is counted already."""
         now = self._clock()
         if not self._failing:
             self._since, self._failures, self._is_logged = now, 0, False
@@ -122,7 +118,10 @@ class ServerErrors:
         if not self._is_logged and now >= self._back_at + _QUIET_SECONDS:
             self._is_logged = True
             log.error(
-                "server failed, trying again", server=self._server, what=operation, error=error
+                "server failed, trying again",
+                server=self._server,
+                what=operation,
+                error=describe(error),
             )
 
     def answered(self, operation: str) -> None:

@@ -85,10 +85,9 @@ def secret_files(written: Mapping[str, str]) -> dict[str, Path]:
     if a secret is given twice in one place.
     """
     found = {}
-    environment = {name.upper(): value for name, value in os.environ.items()}
     for name in secret_settings():
         plain, file = variable_name(name), file_variable(name)
-        for place in (environment, written):
+        for place in (_environment(), written):
             if plain in place and file in place:
                 raise SettingsError(f"{file}: {plain} is set as well; set one of them")
             if file in place:
@@ -141,6 +140,10 @@ def shown_servers(settings: Settings) -> dict[str, str]:
     }
 
 
+def _environment() -> dict[str, str]:
+    return {name.upper(): value for name, value in os.environ.items()}
+
+
 def _read_secret(name: str, path: Path) -> str:
     """The content of the file, without line ends after it; an error never quotes it."""
     fault = f"{file_variable(name)}: {path}: "
@@ -176,8 +179,7 @@ def _refuse_unknown(file: Mapping[str, str]) -> None:
     """Raise SettingsError for a variable with the prefix that names no setting."""
     names = {variable_name(name) for name in Settings.model_fields}
     names |= {file_variable(name) for name in secret_settings()}
-    environment = {name.upper(): value for name, value in os.environ.items()}
-    for place, found in (("", environment), (" (in the --env-file)", file)):
+    for place, found in (("", _environment()), (" (in the --env-file)", file)):
         for variable, value in found.items():
             name = variable.removeprefix(PREFIX)
             if variable == name or variable in names or name.startswith(_TEST_PREFIX):

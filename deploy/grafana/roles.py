@@ -32,7 +32,7 @@ TRIGGER = Dashboard(
             unit="s",
         ),
         Panel(
-            title="Beacons found in the process's cache",
+            title="Places found in the process's cache",
             queries=[
                 Query(
                     rate("proximity_index_lookups_total", where='layer="process",outcome="hit"')

@@ -27,6 +27,7 @@ from rules.geofences import EARTH_RADIUS, Circle, GeofenceGrid
 from rules.model import GeofenceSnapshot, VenueSnapshot
 
 _SEED = 28
+_GEOFENCES = 10_000
 _PARTS = ("search", "memory", "rates")
 _LARGEST = 10_000.0
 
@@ -35,7 +36,6 @@ def main() -> None:
     """Parse the arguments, run, print tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.places", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=_PARTS, default=_PARTS)
-    parser.add_argument("--geofences", type=int, default=10_000)
     parser.add_argument("--positions", type=int, default=1_000_000)
     parser.add_argument("--records", type=int, default=100_000, help="detections a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; medians are printed")
@@ -43,7 +43,7 @@ def main() -> None:
     add_json(parser)
     arguments = parser.parse_args()
     console, watch = Console(), MachineWatch()
-    circles = list(_circles(random.Random(_SEED), arguments.geofences))
+    circles = list(_circles(random.Random(_SEED)))
     sheets, found, wrong = [], dict[str, list[Result]](), 0
     if "search" in arguments.parts:
         rows, wrong = _search(circles, arguments.positions)
@@ -58,10 +58,10 @@ def main() -> None:
         raise SystemExit(f"{wrong} positions have other geofences than brute force finds")
 
 
-def _circles(dice: random.Random, count: int) -> Iterator[Circle]:
+def _circles(dice: random.Random) -> Iterator[Circle]:
     """Anywhere on the sphere, a tenth at the poles, a tenth at the 180th meridian; radius 10 m to
     10 km."""
-    for number in range(1, count + 1):
+    for number in range(1, _GEOFENCES + 1):
         latitude, longitude = degrees(asin(dice.uniform(-1, 1))), dice.uniform(-180, 180)
         if number % 10 == 0:
             latitude = dice.choice((-1, 1)) * (90 - dice.expovariate(20))
@@ -131,15 +131,8 @@ def _memory(circles: list[Circle]) -> list[list[str]]:
 
 def _entry(circle: Circle) -> Entry[GeofenceSnapshot]:
     venue = VenueSnapshot(id=1, name="Mall", company_id=1, active=True)
-    place = GeofenceSnapshot(
-        id=circle.id,
-        name=f"Geofence {circle.id}",
-        active=True,
-        latitude=circle.latitude,
-        longitude=circle.longitude,
-        radius=circle.radius,
-        venue=venue,
-    )
+    name, fields = f"Geofence {circle.id}", circle._asdict()
+    place = GeofenceSnapshot(name=name, active=True, venue=venue, **fields)
     return Entry(place=place, campaigns=[circle.id])
 
 

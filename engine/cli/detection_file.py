@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import typer
@@ -24,12 +24,24 @@ LONGEST_LINE = 16 * 1024 * 1024
 LARGEST_ARRAY = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
+# Columns of an object in the message, by column: the name of the object, and of its field.
+_WITHIN = {
+    **{name: ("device", name) for name in _DEVICE},
+    "geofence": ("geofence", "id"),
+    "transition": ("geofence", "transition"),
+    **{name: ("position", name) for name in ("latitude", "longitude", "accuracy")},
+    "tag_kind": ("tag", "kind"),
+    "tag_value": ("tag", "value"),
+}
+_PLACES = ("geofence", "transition", "latitude", "longitude", "accuracy", "tag_kind", "tag_value")
 COLUMNS = (
-    *("uuid", "major", "minor", "proximity", "rssi", "tx_power"),
+    *("uuid", "major", "minor", "proximity", "rssi", "tx_power", *_PLACES, "api_key"),
     *(*_DEVICE, "detected_at", "ip"),
 )
-_NUMBERS = ("major", "minor", "rssi", "tx_power", "id_connector", "detected_at")
+_NUMBERS = ("major", "minor", "rssi", "tx_power", "geofence", "id_connector", "detected_at")
+_DEGREES = ("latitude", "longitude", "accuracy")
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
+_DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -233,10 +245,18 @@ def _message(header: list[str], cells: list[str]) -> bytes:
     """The message of a row; an empty cell is an absent field."""
     if len(cells) != len(header):
         raise ValueError(f"{len(cells)} cells; accepted: {len(header)}, as in the header")
-    fields: dict[str, object] = {}
-    device: dict[str, object] = {}
-    for name, cell in zip(header, map(str.strip, cells), strict=True):
-        if cell:
-            is_number = name in _NUMBERS and _NUMBER.fullmatch(cell)
-            (device if name in _DEVICE else fields)[name] = int(cell) if is_number else cell
-    return _encode(fields | {"device": device})
+    fields: dict[str, Any] = {}
+    objects: dict[str, dict[str, Any]] = {"device": {}}
+    for name, cell in zip(header, cells, strict=True):
+        value = cell if name == "tag_value" else cell.strip()  # a tag is compared exactly
+        if not value:
+            continue
+        into, field = _WITHIN.get(name, ("", name))
+        target = objects.setdefault(into, {}) if into else fields
+        if name in _NUMBERS and _NUMBER.fullmatch(value):
+            target[field] = int(value)
+        elif name in _DEGREES and _DECIMAL.fullmatch(value):
+            target[field] = float(value)
+        else:
+            target[field] = value
+    return _encode(fields | objects)

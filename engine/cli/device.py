@@ -72,7 +72,9 @@ def _lines(settings: Settings, found: _Found, udid: str) -> Iterator[str]:
         yield f"nothing is kept of the last day{off}"
     for each in found.decisions:
         place = f"{each['beacon']['name'] or each['beacon']['id']}, {each['lieu'] or 'deleted'}"
-        yield f"{each['detected_at']}  {each['reason']}  {each['proximity']} at {place}"
+        kind = each.get("kind", "beacon")
+        how = each["proximity"] if kind == "beacon" else kind
+        yield f"{each['detected_at']}  {each['reason']}  {how} at {place}"
         for campaign in each["campaigns"]:
             name = campaign["name"] or "deleted"
             yield f"    {campaign['outcome']:13}  {campaign['id']:>6}  {name}"

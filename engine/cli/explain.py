@@ -12,8 +12,14 @@ from api.explain import shown_campaign, shown_check
 from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, examples, moment, new_app
 from engine.cli.output import echo_json
-from engine.cli.servers import redis_reason, refuse_wrong_servers
-from engine.kafka.detections import BeaconKey, canonical_uuid
+from engine.cli.servers import company_id, redis_reason, refuse_wrong_servers
+from engine.kafka.detections import (
+    BeaconKey,
+    GeofenceKey,
+    PlaceKey,
+    TagKey,
+    canonical_uuid,
+)
 from engine.process.settings import Settings
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.beacon_index import IndexNotBuiltError
@@ -33,13 +39,34 @@ app = new_app()
 
 
 @app.command(
-    "explain", epilog=examples(_BEACON, f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100")
+    "explain",
+    epilog=examples(
+        _BEACON,
+        f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100",
+        'explain --qrcode "harbour-mall/entrance" --company "Harbour Mall"',
+    ),
 )
 def explain(
     context: typer.Context,
-    uuid: Annotated[str, typer.Option(help="The beacon's UUID.")],
-    major: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")],
-    minor: Annotated[int, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")],
+    uuid: Annotated[str | None, typer.Option(help="The beacon's UUID.")] = None,
+    major: Annotated[
+        int | None, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")
+    ] = None,
+    minor: Annotated[
+        int | None, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")
+    ] = None,
+    geofence: Annotated[
+        int | None, typer.Option(min=1, help="Instead of a beacon: the geofence's id.")
+    ] = None,
+    nfc: Annotated[
+        str | None, typer.Option(help="Instead of a beacon: what the NFC tag holds.")
+    ] = None,
+    qrcode: Annotated[
+        str | None, typer.Option(help="Instead of a beacon: what the QR code holds.")
+    ] = None,
+    company: Annotated[
+        str | None, typer.Option(help="With --nfc and --qrcode: the company's id or name.")
+    ] = None,
     udid: Annotated[
         str | None, typer.Option(help="The device whose claims are read; default: a new device.")
     ] = None,
@@ -64,19 +91,26 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Explain why a detection would fire each campaign of a beacon, or why not.
+    """Explain why a detection would fire each campaign of a place, or why not.
 
     Shows every check with the values that it compares, the claim of the device if there is one, and
     the next time at which the campaign would fire. The command uses the index and the claims in
     Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
     """
     settings = begin_quietly(context)
-    try:
-        key = BeaconKey(canonical_uuid(uuid), major, minor)
-    except ValueError:
-        raise typer.BadParameter(
-            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
-        ) from None
+    key: PlaceKey
+    given = [each for each in (uuid, geofence, nfc, qrcode) if each is not None]
+    if len(given) != 1:
+        raise typer.BadParameter("accepted: one of --uuid, --geofence, --nfc and --qrcode")
+    if geofence is not None:
+        key = GeofenceKey(geofence)
+    elif uuid is not None:
+        key = _beacon_key(uuid, major, minor)
+    elif company is None:
+        raise typer.BadParameter("missing: a tag is one of a company", param_hint="--company")
+    else:
+        owner = asyncio.run(company_id(settings, company))
+        key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
     decided = None if decided_at is None else moment("--decided-at", decided_at)
     now = time.time() if decided is None else decided
     detected = now if at is None else moment("--at", at)
@@ -94,6 +128,17 @@ def explain(
         return
     for line in _lines(supposed, explained):
         typer.echo(for_terminal(line).rstrip())
+
+
+def _beacon_key(uuid: str, major: int | None, minor: int | None) -> BeaconKey:
+    if major is None or minor is None:
+        raise typer.BadParameter("needs --major and --minor beside it", param_hint="--uuid")
+    try:
+        return BeaconKey(canonical_uuid(uuid), major, minor)
+    except ValueError:
+        raise typer.BadParameter(
+            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
+        ) from None
 
 
 def _zone(
@@ -130,12 +175,12 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
     """The object of --json."""
     beacon, question, explanation = explained
     written = _clock(beacon).written
-    beacon_fields: dict[str, Any] = supposed.key._asdict()
+    place_fields: dict[str, Any] = supposed.key._asdict()
     if beacon is not None:
-        beacon_fields = {"id": beacon.reference.id, "name": beacon.reference.name, **beacon_fields}
+        place_fields |= {"id": beacon.reference.id, "name": beacon.reference.name}
     venue = None if beacon is None else beacon.venue_reference
     return {
-        "beacon": beacon_fields,
+        supposed.key.kind: place_fields,
         "venue": None if venue is None else {"id": venue.id, "name": venue.name},
         "company": None if beacon is None else {"id": beacon.company_reference.id},
         "device": None if supposed.udid is None else {"udid": supposed.udid},
@@ -152,12 +197,14 @@ def _lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterat
     """The lines: a head, the checks that all campaigns share, and each campaign."""
     beacon, question, explanation = explained
     written = _clock(beacon).written
-    triple = ":".join(map(str, supposed.key))
+    key = supposed.key
+    named = ":".join(map(str, key[-1:] if isinstance(key, TagKey) else key))
+    how = f", {question.zone.name.lower()}" if key.kind == "beacon" else ""
     where = "not in the index"
     if beacon is not None:
         where = f"{beacon.reference.name}, {beacon.venue_reference.name}"
-    yield f"beacon    {triple}, {where}"
-    yield f"device    {supposed.udid or 'a new one'}, {question.zone.name.lower()}"
+    yield f"{key.kind:8}  {named}, {where}"
+    yield f"device    {supposed.udid or 'a new one'}{how}"
     decided = "decided at once"
     if question.decided_at != question.detected_at:
         decided = f"decided {written(question.decided_at)}"

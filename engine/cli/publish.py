@@ -89,7 +89,8 @@ def publish(
 
     Every detection is checked with the engine's own checks. JSON is published byte for byte: one
     detection per line, or one array of up to 64 MiB. CSV needs a header; its columns are uuid,
-    major, minor, proximity, rssi, tx_power, udid, name, version, model, token_push, id_connector,
+    major, minor, proximity, rssi, tx_power, geofence (its id), transition, latitude, longitude,
+    accuracy, tag_kind, tag_value, api_key, udid, name, version, model, token_push, id_connector,
     time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
     anything is published, and its faults are named. A pipe is published as it comes, up to
     its first fault.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.wiring.parts import Stores
 
 _LONG = 4.0
+_LONGEST_ID = 18  # digits
 
 
 @contextmanager
@@ -172,3 +173,11 @@ async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> 
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def company_id(settings: Settings, name_or_id: str) -> int:
+    """The id of the company; a name is looked up in SQL."""
+    if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID:
+        return int(name_or_id)
+    async with open_migrated_database(settings) as database, database.read() as session:
+        return (await company_named(session, name_or_id)).id

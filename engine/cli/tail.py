@@ -16,8 +16,7 @@ from catalog.redis_connection import REDIS_SECONDS, connect_redis
 from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import (
-    company_named,
-    open_migrated_database,
+    company_id,
     redis_reason,
     refuse_wrong_servers,
 )
@@ -34,7 +33,6 @@ from rules.model import Reason, Zone
 from rules.schedule import zone_clock
 
 _BEAT_SECONDS = 1.0
-_LONGEST_ID = 18
 
 
 app = new_app()
@@ -47,7 +45,7 @@ def tail(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="Only at beacons of this campaign: id or name.")
+        str | None, typer.Option(help="Only at places of this campaign: id or name.")
     ] = None,
     udid: Annotated[str | None, typer.Option(help="Only this device.")] = None,
     reason: Annotated[
@@ -78,7 +76,7 @@ async def _tail(
     as_json: bool,
 ) -> None:
     await refuse_wrong_servers(settings)
-    number = None if company is None else await _company(settings, company)
+    number = None if company is None else await company_id(settings, company)
     tail_filter = msgspec.structs.replace(tail_filter, company=number)
     redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
@@ -132,14 +130,6 @@ def _refuse_too_many(watchers: Mapping[str, TailFilter], tail_filter: TailFilter
         raise CommandError(f"{len(companies)} other companies are watched already; try again later")
 
 
-async def _company(settings: Settings, name_or_id: str) -> int:
-    """The id of the company; a name is looked up in SQL."""
-    if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID:
-        return int(name_or_id)
-    async with open_migrated_database(settings) as database, database.read() as session:
-        return (await company_named(session, name_or_id)).id
-
-
 def _fields(decision: TailedDecision) -> dict[str, Any]:
     written = zone_clock("UTC").written
     return {
@@ -147,7 +137,8 @@ def _fields(decision: TailedDecision) -> dict[str, Any]:
         "decided_at": written(decision.decided_at),
         "company": decision.company,
         "venue": decision.venue,
-        "beacon": decision.beacon,
+        "kind": decision.kind,
+        "beacon": decision.beacon,  # or another place, of that kind
         "proximity": Zone(decision.zone).name.lower(),
         "reason": decision.reason,
         "campaigns": [
@@ -161,7 +152,8 @@ def _fields(decision: TailedDecision) -> dict[str, Any]:
 def _line(decision: TailedDecision) -> str:
     at = datetime.fromtimestamp(decision.decided_at).astimezone()
     place = f"{decision.venue}, {decision.beacon}" if decision.venue else decision.beacon
-    text = f"{at:%H:%M:%S}  {decision.reason}  {Zone(decision.zone).name.lower()} at {place}"
+    how = Zone(decision.zone).name.lower() if decision.kind == "beacon" else decision.kind
+    text = f"{at:%H:%M:%S}  {decision.reason}  {how} at {place}"
     if decision.campaigns:
         text += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)
     return text + (f"  ({decision.left_out} more before)" if decision.left_out else "")

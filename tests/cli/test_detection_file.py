@@ -130,6 +130,21 @@ async def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None
     assert set(message) == {"uuid", "major", "minor", "rssi", "device"}
 
 
+async def test_a_row_names_any_place(tmp_path: Path) -> None:
+    rows = "udid,geofence,transition,latitude,longitude,accuracy,tag_kind,tag_value,api_key\n"
+    rows += "a,7,enter,,,,,,\na,,,48.85,-2,,,,k\na,,,,,,qrcode,12 ,k\na,,,91,0,5,,,k\n"
+    *good, bad = await read(tmp_path, rows.encode(), Format.CSV)
+    places = [msgspec.json.decode(each.value) for each in good]
+    device = {"device": {"udid": "a"}}
+    assert places == [
+        device | {"geofence": {"id": 7, "transition": "enter"}},
+        device | {"position": {"latitude": 48.85, "longitude": -2.0}, "api_key": "k"},
+        device | {"tag": {"kind": "qrcode", "value": "12 "}, "api_key": "k"},
+    ]
+    (found,) = await faults(tmp_path, rows.encode(), Format.CSV)
+    assert found.startswith("5: position.latitude: 91.0 is not accepted"), (found, bad)
+
+
 @pytest.mark.parametrize(
     ("row", "named"),
     [

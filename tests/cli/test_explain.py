@@ -4,14 +4,21 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from catalog.redis_connection import connect_redis
 from tests.cli.proximity import Proximity
-from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.redis.index_writer import (
+    PREFIX,
+    Writer,
+    beacon_entry,
+    campaign_entry,
+    geofence_entry,
+    tag_entry,
+)
 from tests.rules.records import UUID, venue
 
 BEACON = ("--uuid", UUID.upper().replace("-", ""), "--major", "1", "--minor", "2")
@@ -39,8 +46,10 @@ def proximity(tmp_path: Path, embedded_redis_url: str) -> Proximity:
     return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
 
 
-async def explain(proximity: Proximity, *words: str) -> "subprocess.CompletedProcess[str]":
-    return await asyncio.to_thread(proximity, "explain", *BEACON, *words)
+async def explain(
+    proximity: Proximity, *words: str, place: Sequence[str] = BEACON
+) -> "subprocess.CompletedProcess[str]":
+    return await asyncio.to_thread(proximity, "explain", *place, *words)
 
 
 async def catalog(writer: Writer) -> None:
@@ -60,7 +69,7 @@ async def test_for_people(writer: Writer, proximity: Proximity):
     assert (done.returncode, done.stderr) == (0, "")
     shared, first, second = done.stdout.split("\ncampaign ")
     assert f"detected  {FRIDAY}, decided at once" in shared
-    assert "  NO  outside_hours      Friday 22:41 in Europe/Paris; needed: 09:00 to 19:00" in first
+    assert "  NO  outside_hours        Friday 22:41 in Europe/Paris; needed: 09:00 to 19:00" in first
     assert first.rstrip().endswith("  next   2026-11-23T09:00:00+0100")
     assert second.startswith("2, A\\u001b[2Jll day: inactive\n  NO  inactive  ")
     assert second.endswith("  next   whatever the time, not while: inactive\n")
@@ -80,6 +89,26 @@ async def test_for_programs(writer: Writer, proximity: Proximity):
         "granted",
         "inactive",
     ]
+
+
+async def test_other_places(writer: Writer, proximity: Proximity):
+    writer.fields = (
+        geofence_entry(3, [1], name="Square")
+        | tag_entry([1], name="Door", kind="qrcode", value="https://example.org/door")
+        | campaign_entry(1)
+    )
+    await writer.rebuild()
+    done = await explain(proximity, "--at", FRIDAY, place=("--geofence", "3"))
+    assert done.stdout.startswith("geofence  3, Square, "), done
+    code = ("--qrcode", "https://example.org/door", "--company", "1")
+    done = await explain(proximity, "--at", FRIDAY, "--json", place=code)
+    printed = json.loads(done.stdout)
+    assert (printed["qrcode"]["name"], printed["reason"]) == ("Door", "granted")
+    code = ("--nfc", *code[1:])
+    done = await explain(proximity, "--json", place=code)
+    assert json.loads(done.stdout)["reason"] == "unknown_tag"
+    for words in ((), code[:2], (*code, "--geofence", "3"), BEACON[:2]):
+        assert (await explain(proximity, place=words)).returncode == 2
 
 
 async def test_bad_arguments_and_outages_are_errors(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from catalog.redis_connection import connect_redis
@@ -80,6 +81,9 @@ async def test_until_ctrl_c(proximity: Proximity, store: TailStore):
     assert tail.line() == (
         "18:40:01  throttled  near at Library, De\\u001bsk: Loans throttled  (3 more before)\n"
     )
+    scanned = msgspec.structs.replace(DECISION, beacon="Door", zone=0, left_out=0, kind="qrcode")
+    await store.write({name: [scanned]})
+    assert tail.line() == "18:40:01  throttled  qrcode at Library, Door: Loans throttled\n"
     beats = wanted.beat
 
     async def later() -> bool:
@@ -101,6 +105,7 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
         "decided_at": "2026-11-20T18:40:01+0000",
         "company": 1,
         "venue": "Library",
+        "kind": "beacon",
         "beacon": "De\x1bsk",
         "proximity": "near",
         "reason": "throttled",

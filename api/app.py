@@ -37,7 +37,7 @@ from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER
 from api.services import Services
 from catalog.database import database_may_recover
 from catalog.fields import Fields
-from catalog.inputs import ApplicationInput, ConnectorInput, GeofenceInput, VenueInput
+from catalog.inputs import ApplicationInput, ConnectorInput, VenueInput
 
 _log = structlog.get_logger(__name__)
 _RESOURCES = (
@@ -57,7 +57,8 @@ _BODIES: tuple[type[Fields], ...] = (
     ApplicationInput,
     VenueInput,
     venues.BeaconInput,
-    GeofenceInput,
+    venues.GeofenceInput,
+    venues.ScanTagInput,
     campaigns.CampaignCreate,
     campaigns.CampaignEdit,
     ConnectorInput,

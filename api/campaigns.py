@@ -1,16 +1,16 @@
 """Campaigns: /lieu/{id}/campaign."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.answers import Answer, Id, NamedAnswer, Record, Text, Timestamp
 from api.bodies import raise_faults
 from api.permissions import PREFIX, AuthorizedCaller
-from api.records import Beacons, Geofences, Records, Tags, Values, add_operations, referenced
+from api.records import Beacons, Places, Records, Tags, Values, add_operations, referenced
 from api.venues import BeaconAnswer, GeofenceAnswer
 from catalog.fields import ABSENT, FieldFault, required
 from catalog.inputs import CampaignFields, campaign_columns, campaign_conflicts
@@ -21,7 +21,7 @@ from catalog.limits import (
     check_venue_size,
     scope_of,
 )
-from catalog.models import WEEKDAYS, Beacon, Campaign
+from catalog.models import WEEKDAYS, Beacon, Campaign, Geofence, ScanTag
 
 router = APIRouter(prefix=PREFIX)
 _CHECKED_TOGETHER = ("format", "start", "end", *CONTENT_FIELDS)
@@ -33,7 +33,9 @@ class CampaignEdit(CampaignFields):
 
     tags: Tags = ABSENT
     beacons: Beacons = ABSENT
-    geofencings: Geofences = ABSENT
+    geofencings: Places = ABSENT
+    nfcs: Places = ABSENT
+    qrcodes: Places = ABSENT
 
 
 @required(*WEEKDAYS)
@@ -87,9 +89,18 @@ class CampaignAnswer(Answer):
     sunday: bool = _OF_MASK
     beacons: list[BeaconAnswer]
     geofencings: list[GeofenceAnswer]
-    nfcs: list[Any]
-    qrcodes: list[Any]
+    nfcs: list[NamedAnswer]
+    qrcodes: list[NamedAnswer]
     tags: list[NamedAnswer]
+    warnings: list[str] = Field(
+        default_factory=list, description="What keeps the campaign from being sent."
+    )
+
+    @model_validator(mode="after")
+    def _warn(self) -> Self:
+        if not any((self.beacons, self.geofencings, self.nfcs, self.qrcodes, self.tags)):
+            self.warnings = ["it targets nothing, so it is never sent"]
+        return self
 
     @field_validator(*WEEKDAYS, mode="before")
     @classmethod
@@ -111,7 +122,12 @@ async def _columns(
         raise_faults([FieldFault(*each) for each in campaign_conflicts({**kept, **values})])
     check_content(caller.services.catalog_limits, {**kept, **values}, kept)
     columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
-    return columns | await referenced(session, caller.company_id, values)
+    venue_id = record.venue_id if record else values["venue_id"]
+    found = await referenced(session, caller.company_id, values, venue_id)
+    scanned: list[ScanTag] = []
+    for name in ("nfcs", "qrcodes"):
+        scanned += found.pop(name, getattr(record, name) if record else [])
+    return columns | found | {"scan_tags": scanned}
 
 
 async def _check(
@@ -135,14 +151,15 @@ CAMPAIGNS = Records(
     about={
         "create": "A campaign of format connector needs no other content. The company's connector "
         "may be set up later; until then the campaign sends nothing. There are limits on the "
-        "bytes of title, push, template, url, html, nfcs and qrcodes together, on the campaigns "
+        "bytes of title, push, template, url and html together, on the campaigns "
         "of a venue, and on the campaigns that are open at a beacon at the same time; each "
         "refusal names the limit.",
         "delete": "It is not sent any more.",
     },
     options=(
         selectinload(Campaign.beacons).selectinload(Beacon.tags),
-        selectinload(Campaign.geofencings),
+        selectinload(Campaign.geofencings).selectinload(Geofence.tags),
+        selectinload(Campaign.scan_tags),
         selectinload(Campaign.tags),
     ),
     page=50,  # their content is large

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import contains_eager, load_only, selectinload
+from sqlalchemy.orm import joinedload, load_only, selectinload
 from starlette.responses import Response
 
 from api.answers import (
@@ -33,9 +33,18 @@ from api.venues import BeaconAnswer
 from catalog.erasure import DeviceData
 from catalog.fields import Fields
 from catalog.inputs import Flag
-from catalog.models import AuthenticationTrace, Beacon, Campaign, DetectionTrace, Device, Venue
+from catalog.models import (
+    AuthenticationTrace,
+    Beacon,
+    Campaign,
+    DetectionTrace,
+    Device,
+    Geofence,
+    ScanTag,
+    Venue,
+)
 from catalog.session import with_deleted
-from rules.model import StoredDecision
+from rules.model import PlaceKind, StoredDecision
 from rules.schedule import zone_clock
 
 router = APIRouter(prefix=f"{PREFIX}/crm", tags=["crm"])
@@ -111,10 +120,23 @@ class BeaconTraceAnswer(Answer):
     ip: Text
 
 
+class PlaceTraceAnswer(Answer):
+    """The device detected a geofence, NFC tag or QR code."""
+
+    lieu: str = Field(description="Empty if the venue is not the company's.")
+    lieu_id: Id
+    id: Id
+    kind: Literal["geofence", "nfc", "qrcode"]
+    place: NamedAnswer = Field(description="A deleted one keeps its name.")
+    create_on: Timestamp
+    ip: Text
+
+
 class DeviceDetailAnswer(Answer):
     device: list[DeviceAnswer]
     auth: list[AuthenticationTraceAnswer]
     beacon: list[BeaconTraceAnswer]
+    place: list[PlaceTraceAnswer]
 
 
 class HeldDataAnswer(Answer):
@@ -151,7 +173,8 @@ class DecisionAnswer(Answer):
     detected_at: Timestamp
     decided_at: Timestamp
     lieu: str = Field(description="The venue's name.")
-    beacon: NamedAnswer = Field(description="A deleted one keeps its name.")
+    kind: PlaceKind = Field(description="What kind of place `beacon` is.")
+    beacon: NamedAnswer = Field(description="The place. A deleted one keeps its name.")
     proximity: ZoneName
     reason: ReasonName = Field(
         description="The furthest check that any campaign reached, or the one that refused the "
@@ -185,7 +208,8 @@ async def get_device(
 ) -> DeviceDetailAnswer:
     """A device and its traces, the newest first.
 
-    `after` continues the list `beacon`, `after_auth` the list `auth`.
+    `after` continues the lists `beacon` and `place`, whose ids are distinct, `after_auth` the list
+    `auth`.
     """
     async with caller.services.database.autocommit() as session:
         device = await find(session, of_company(Device, caller.company_id), number)
@@ -260,26 +284,37 @@ async def _detail(
     company = device.company_id
     detections = await _traces(session, DetectionTrace, device.id, after, limit)
     venue_ids = {trace.venue_id for trace in detections}
-    beacon_ids = {trace.beacon_id for trace in detections}
+    beacon_ids = {trace.beacon_id for trace in detections if trace.beacon_id}
+    fence_ids = {trace.geofence_id for trace in detections if trace.geofence_id}
+    tag_ids = {trace.scan_tag_id for trace in detections if trace.scan_tag_id}
     venues = await _with_deleted(session, Venue, company, venue_ids)
     beacons = await _with_deleted(session, Beacon, company, beacon_ids, selectinload(Beacon.tags))
-    shown = [
-        {
+    fences = await _with_deleted(session, Geofence, company, fence_ids)
+    tags = await _with_deleted(session, ScanTag, company, tag_ids)
+    at_beacons, at_places = [], []
+    for trace in detections:
+        shown = {
             "lieu": venues[trace.venue_id].name if trace.venue_id in venues else "",
             "lieu_id": trace.venue_id,
             "id": trace.id,
-            "beacon": beacons.get(trace.beacon_id, {"id": trace.beacon_id}),
-            "status": trace.status,
             "create_on": trace.create_on,
             "ip": trace.ip,
         }
-        for trace in detections
-    ]
+        if number := trace.beacon_id:
+            beacon = beacons.get(number, {"id": number})
+            at_beacons.append(shown | {"beacon": beacon, "status": trace.status})
+            continue
+        place = fences.get(trace.geofence_id) or tags.get(trace.scan_tag_id)
+        number = trace.geofence_id or trace.scan_tag_id
+        named = {"id": number, "name": "" if place is None else place.name}
+        kind = "geofence" if trace.geofence_id else getattr(place, "kind", "nfc")
+        at_places.append(shown | {"kind": kind, "place": named})
     return DeviceDetailAnswer.model_validate(
         {
             "device": [device],
             "auth": await _traces(session, AuthenticationTrace, device.id, after_auth, limit),
-            "beacon": shown,
+            "beacon": at_beacons,
+            "place": at_places,
         }
     )
 
@@ -337,23 +372,36 @@ async def shown_decisions(
     session: AsyncSession, company_id: int, decisions: Sequence[StoredDecision]
 ) -> list[Record]:
     """Decisions about a device, as the interface and `proximity device` show them."""
-    heard = {each.beacon for each in decisions}
-    beacons = await _with_deleted(session, Beacon, company_id, heard, contains_eager(Beacon.venue))
+    places: dict[tuple[str, int], Any] = {}
+    for kind, model in _PLACES.items():
+        heard = {each.beacon for each in decisions if each.kind == kind}
+        venue = joinedload(model.venue)
+        found = await _with_deleted(session, model, company_id, heard, venue)
+        places |= {(kind, number): record for number, record in found.items()}
     numbers = {n for each in decisions for listed in each.campaigns.values() for n in listed}
     campaigns = await _with_deleted(
         session, Campaign, company_id, numbers, load_only(Campaign.name)
     )
-    return [_shown(each, beacons.get(each.beacon), campaigns) for each in decisions]
+    return [_shown(each, places.get((each.kind, each.beacon)), campaigns) for each in decisions]
 
 
-def _shown(kept: StoredDecision, beacon: Beacon | None, campaigns: Mapping[int, Any]) -> Record:
-    venue = None if beacon is None else beacon.venue
+_PLACES: dict[str, Any] = {
+    "beacon": Beacon,
+    "geofence": Geofence,
+    "nfc": ScanTag,
+    "qrcode": ScanTag,
+}
+
+
+def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int, Any]) -> Record:
+    venue = None if place is None else place.venue
     written = zone_clock((venue and venue.time_zone) or "UTC").written
     return {
         "detected_at": written(kept.detected_at),
         "decided_at": written(kept.decided_at),
         "lieu": "" if venue is None else venue.name,
-        "beacon": {"id": kept.beacon, "name": "" if beacon is None else beacon.name},
+        "kind": kept.kind,
+        "beacon": {"id": kept.beacon, "name": "" if place is None else place.name},
         "proximity": kept.zone.name.lower(),
         "reason": kept.reason,
         "campaigns": [

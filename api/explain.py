@@ -24,10 +24,17 @@ from api.answers import (
 )
 from api.bodies import RecordId, VenueId, accepts
 from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
-from api.records import IN_ORDER, ById, ByTriple, Reference, find_referenced
+from api.records import IN_ORDER, ById, ByTriple, Values, find_referenced
 from api.records import Id as ReferenceId
 from catalog.fields import ABSENT, Fields, choice, text
-from catalog.index.reading import CampaignAtBeacon, read_campaign_at_beacon
+from catalog.index.reading import (
+    BEACONS,
+    GEOFENCES,
+    SCAN_TAGS,
+    CampaignAtPlace,
+    PlaceTable,
+    read_campaign_at_place,
+)
 from catalog.inputs import READ, Instant
 from rules.explanation import (
     ExplainedCampaign,
@@ -36,13 +43,23 @@ from rules.explanation import (
     Question,
     explain_campaign,
 )
-from rules.model import Reason, Zone
+from rules.model import BeaconSnapshot, Reason, Zone
 
 router = APIRouter(prefix=PREFIX + "/lieu/{id}/campaign/{uid}/explain", tags=["campaign"])
-# Checks that are left out if the campaign targets no beacon and the request names none.
+# The places that a request may name: the fields of campaigns that list them, and their tables.
+_PLACES = {
+    "beacon": ("beacons", BEACONS),
+    "geofence": ("geofencings", GEOFENCES),
+    "nfc": ("nfcs", SCAN_TAGS),
+    "qrcode": ("qrcodes", SCAN_TAGS),
+}
+# Checks that are left out if the campaign targets no place and the request names none.
 _OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
 _CHECKS = [reason for reason in REASONS if reason != Reason.GRANTED]
 CheckName = Annotated[str, Field(json_schema_extra={"enum": list(_CHECKS)})]
+
+
+_BY_ID: Any = Field(description="instead of a beacon: by its id")
 
 
 class ExplainQuestion(Fields):
@@ -54,6 +71,9 @@ class ExplainQuestion(Fields):
         IN_ORDER,
         Field(description="a beacon by id, or by uuid, major and minor"),
     ] = ABSENT
+    geofence: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
+    nfc: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
+    qrcode: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
     proximity: Annotated[str, choice("immediate", "near", "far", "unknown")] = ABSENT
     udid: Annotated[str, text(255)] = ABSENT
 
@@ -85,8 +105,11 @@ class ExplanationAnswer(Answer):
     at: Timestamp
     proximity: ZoneName
     beacon: ExplainedBeaconAnswer | None = Field(
-        description="null if the campaign targets no beacon and the request names none."
+        description="null for another place, and if the campaign targets none."
     )
+    geofence: NamedAnswer | None = None
+    nfc: NamedAnswer | None = None
+    qrcode: NamedAnswer | None = None
     campaign: NamedAnswer
     reason: ReasonName = Field(description="granted, or the first check that fails.")
     checks: list[CheckAnswer] = Field(description="Every check, in order.")
@@ -110,9 +133,9 @@ async def explain_campaign_of_venue(
     """Explain why the campaign would or would not fire for a detection, and when it would.
 
     The rules are the engine's; the catalog is the present one. Every field is optional: `at`
-    defaults to now, `beacon` to the first active beacon that the campaign targets, `proximity` to
-    the zone that this beacon requires. With `udid` the device's claim counts, and the account needs
-    level 1 in the area crm too. Nothing is sent, and no claim is taken.
+    defaults to now, the place to the first active one that the campaign targets, beacons first,
+    `proximity` to the zone that this beacon requires. With `udid` the device's claim counts, and
+    the account needs level 1 in the area crm too. Nothing is sent, and no claim is taken.
     """
     services, company = caller.services, caller.company_id
     values = await caller.values(ExplainQuestion)
@@ -120,8 +143,8 @@ async def explain_campaign_of_venue(
     if udid is not None and caller.account.level(AREAS["device"]) < READ:
         raise forbidden(AREAS["device"], READ)
     async with services.database.autocommit() as session:
-        beacon = await _beacon_id(session, company, values.get("beacon"))
-        subject = await read_campaign_at_beacon(session, company, venue_id, number, beacon)
+        place = await _place(session, company, values)
+        subject = await read_campaign_at_place(session, company, venue_id, number, place)
     if subject is None:
         raise not_found("campaign")
     at = (values.get("at") or services.clock()).timestamp()
@@ -136,34 +159,44 @@ async def explain_campaign_of_venue(
     return ExplanationAnswer(**_shown(subject, question, explanation))
 
 
-async def _beacon_id(
-    session: AsyncSession, company_id: int, reference: Reference | None
-) -> int | None:
-    if reference is None:
-        return None
-    try:
-        (found,) = await find_referenced(session, company_id, "beacons", [reference])
-    except ApiError:
-        raise bad_fields({"beacon": f"{reference}: not a beacon of this company"}) from None
-    return int(found.id)
+async def _place(
+    session: AsyncSession, company_id: int, values: Values
+) -> tuple[PlaceTable, int] | None:
+    given = [kind for kind in _PLACES if kind in values]
+    if len(given) > 1:
+        raise bad_fields({given[1]: f"accepted: one place; there is {given[0]} already"})
+    for kind in given:
+        field, table = _PLACES[kind]
+        try:
+            (found,) = await find_referenced(session, company_id, field, [values[kind]])
+        except ApiError:
+            message = f"{values[kind]}: not a {kind} of this company"
+            raise bad_fields({kind: message}) from None
+        return table, int(found.id)
+    return None
 
 
-def _zone(named: str | None, subject: CampaignAtBeacon) -> Zone:
+def _zone(named: str | None, subject: CampaignAtPlace) -> Zone:
     if named is not None:
         return Zone[named.upper()]
-    return Zone.IMMEDIATE if subject.beacon is None else subject.beacon.reach
+    return subject.place.reach if isinstance(subject.place, BeaconSnapshot) else Zone.IMMEDIATE
 
 
-def _shown(subject: CampaignAtBeacon, question: Question, explanation: Explanation) -> Record:
+def _shown(subject: CampaignAtPlace, question: Question, explanation: Explanation) -> Record:
     (explained,) = explanation.campaigns
     shown: dict[str, Any] = shown_campaign(explained)
-    beacon, left_out = subject.beacon, _OF_A_BEACON if subject.beacon is None else ()
+    place, left_out = subject.place, _OF_A_BEACON if subject.place is None else ()
     shared = [shown_check(each) for each in explanation.checks if each.check not in left_out]
-    names = ExplainedBeaconAnswer.model_fields
+    is_beacon = isinstance(place, BeaconSnapshot)
+    names = (ExplainedBeaconAnswer if is_beacon else NamedAnswer).model_fields
+    named: Record = (
+        {} if place is None else {place.kind: {name: getattr(place, name) for name in names}}
+    )
     return shown | {
         "at": explained.clock.written(question.detected_at),
         "proximity": question.zone.name.lower(),
-        "beacon": None if beacon is None else {name: getattr(beacon, name) for name in names},
+        "beacon": None,
+        **named,
         "checks": shared + shown["checks"],
     }
 

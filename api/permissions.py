@@ -3,8 +3,8 @@
 Level 1 of an area permits reading and explaining, level 2 also creating, changing, deleting and
 testing. Signing out and changing one's own password need a session and no level. Deleting a venue
 also deletes its records, and needs only `region`. Explaining a campaign for one device needs `crm`
-too. The audit shows the kinds of record that the account may read. The other areas (device, nfc,
-qrcode, tag, fidelity, form) are stored and returned, but no operation needs them.
+too. The audit shows the kinds of record that the account may read. The other areas
+(device, tag, fidelity, form) are stored and returned, but no operation needs them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,6 +28,8 @@ AREAS = {
     "device": "crm",
     "venue": "region",
     "geofence": "region",
+    "nfc": "nfc",
+    "qrcode": "qrcode",
     "beacon": "beacon",
     "campaign": "campaign",
     "connector": "connector",

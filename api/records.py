@@ -1,8 +1,8 @@
 """The operations that all kinds of records share: list, create, get, edit, delete.
 
 A new kind of record is a `Records`, and a call of `add_operations`. Its fields may refer to other
-records: a tag by its name (created if it is new) or id, a beacon by its id or triple, a geofence by
-its id. All must belong to the company.
+records: a tag by its name (created if it is new) or id, a beacon by its id or triple, another place
+by its id. All must belong to the company, and other places than beacons to the campaign's venue.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, wr
 from catalog.fields import Conflicts, Fields, integer
 from catalog.inputs import Name, Triple, TripleFields
 from catalog.limits import lock_company
-from catalog.models import Beacon, Geofence, Tag
+from catalog.models import Beacon, Geofence, ScanTag, Tag
 
 
 class Place(NamedTuple):
@@ -51,6 +51,7 @@ class Records(Generic[M]):
 
     - `edited` are the fields of a PUT, if they differ from those of a POST, `created`.
     - `about` adds to the descriptions of the operations, by their names.
+    - `where` are conditions of the records in a table that holds several kinds.
     - `options` load what the answer shows; a list is read `page` records at a time.
     - `conflicts` finds faults in the combination of a new record's fields.
     - `columns` are the attributes to set for values, those of a new record if there is none yet.
@@ -67,6 +68,7 @@ class Records(Generic[M]):
     example: Record
     about: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[Any] = ()
+    where: Sequence[Any] = ()
     page: int = PAGE
     conflicts: Conflicts = lambda _: ()
     columns: Callable[[AsyncSession, AuthorizedCaller, Values, M | None], Awaitable[Values]] = (
@@ -77,7 +79,8 @@ class Records(Generic[M]):
 
     def query(self, caller: AuthorizedCaller, venue_id: int | None) -> Query[M]:
         """The records in a place, with what their answers show."""
-        return of_company(self.model, caller.company_id, venue_id).options(*self.options)
+        query = of_company(self.model, caller.company_id, venue_id).where(*self.where)
+        return query.options(*self.options)
 
     async def get(self, caller: AuthorizedCaller, place: Place) -> Answer:
         """One record. Raises ApiError 404, as `edit` and `delete` do."""
@@ -95,7 +98,7 @@ class Records(Generic[M]):
             if place.venue_id is not None:
                 await find_venue(session, caller.company_id, place.venue_id, lock=True)
                 owner = {"venue_id": place.venue_id}
-            record = self.model(**await self.columns(session, caller, values, None), **owner)
+            record = self.model(**await self.columns(session, caller, values | owner, None))
             session.add(record)
             await session.flush()
             await self.check(session, caller, record, None)
@@ -244,7 +247,10 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "tags": (Tag, "tag"),
     "beacons": (Beacon, "beacon"),
     "geofencings": (Geofence, "geofence"),
+    "nfcs": (ScanTag, "nfc"),
+    "qrcodes": (ScanTag, "qrcode"),
 }
+_OF_VENUE = ("geofencings", "nfcs", "qrcodes")
 IN_ORDER = Field(union_mode="left_to_right")
 ById = Annotated[RecordById, AfterValidator(lambda record: record.id)]
 ByName = Annotated[TagByName, AfterValidator(lambda tag: tag.name)]
@@ -257,22 +263,29 @@ Beacons = Annotated[
     list[Annotated[ById | ByTriple | Id, IN_ORDER]],
     _listed("beacons by id, or by uuid, major and minor"),
 ]
-Geofences = Annotated[list[Annotated[ById | Id, IN_ORDER]], _listed("geofences by id")]
+Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _listed("places of the venue by id")]
 
 
 async def referenced(
-    session: AsyncSession, company_id: int, values: Mapping[str, Any]
+    session: AsyncSession, company_id: int, values: Mapping[str, Any], venue_id: int | None = None
 ) -> dict[str, list[Any]]:
-    """The records that the references among the values name, by attribute. Raises ApiError 400."""
+    """The records that the references among the values name, by attribute. Raises ApiError 400.
+
+    With `venue_id`, places other than beacons must be that venue's.
+    """
     return {
-        field: await find_referenced(session, company_id, field, values[field])
+        field: await find_referenced(session, company_id, field, values[field], venue_id)
         for field in _KINDS
         if field in values
     }
 
 
 async def find_referenced(
-    session: AsyncSession, company_id: int, field: str, references: Sequence[Reference]
+    session: AsyncSession,
+    company_id: int,
+    field: str,
+    references: Sequence[Reference],
+    venue_id: int | None = None,
 ) -> list[Any]:
     """The records that the references in `field` name; new tags are added to the session.
 
@@ -288,7 +301,10 @@ async def find_referenced(
     if triples:
         conditions.append(tuple_(Beacon.uuid, Beacon.major, Beacon.minor).in_(triples))
     found: dict[Reference, Any] = {}
-    for record in await session.scalars(of_company(model, company_id).where(or_(*conditions))):
+    query = of_company(model, company_id, venue_id if field in _OF_VENUE else None)
+    if model is ScanTag:
+        query = query.where(ScanTag.kind == what)
+    for record in await session.scalars(query.where(or_(*conditions))):
         found[record.id] = record
         if isinstance(record, Tag):
             found[record.name] = record
@@ -298,8 +314,9 @@ async def find_referenced(
         if name not in found:
             found[name] = Tag(company_id=company_id, name=name)
             session.add(found[name])
+    owner = "venue" if venue_id is not None and field in _OF_VENUE else "company"
     unknown = {
-        f"{field}[{place}]": f"{reference}: not a {what} of this company"
+        f"{field}[{place}]": f"{reference}: not a {what} of this {owner}"
         for place, reference in enumerate(references)
         if reference not in found
     }

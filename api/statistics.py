@@ -9,7 +9,7 @@ import io
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BeforeValidator, Field, TypeAdapter
@@ -53,7 +53,7 @@ First = Annotated[
     Day | None, Query(alias="from", description="First day; default: a week before `to`.")
 ]
 Last = Annotated[Day | None, Query(alias="to", description="Last day; default: today.")]
-KindName = Literal["venue", "beacon", "campaign"]
+KindName = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
 Kind = Annotated[KindName | None, Query(description="Only this kind of line.")]
 VenueOnly = Annotated[
     int | None, Query(alias="venue", ge=1, le=INT64, description="Only this venue, by its id.")
@@ -70,8 +70,11 @@ CampaignsOfReason = Annotated[
 ]
 
 
+_OF_PLACES: Any = Field(description="Of geofences, NFC tags and QR codes.")
+
+
 class StatisticLineAnswer(Answer):
-    """The figures of a venue, beacon or campaign on a day. A deleted record keeps its name."""
+    """The figures of a venue, place or campaign on a day. A deleted record keeps its name."""
 
     day: date
     venue_id: Id
@@ -82,10 +85,12 @@ class StatisticLineAnswer(Answer):
     detections: Count
     devices: Count
     notifications: Count
+    place_detections: Count = _OF_PLACES
 
 
 class SumsAnswer(Answer):
     detections: Count
+    place_detections: Count = _OF_PLACES
     visits: Count = Field(
         description="The sum over the days of the distinct devices of each day and record."
     )
@@ -155,7 +160,7 @@ async def statistics(
     kind: Kind = None,
     venue: VenueOnly = None,
 ) -> StreamingResponse:
-    """Detections, devices and notifications by day, venue, beacon and campaign.
+    """Detections, devices and notifications by day, venue, place and campaign.
 
     A day is a day of the venue's local time. The devices of a line are distinct, so the numbers of
     several lines cannot be added. Test devices are left out. With `accept: text/csv` the answer is

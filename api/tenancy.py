@@ -36,8 +36,9 @@ def of_company(model: type[M], company_id: int, venue_id: int | None = None) -> 
     # Each table has `company_id`, or the `venue` that has it.
     table: Any = model
     if hasattr(table, "company_id"):
-        return select(model).where(table.company_id == company_id)
-    query = select(model).join(table.venue).where(Venue.company_id == company_id)
+        query = select(model).where(table.company_id == company_id)
+    else:
+        query = select(model).join(table.venue).where(Venue.company_id == company_id)
     return query if venue_id is None else query.where(table.venue_id == venue_id)
 
 
@@ -47,7 +48,7 @@ async def find(session: AsyncSession, query: Query[M], number: int, *, lock: boo
     query = query.where(model.id == number)
     found = await session.scalar(query.with_for_update(of=model) if lock else query)
     if found is None:
-        raise not_found(model.__tablename__)
+        raise not_found(model.__tablename__.replace("_", " "))
     return found
 
 
@@ -124,7 +125,7 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
     """Run `work` in a transaction, commit, and have the outbox drained.
 
     After a conflict with another writer `work` runs again from the beginning. Raises ApiError (409
-    if the triple of a beacon is taken, 400 over a limit) and the errors of SQL.
+    if a beacon's triple or a tag's value is taken, 400 over a limit) and the errors of SQL.
     """
     for _ in range(_TRIES):
         try:
@@ -135,8 +136,8 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
                 raise bad_fields({error.field: str(error)}) from None
             raise ApiError(400, str(error)) from None
         except DBAPIError as error:
-            if _is_triple(error):
-                raise ApiError(409, "the triple uuid, major, minor is taken") from None
+            if (taken := _taken(error)) is not None:
+                raise ApiError(409, f"the {taken} is taken") from None
             # An integrity error: meanwhile a tag of this name was added, or a parent was deleted.
             if not isinstance(error, IntegrityError) and not is_lock_conflict(error):
                 raise
@@ -147,9 +148,15 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
     raise unavailable("the record is being changed by too many at once")
 
 
-def _is_triple(error: DBAPIError) -> bool:
+_UNIQUE = {  # by PostgreSQL's name and by SQLite's
+    "uq_beacon_uuid_major_minor": "triple uuid, major, minor",
+    "beacon.uuid, beacon.major, beacon.minor": "triple uuid, major, minor",
+    "uq_scan_tag_company_id_kind_value": "value",
+    "scan_tag.company_id, scan_tag.kind, scan_tag.value": "value",
+}
+
+
+def _taken(error: DBAPIError) -> str | None:
     cause = getattr(error.orig, "__cause__", None)
-    constraint = getattr(cause, "constraint_name", None)
-    if constraint is not None:
-        return bool(constraint == "uq_beacon_uuid_major_minor")
-    return "beacon.uuid, beacon.major, beacon.minor" in str(error.orig)
+    violated = getattr(cause, "constraint_name", None) or str(error.orig).rpartition(": ")[2]
+    return _UNIQUE.get(violated)

@@ -1,4 +1,4 @@
-"""Venues, and the beacons and geofences in them: /region, and /venue for creating one."""
+"""Venues, and the places in them: /region, and /venue for creating one."""
 
 from typing import Annotated, Literal
 
@@ -11,9 +11,9 @@ from api.answers import Answer, Count, Id, NamedAnswer, Text
 from api.permissions import PREFIX, AuthorizedCaller
 from api.records import Records, Tags, Values, add_operations, referenced
 from catalog.fields import ABSENT
-from catalog.inputs import BeaconFields, GeofenceInput, VenueInput
-from catalog.limits import check_beacon, check_venue_size
-from catalog.models import Beacon, Geofence, Tag, Venue
+from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
+from catalog.limits import check_beacon, check_geofences, check_venue_size
+from catalog.models import Beacon, Geofence, ScanTag, Tag, Venue
 
 router = APIRouter(prefix=PREFIX)
 
@@ -41,10 +41,7 @@ VENUES = Records(
         "active": True,
         "width": 32,
     },
-    about={
-        "delete": "Its beacons, geofences and campaigns are deleted with it; none of them fires "
-        "any more."
-    },
+    about={"delete": "Its places and campaigns are deleted with it; none of them fires any more."},
 )
 
 
@@ -110,6 +107,12 @@ BEACONS = Records(
 )
 
 
+class GeofenceInput(GeofenceFields):
+    """A geofence with its tags."""
+
+    tags: Tags = ABSENT
+
+
 class GeofenceAnswer(Answer):
     id: Id
     name: str
@@ -117,6 +120,20 @@ class GeofenceAnswer(Answer):
     latitude: float
     radius: Id
     active: bool
+    tags: list[NamedAnswer]
+
+
+async def _geofence_columns(
+    session: AsyncSession, caller: AuthorizedCaller, values: Values, _record: Geofence | None
+) -> Values:
+    return {**values, **await referenced(session, caller.company_id, values)}
+
+
+async def _check_geofence(
+    session: AsyncSession, caller: AuthorizedCaller, _geofence: Geofence, before: bool | None
+) -> None:
+    if before is None:
+        await check_geofences(session, caller.services.catalog_limits, caller.company_id)
 
 
 GEOFENCES = Records(
@@ -133,8 +150,54 @@ GEOFENCES = Records(
         "active": True,
     },
     about={"delete": "Nothing fires by it any more."},
+    options=(selectinload(Geofence.tags),),
+    columns=_geofence_columns,
+    scope=lambda _: True,
+    check=_check_geofence,
 )
+
+
+class ScanTagInput(ScanTagFields):
+    """An NFC tag or QR code with its tags."""
+
+    tags: Tags = ABSENT
+
+
+class ScanTagAnswer(Answer):
+    id: Id
+    name: str
+    value: str
+    active: bool
+    tags: list[NamedAnswer]
+
+
+def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]:
+    async def columns(
+        session: AsyncSession, caller: AuthorizedCaller, values: Values, _record: ScanTag | None
+    ) -> Values:
+        owner = {"company_id": caller.company_id, "kind": kind}
+        return {**values, **owner, **await referenced(session, caller.company_id, values)}
+
+    taken = f"409: the value is another {kind}'s of the company."
+    return Records(
+        kind=kind,
+        path=f"/region/{{id}}/{kind}",
+        model=ScanTag,
+        answer=ScanTagAnswer,
+        created=ScanTagInput,
+        example={"name": "Door", "value": example, "active": True, "tags": [{"name": "study"}]},
+        about={"create": taken, "edit": taken, "delete": "Nothing fires by it any more."},
+        options=(selectinload(ScanTag.tags),),
+        where=(ScanTag.kind == kind,),
+        columns=columns,
+    )
+
+
+NFCS = _scan_tags("nfc", "04:A2:24:B1:C8:5A:80")
+QRCODES = _scan_tags("qrcode", "https://library.example/door")
 
 add_operations(router, VENUES, other_path="/venue")
 add_operations(router, BEACONS)
 add_operations(router, GEOFENCES)
+add_operations(router, NFCS)
+add_operations(router, QRCODES)

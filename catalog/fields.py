@@ -34,8 +34,6 @@ Schema = dict[str, Any]
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
-MOST_ITEMS = 1000
-DEEPEST = 16  # lists and objects within each other: encoders and decoders of JSON have limits
 # The zones of the package tzdata are the same on every host. A host's own directory may hold more
 # (localtime, posix/..., right/...), which mean something else on another host.
 ZONES = frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split()) - {"Factory"}
@@ -472,32 +470,3 @@ def colour(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(_COLOUR, value, re.ASCII):
         return value
     raise FieldError("accepted: a colour as #ff8800, orange or rgb(255, 136, 0)")
-
-
-@reader(type="array", items={}, maxItems=MOST_ITEMS)
-def json_list(value: Any) -> list[Any]:
-    """A list of any values, without NUL characters; length and nesting are limited."""
-    if not isinstance(value, list) or len(value) > MOST_ITEMS or not _is_plain(value):
-        raise FieldError(
-            f"accepted: a list of at most {MOST_ITEMS}, nested {DEEPEST} deep at most, without NUL "
-            "characters"
-        )
-    return value
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a JSON value is nested at most DEEPEST deep and its strings can be stored."""
-    level = [value]
-    for depth in range(DEEPEST + 1):
-        if any(isinstance(item, str) and _UNSTORABLE.search(item) for item in level):
-            return False
-        if depth == DEEPEST and any(isinstance(item, list | dict) for item in level):
-            return False
-        level = [inner for item in level for inner in _inside(item)]
-    return True
-
-
-def _inside(item: Any) -> list[Any]:
-    if isinstance(item, dict):
-        return [*item, *item.values()]
-    return item if isinstance(item, list) else []

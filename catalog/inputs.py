@@ -27,7 +27,6 @@ from catalog.fields import (
     colour,
     email,
     integer,
-    json_list,
     line,
     link,
     number,
@@ -53,6 +52,7 @@ _OPTIONAL_ZONE = WithJsonSchema({"type": "string", "enum": sorted({*ZONES, ""})}
 TimeZone = Annotated[Annotated[str, time_zone, _OPTIONAL_ZONE] | None, BLANK_IS_NULL]
 Uuid = Annotated[str, uuid]
 _name = line()
+_value = text(1024)
 
 
 class Triple(NamedTuple):
@@ -111,8 +111,8 @@ class BeaconFields(TripleFields):
     color: Colour = None
 
 
-class GeofenceInput(Fields):
-    """A geofence."""
+class GeofenceFields(Fields):
+    """A geofence without its tags."""
 
     name: Name
     longitude: Annotated[float, number(-180, 180)]
@@ -121,14 +121,33 @@ class GeofenceInput(Fields):
     active: Flag
 
 
+_LONGEST_VALUE = 1024
+
+
+@reader(type="string", minLength=1, maxLength=_LONGEST_VALUE)
+def tag_value(value: Any) -> str:
+    """What an NFC tag or QR code holds."""
+    found = _value(value)
+    if len(found.encode()) > _LONGEST_VALUE:
+        raise FieldError(f"accepted: a string of at most {_LONGEST_VALUE} bytes")
+    return str(found)
+
+
+class ScanTagFields(Fields):
+    """An NFC tag or QR code without its tags. `value` is what devices read from it."""
+
+    name: Name
+    value: Annotated[str, tag_value]
+    active: Flag
+
+
 Text = Annotated[str, text(None)]
 Source = Annotated[Annotated[str, text(None, shortest=0)] | None, BLANK_IS_NULL]
 CacheDelay = Annotated[str, cache]
 Instant = Annotated[datetime, timestamp]
-JsonList = Annotated[list[Any], json_list]
 StartMinute = Annotated[int, time_of_day(end=False)]
 EndMinute = Annotated[int, time_of_day(end=True)]
-REFERENCES = ("beacons", "geofencings", "tags")
+REFERENCES = ("beacons", "geofencings", "nfcs", "qrcodes", "tags")
 
 
 class CampaignFields(Fields):
@@ -157,15 +176,12 @@ class CampaignFields(Fields):
     friday: Flag = ABSENT
     saturday: Flag = ABSENT
     sunday: Flag = ABSENT
-    nfcs: JsonList = ABSENT
-    qrcodes: JsonList = ABSENT
 
 
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:
     """The model's columns for values that were read.
 
-    `weekdays` is the mask for the weekdays that are not given. References to other records (tags,
-    beacons, geofencings) are left out.
+    `weekdays` is the mask for the weekdays that are not given. REFERENCES are left out.
     """
     columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *REFERENCES)}
     for name in ("start", "end"):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-import orjson
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -22,14 +21,13 @@ from catalog.models import (
     Beacon,
     Campaign,
     Company,
+    Geofence,
     Tag,
     Venue,
     at_offset,
 )
 
-TEXTS = ("title", "push", "template", "url", "html")
-LISTS = ("nfcs", "qrcodes")
-CONTENT_FIELDS = (*TEXTS, *LISTS)
+CONTENT_FIELDS = ("title", "push", "template", "url", "html")
 _CHUNK = 1000
 _DAY = timedelta(days=1)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
@@ -39,11 +37,13 @@ _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogLimits:
-    """Bytes of a campaign's content, records in a venue, campaigns open at a beacon at once."""
+    """Bytes of a campaign's content, records in a venue or a company, campaigns open at a beacon at
+    once."""
 
     campaign_content: int = 64 * 1024
     venue_campaigns: int = 1000
     venue_beacons: int = 10_000
+    company_geofences: int = 10_000
     beacon_open_campaigns: int = 100
 
 
@@ -65,8 +65,7 @@ def check_content(limits: CatalogLimits, new: Mapping[str, Any], old: Mapping[st
 
 
 def _size(values: Mapping[str, Any]) -> int:
-    texts = sum(len((values.get(name) or "").encode()) for name in TEXTS)
-    return texts + sum(len(orjson.dumps(values[name])) for name in LISTS if values.get(name))
+    return sum(len((values.get(name) or "").encode()) for name in CONTENT_FIELDS)
 
 
 async def lock_company(session: AsyncSession, company_id: int) -> None:
@@ -87,6 +86,14 @@ async def check_venue_size(
     found = await session.scalar(select(func.count()).select_from(inside)) or 0
     if found > most:
         raise LimitError("", f"accepted: at most {most} {_PLURAL[model]} in a venue")
+
+
+async def check_geofences(session: AsyncSession, limits: CatalogLimits, company_id: int) -> None:
+    """Raise LimitError if a company has too many geofences after an addition."""
+    most = limits.company_geofences
+    query = select(func.count(Geofence.id)).join(Geofence.venue)
+    if (await session.scalar(query.where(Venue.company_id == company_id)) or 0) > most:
+        raise LimitError("", f"accepted: at most {most} geofences in a company")
 
 
 class Period(NamedTuple):

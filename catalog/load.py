@@ -6,9 +6,9 @@ document does not name are not changed. Loading the same document twice changes 
 time.
 
 The document needs fewer fields than the interface: a new campaign's weekdays default to true and
-its hours to 00:00 and 24:00. A list (`tags`, `beacons`, `geofencings`) replaces the whole stored
-list. `password` is used only for a new account. `permission` defaults to all levels; if it is
-given, areas that it omits are 0 on a new account and unchanged on an existing one.
+its hours to 00:00 and 24:00. A list (`tags`, `beacons`, `geofencings`, `nfcs`, `qrcodes`) replaces
+the whole stored list. `password` is used only for a new account. `permission` defaults to all
+levels; if it is given, areas that it omits are 0 on a new account and unchanged on an existing one.
 """
 
 import asyncio
@@ -51,7 +51,8 @@ from catalog.inputs import (
     CompanyFields,
     ConnectorInput,
     DeviceFields,
-    GeofenceInput,
+    GeofenceFields,
+    ScanTagFields,
     Triple,
     TripleFields,
     VenueInput,
@@ -65,6 +66,7 @@ from catalog.limits import (
     DEFAULT_LIMITS,
     CatalogLimits,
     check_content,
+    check_geofences,
     check_venue_size,
     crowded_beacons,
     open_period,
@@ -79,6 +81,7 @@ from catalog.models import (
     Connector,
     Device,
     Geofence,
+    ScanTag,
     Tag,
     Venue,
 )
@@ -115,7 +118,7 @@ class RecordCount:
 @dataclass
 class LoadSummary:
     """Counts by kind: companies, accounts, applications, connectors, devices, venues, tags,
-    beacons, geofences, campaigns.
+    beacons, geofences, nfcs, qrcodes, campaigns.
     """
 
     counts: dict[str, RecordCount] = field(default_factory=dict)
@@ -170,7 +173,10 @@ async def load_document(
                 await loader.load(company)
             if faults:
                 raise LoadError(faults)
-    except (IntegrityError, VenueDeletedError):
+    except (IntegrityError, VenueDeletedError) as error:
+        if "scan_tag" in str(error):
+            message = "a value belongs to another NFC tag or QR code of the company"
+            raise LoadError([FieldFault("", message)]) from None
         raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
     return summary
 
@@ -184,11 +190,25 @@ class _LoadedBeacon(BeaconFields):
     tags: Annotated[list[str], names] = ABSENT
 
 
+class _LoadedGeofence(GeofenceFields):
+    """A geofence with the names of its tags."""
+
+    tags: Annotated[list[str], names] = ABSENT
+
+
+class _LoadedScanTag(ScanTagFields):
+    """An NFC tag or QR code with the names of its tags."""
+
+    tags: Annotated[list[str], names] = ABSENT
+
+
 class _LoadedCampaign(CampaignFields):
-    """A campaign with the names of its tags and geofences; its beacons are read separately."""
+    """A campaign with the names of its targets; its beacons are read separately."""
 
     tags: Annotated[list[str], names] = ABSENT
     geofencings: Annotated[list[str], names] = ABSENT
+    nfcs: Annotated[list[str], names] = ABSENT
+    qrcodes: Annotated[list[str], names] = ABSENT
 
 
 class _Kind(NamedTuple):
@@ -208,7 +228,7 @@ class _Kind(NamedTuple):
 
 _TRIPLE = ("uuid", "major", "minor")
 _IN_COMPANY = ("accounts", "applications", "connector", "devices", "venues")
-_IN_VENUE = ("beacons", "geofences", "geofencings", "campaigns")
+_IN_VENUE = ("beacons", "geofences", "geofencings", "nfcs", "qrcodes", "campaigns")
 _KINDS = {
     "companies": _Kind(CompanyFields, Company, ("name",), "platform", inside=_IN_COMPANY),
     "accounts": _Kind(AccountFields, Account, ("email",), "platform"),
@@ -217,16 +237,22 @@ _KINDS = {
     "devices": _Kind(DeviceFields, Device, ("udid",)),
     "venues": _Kind(VenueInput, Venue, ("name",), inside=_IN_VENUE),
     "beacons": _Kind(_LoadedBeacon, Beacon, _TRIPLE, "platform"),
-    "geofences": _Kind(GeofenceInput, Geofence, ("name",), "venue"),
+    "geofences": _Kind(_LoadedGeofence, Geofence, ("name",), "venue"),
+    "nfcs": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue"),
+    "qrcodes": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue"),
     "campaigns": _Kind(_LoadedCampaign, Campaign, ("name",), "venue", campaign_conflicts),
     "tags": _Kind(Fields, Tag, ("name",)),
 }
 _OTHER_NAMES = {"geofencings": "geofences"}
 # What a record refers to by name: its attribute, and the kind of the records.
-_REFERENCES = {"beacons": "beacons", "geofencings": "geofences", "tags": "tags"}
+_BY_NAME = {"geofencings": "geofences", "nfcs": "nfcs", "qrcodes": "qrcodes"}
+_REFERENCES = {"beacons": "beacons", **_BY_NAME, "tags": "tags"}
+_SCAN_TAGS = {"nfcs": "nfc", "qrcodes": "qrcode"}
 _LOADED_WITH: dict[Any, tuple[Any, ...]] = {
     Beacon: (Beacon.venue, Beacon.tags),
-    Campaign: (Campaign.beacons, Campaign.geofencings, Campaign.tags),
+    Geofence: (Geofence.tags,),
+    ScanTag: (ScanTag.tags,),
+    Campaign: (Campaign.beacons, Campaign.geofencings, Campaign.scan_tags, Campaign.tags),
 }
 
 
@@ -393,7 +419,7 @@ class _CompanyLoader:
         ]
         await self._find(targets)
         await self._load_tags(venues)
-        for kind in ("beacons", "geofences", "campaigns"):
+        for kind in ("beacons", "geofences", "nfcs", "qrcodes", "campaigns"):
             await self._load_all([each for venue in venues for each in venue.inside[kind]])
         if not self.faults:
             await self.session.flush()
@@ -421,6 +447,8 @@ class _CompanyLoader:
             venues = (self.records.get(("venues", (item.venue,))) for item in items)
             owners = {venue.id: venue.name for venue in venues if venue is not None}
             query = query.where(model.venue_id.in_(owners))
+            if kind in _SCAN_TAGS:
+                query = query.where(ScanTag.kind == _SCAN_TAGS[kind])
         elif spec.within == "company":
             query = query.where(model.company_id == (self.company and self.company.id))
         wanted = dict.fromkeys(item.key for item in items if item.key is not None)
@@ -460,11 +488,12 @@ class _CompanyLoader:
             is_own = beacon is not None and self._is_own(beacon)
             if not is_own and ("beacons", triple) not in self.listed:
                 self.faults.note(place, f"{triple} is not a beacon of this company")
-        for name in item.values.get("geofencings", ()):
-            reference = ("geofences", (item.venue, name))
-            if reference not in self.records and reference not in self.listed:
-                place = f"{item.place}.geofencings"
-                self.faults.note(place, "not a geofence of the venue", value=name)
+        for attribute, kind in _BY_NAME.items():
+            for name in item.values.get(attribute, ()):
+                reference = (kind, (item.venue, name))
+                if reference not in self.records and reference not in self.listed:
+                    message = f"not in the venue's list of {kind}"
+                    self.faults.note(f"{item.place}.{attribute}", message, value=name)
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:
             check_content(self.limits, kept | item.values, kept)
@@ -478,6 +507,15 @@ class _CompanyLoader:
         for name, kind in _REFERENCES.items():
             if name in item.values:
                 values[name] = self._referred(item, kind, item.values[name])
+        if item.kind == "campaigns":
+            values["scan_tags"] = [
+                each
+                for name in _SCAN_TAGS
+                for each in values.pop(name, getattr(known, name, ()) if known else ())
+            ]
+            values["scan_tags"].sort(key=lambda each: each.id)
+        if item.kind in _SCAN_TAGS:
+            on_create |= {"company": self.company, "kind": _SCAN_TAGS[item.kind]}
         comes = known is None
         if item.kind == "beacons":
             comes = comes or known.venue is not venue
@@ -536,11 +574,11 @@ class _CompanyLoader:
         return known
 
     async def _load_tags(self, venues: Sequence[_Item]) -> None:
-        """Find the tags that beacons and campaigns name, and add new ones."""
+        """Find the tags that places and campaigns name, and add new ones."""
         tags = {
             name: _Item("tags", each.place, {"name": name}, None)
             for venue in venues
-            for each in chain(venue.inside["beacons"], venue.inside["campaigns"])
+            for each in chain(*venue.inside.values())
             for name in each.values.get("tags", ())
         }
         await self._load_all(list(tags.values()))
@@ -557,7 +595,13 @@ class _CompanyLoader:
                 await check_venue_size(self.session, self.limits, model, venue.id)
             except LimitError as error:
                 self.faults.note(place, str(error))
-        if not self.grown or self.company is None:
+        if self.company is None:
+            return
+        try:
+            await check_geofences(self.session, self.limits, self.company.id)
+        except LimitError as error:
+            self.faults.note("", str(error))
+        if not self.grown:
             return
         owner = self.company.id
         crowded = await crowded_beacons(self.session, self.limits, owner, self.now, true())

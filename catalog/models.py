@@ -434,8 +434,6 @@ class Campaign(HasId, SoftDeletable, Base):
     end_minute: Mapped[int]
     active: Mapped[bool]
     weekdays: Mapped[int] = mapped_column(default=EVERY_DAY)
-    nfcs: Mapped[list[Any]] = mapped_column(JSON, default=list)
-    qrcodes: Mapped[list[Any]] = mapped_column(JSON, default=list)
     beacons: Mapped[list[Beacon]] = relationship(
         secondary=campaign_beacon, lazy="raise", order_by=Beacon.id, passive_deletes=True
     )
@@ -448,6 +446,16 @@ class Campaign(HasId, SoftDeletable, Base):
     tags: Mapped[list[Tag]] = relationship(
         secondary=campaign_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
     )
+
+    @property
+    def nfcs(self) -> list[ScanTag]:
+        """The NFC tags among its `scan_tags`."""
+        return [each for each in self.scan_tags if each.kind == "nfc"]
+
+    @property
+    def qrcodes(self) -> list[ScanTag]:
+        """The QR codes among its `scan_tags`."""
+        return [each for each in self.scan_tags if each.kind == "qrcode"]
 
     @property
     def start(self) -> datetime:

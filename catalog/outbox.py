@@ -45,7 +45,7 @@ _CIRCLE = ("latitude", "longitude", "radius", "deleted_at")
 _VALUE = ("company_id", "kind", "value")
 _OF_VENUE = ("name", "active", "time_zone", "company_id", "deleted_at")
 _TARGETS = {"beacon_id": "beacons", "geofence": "geofencings", "scan_tag_id": "scan_tags"}
-_NOT_OF_CAMPAIGN = {"venue", "geofencings", "nfcs", "qrcodes", "scan_tags", "beacons", "tags"}
+_NOT_OF_CAMPAIGN = {"venue", "geofencings", "scan_tags", "beacons", "tags"}
 
 
 @event.listens_for(CatalogSession, "after_flush")

@@ -1,4 +1,4 @@
-"""Reads the daily figures of venues, beacons and campaigns that the recorder writes."""
+"""Reads the daily figures of venues, places and campaigns that the recorder writes."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
@@ -20,21 +20,29 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from catalog.models import Beacon, Campaign, Company, Statistic, Venue
+from catalog.models import Beacon, Campaign, Company, Geofence, ScanTag, Statistic, Venue
 from catalog.session import with_deleted
 
 _LONGEST_ID = 18  # digits
 # The offset at which a day begins first.
 _EAST = timedelta(hours=14)
 WEEK = timedelta(days=6)
-_TABLES: dict[str, Any] = {"venue": Venue, "beacon": Beacon, "campaign": Campaign}
+_TABLES: dict[str, Any] = {
+    "venue": Venue,
+    "beacon": Beacon,
+    "geofence": Geofence,
+    "nfc": ScanTag,
+    "qrcode": ScanTag,
+    "campaign": Campaign,
+}
 STATISTIC_KINDS = tuple(_TABLES)
 _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
 
 
 class StatisticLine(NamedTuple):
-    """One day of a venue, a beacon or a campaign. `day` is that of the venue's time zone.
+    """One day of a venue, a place or a campaign. `day` is that of the venue's time zone.
 
+    `detections` are those of beacons, `place_detections` those of other places.
     `devices` is the number of distinct devices of this line, so lines must not be added up. Deleted
     records keep their names. Test devices are not counted.
     """
@@ -49,6 +57,7 @@ class StatisticLine(NamedTuple):
     detections: int
     devices: int
     notifications: int
+    place_detections: int
 
 
 def latest_week(now: datetime) -> tuple[date, date]:
@@ -133,6 +142,7 @@ def _query(choice: StatisticFilter) -> Select[Any]:
             of.detections,
             of.devices,
             of.notifications,
+            of.place_detections,
         )
         .outerjoin(Venue, Venue.id == of.venue_id)
         .outerjoin(Company, Company.id == Venue.company_id)
@@ -157,6 +167,7 @@ def _has_name_or_id(table: type[Company] | type[Venue], name_or_id: str) -> Colu
 
 _FIGURES = (
     func.sum(Statistic.detections, type_=Integer).label("detections"),
+    func.sum(Statistic.place_detections, type_=Integer).label("place_detections"),
     # A device counts once a day and record.
     func.sum(Statistic.devices, type_=Integer).label("visits"),
     func.sum(Statistic.notifications, type_=Integer).label("notifications"),
@@ -181,9 +192,9 @@ async def record_totals(
     of, kind = Statistic, choice.kind or "venue"
     named = aliased(_TABLES[kind])
     query = _chosen(select(of.ref, of.venue_id, *_FIGURES), company_id, choice)
-    by = "notifications" if kind == "campaign" else "detections"
     largest = query.group_by(of.ref, of.venue_id)
-    summed = with_deleted(largest.order_by(func.sum(getattr(of, by)).desc(), of.ref).limit(limit))
+    by = func.sum(of.notifications if kind == "campaign" else of.detections + of.place_detections)
+    summed = with_deleted(largest.order_by(by.desc(), of.ref).limit(limit))
     top = summed.subquery("top")
     totals = (
         select(
@@ -192,11 +203,18 @@ async def record_totals(
             literal(kind).label("kind"),
             top.c.ref.label("id"),
             named.name.label("name"),
-            *top.c[-3:],
+            *top.c[-len(_FIGURES) :],
         )
         .outerjoin(Venue, Venue.id == top.c.venue_id)
         .outerjoin(named, named.id == top.c.ref)
-        .order_by(top.c[by].desc(), top.c.ref)
+        .order_by(
+            (
+                top.c.notifications
+                if kind == "campaign"
+                else top.c.detections + top.c.place_detections
+            ).desc(),
+            top.c.ref,
+        )
     )
     return (await session.execute(with_deleted(totals))).all()
 

@@ -24,8 +24,8 @@ from catalog.index.entries import (
     beacon_field,
     campaign_field,
     connector_field,
-    decode_beacon,
     decode_campaign,
+    decode_place,
     encode,
     geofence_field,
     geofences_field,
@@ -292,23 +292,28 @@ async def campaigns_at(
     return found
 
 
-class CampaignAtBeacon(NamedTuple):
-    """A campaign and the beacon that the question is about; None if it targets no beacon.
+class CampaignAtPlace(NamedTuple):
+    """A campaign and the place that the question is about; None if it targets none.
 
-    `target` has the campaign only if the campaign is aimed at the beacon.
+    `target` has the campaign only if the campaign is aimed at the place.
     """
 
     campaign: CampaignSnapshot
-    beacon: BeaconSnapshot | None
+    place: Place | None
     target: Target
 
 
-async def read_campaign_at_beacon(
-    session: AsyncSession, company_id: int, venue_id: int, campaign_id: int, beacon_id: int | None
-) -> CampaignAtBeacon | None:
-    """A campaign of a company's venue at a beacon of the company; None without the campaign.
+async def read_campaign_at_place(
+    session: AsyncSession,
+    company_id: int,
+    venue_id: int,
+    campaign_id: int,
+    place: tuple[PlaceTable, int] | None,
+) -> CampaignAtPlace | None:
+    """A campaign of a company's venue at a place (its table and id) of the company.
 
-    Without `beacon_id` it is the first active beacon that the campaign targets.
+    None without the campaign. Without `place` it is the first that the campaign targets: active
+    ones first, then beacons, geofences, tags.
     """
     wanted = and_(
         Campaign.id == campaign_id, Campaign.venue_id == venue_id, Venue.company_id == company_id
@@ -318,15 +323,28 @@ async def read_campaign_at_beacon(
         (campaign,) = (awake_campaign(decode_campaign(value)) for value in fields.values())
     if campaign is None:
         return None
-    if beacon_id is None:
-        first = select(Beacon.id).where(targeted_by([campaign_id]))
-        beacon_id = await session.scalar(first.order_by(Beacon.active.desc(), Beacon.id).limit(1))
+    place = place or await _first_target(session, campaign_id)
     connected = exists().where(Connector.company_id == company_id)
     has_connector = bool(await session.scalar(select(connected)))
-    async for _, fields in beacon_fields(session, Beacon.id == beacon_id):
-        (entry,) = map(decode_beacon, fields.values())
-        aimed = [campaign] if campaign_id in entry.campaigns else []
-        target = Target.of_place(entry.place, aimed, has_connector)
-        return CampaignAtBeacon(campaign, entry.place, target)
+    if place is not None:
+        table, number = place
+        async for _, fields in place_fields(table, session, table.model.id == number):
+            (entry,) = map(decode_place, fields.values())
+            aimed = [campaign] if campaign_id in entry.campaigns else []
+            target = Target.of_place(entry.place, aimed, has_connector)
+            return CampaignAtPlace(campaign, entry.place, target)
     venue = venue_snapshot(await session.get_one(Venue, venue_id))
-    return CampaignAtBeacon(campaign, None, Target(venue, True, None, (), has_connector))
+    return CampaignAtPlace(campaign, None, Target(venue, True, None, (), has_connector))
+
+
+async def _first_target(session: AsyncSession, campaign_id: int) -> tuple[PlaceTable, int] | None:
+    inactive = None
+    for table in PLACES:
+        model = table.model
+        targets = select(model.id, model.active).where(targeted_by([campaign_id], table))
+        first = targets.order_by(model.active.desc(), model.id).limit(1)
+        for row in await session.execute(first):
+            if row.active:
+                return table, row.id
+            inactive = inactive or (table, row.id)
+    return inactive

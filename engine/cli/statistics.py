@@ -139,7 +139,7 @@ def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
         typer.echo(f"nothing from {choice.first} to {choice.last}")
         return
     header = ("day", "company", "venue", "kind", "id", "name")
-    figures = ("detections", "devices", "notifications")
+    figures = ("detections", "devices", "notifications", "of places")
     print_table((*header, *figures), [_cells(line) for line in lines], numbers=len(figures))
 
 
@@ -156,4 +156,5 @@ def _cells(line: StatisticLine) -> tuple[str, ...]:
         "-" if irrelevant else f"{line.detections:,}",
         f"{line.devices:,}",
         f"{line.notifications:,}",
+        f"{line.place_detections:,}",
     )

@@ -67,6 +67,23 @@ async def test_traces_page_by_page(
     assert (await api.read(f"/crm/{number}?{cursor}={last}", owner))[name] == []
 
 
+async def test_traces_of_other_places(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    fence = await api.made(f"/region/{venue}/geofencing", owner, bodies.geofence())
+    tag = {"name": "Door", "value": "v", "active": True}
+    tag = await api.made(f"/region/{venue}/qrcode", owner, tag)
+    number = await device_of(api, owner)
+    of: Any = {"device_id": number, "venue_id": venue, "status": "unknown"}
+    await api.add(DetectionTrace(**of, geofence_id=fence["id"], create_on=NOW))
+    await api.add(DetectionTrace(**of, scan_tag_id=tag["id"], create_on=NOW - timedelta(hours=1)))
+    await api.call("DELETE", f"/region/{venue}/qrcode/{tag['id']}", owner)
+    detail = await api.read(f"/crm/{number}", owner)
+    assert detail["beacon"] == []
+    assert [(each["kind"], each["place"]) for each in detail["place"]] == [
+        ("geofence", {"id": fence["id"], "name": fence["name"]}),
+        ("qrcode", {"id": tag["id"], "name": "Door"}),
+    ]
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -82,7 +99,7 @@ async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any])
     (before,) = await api.read("/crm", owner)
     detail = (await api.call("PUT", "/crm/1", owner, body)).json()
     (device,) = detail["device"]
-    assert detail == {"device": [device], "auth": [], "beacon": []}
+    assert detail == {"device": [device], "auth": [], "beacon": [], "place": []}
     assert device | {"update_on": 0} == before | {"test": True, "update_on": 0}
     assert device["update_on"] > before["update_on"]
     other = await api.call("PUT", "/crm/1", owner, {"device": [{"id": 2, "test": 0}]})
@@ -123,6 +140,7 @@ async def test_decisions_with_names_also_of_what_is_deleted(
         {
             "detected_at": "2026-11-20T22:41:00+0100",
             "decided_at": "2026-11-20T22:41:01+0100",
+            "kind": "beacon",
             "lieu": (await api.read(f"/region/{venue}", owner))["name"],
             "beacon": {"id": beacon["id"], "name": beacon["name"]},
             "proximity": "near",

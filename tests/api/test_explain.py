@@ -121,6 +121,22 @@ async def test_another_beacon_and_another_distance(explained: CampaignToExplain)
     assert "unknown_beacon" not in {each["check"] for each in result["checks"]}
 
 
+@pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
+async def test_another_kind_of_place(explained: CampaignToExplain, kind: str):
+    field = "geofencing" if kind == "geofence" else kind
+    body = {"name": "Door", "value": "v", "active": True}
+    body = explained.bodies.geofence() if kind == "geofence" else body
+    place = await explained.made(f"/region/{explained.venue}/{field}", body)
+    shown = {"id": place["id"], "name": place["name"]}
+    result = await explained.result(at=OPEN, **{kind: place["id"]})
+    assert (result["reason"], result[kind], result["beacon"]) == ("no_campaign", shown, None)
+    await explained.edit_campaign(tags=[], **{f"{field}s": [place["id"]]})
+    result = await explained.result(at=OPEN)
+    assert (result["reason"], result[kind]) == ("granted", shown)
+    refused = await explained.explain(beacon=explained.beacon["id"], **{kind: place["id"]})
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, [kind])
+
+
 async def test_a_claim_of_the_device(explained: CampaignToExplain, settings: Settings):
     at = datetime.fromisoformat(OPEN).timestamp()
     owner = uuid.UUID("0c5ab8a2-9f0e-5d0b-9c43-3a8a1f1d6a52")

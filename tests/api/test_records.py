@@ -61,20 +61,62 @@ async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int)
 
 
 async def test_geofences(api: Harness, owner: Headers, bodies: Bodies, venue: int):
-    body = bodies.geofence()
+    body = bodies.geofence(tags=["one"])
     path = f"/region/{venue}/geofencing"
     record = await lifecycle(api, owner, path, body, {"radius": 20, "active": False})
-    assert record == body | {"id": record["id"]}
+    assert record == body | {"id": record["id"], "tags": record["tags"]}
+    assert [tag["name"] for tag in record["tags"]] == ["one"]
+
+
+@pytest.mark.parametrize("kind", ["nfc", "qrcode"])
+async def test_scan_tags(api: Harness, owner: Headers, venue: int, kind: str):
+    body = {"name": "Door", "value": "https://example.org/é", "active": True, "tags": ["one"]}
+    path = f"/region/{venue}/{kind}"
+    record = await lifecycle(api, owner, path, body, {"value": "other", "active": False})
+    assert record == body | {"id": record["id"], "tags": record["tags"]}
+    await api.made(path, owner, body)
+    await api.made(f"/region/{venue}/{'nfc' if kind == 'qrcode' else 'qrcode'}", owner, body)
+    taken = await api.call("POST", path, owner, body)
+    assert (taken.status_code, taken.json()["message"]) == (409, "the value is taken")
+    second = await api.made(path, owner, body | {"value": "second"})
+    taken = await api.call("PUT", f"{path}/{second['id']}", owner, body)
+    assert taken.status_code == 409
+    for value in ("", "é" * 513, "a\0", 5):
+        refused = await api.call("POST", path, owner, body | {"value": value})
+        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["value"])
+    other = await api.account()
+    there = (await api.made("/region", other, {"name": "v", "address": "", "active": True}))["id"]
+    await api.made(f"/region/{there}/{kind}", other, body)
+    assert (await api.call("GET", f"{path}/{second['id']}", other)).status_code == 404
+
+
+async def test_targets_of_another_venue_are_refused(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    there = (await api.made("/region", owner, bodies.venue()))["id"]
+    tag = {"name": "Door", "value": "v", "active": True}
+    path = f"/lieu/{venue}/campaign"
+    for kind, body in (("geofencing", bodies.geofence()), ("nfc", tag), ("qrcode", tag)):
+        found = await api.made(f"/region/{there}/{kind}", owner, body)
+        campaign = bodies.campaign() | {f"{kind}s": [found["id"]]}
+        refused = await api.call("POST", path, owner, campaign)
+        assert refused.status_code == 400
+        assert list(refused.json()["fields"]) == [f"{kind}s[0]"]
+    nfc = await api.made(f"/region/{venue}/nfc", owner, tag | {"value": "w"})
+    wrong_kind = bodies.campaign() | {"qrcodes": [nfc["id"]]}
+    assert (await api.call("POST", path, owner, wrong_kind)).status_code == 400
 
 
 async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: int):
     beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
     fence = await api.made(f"/region/{venue}/geofencing", owner, bodies.geofence())
+    tag = {"name": "Door", "value": "v", "active": True}
+    tag = await api.made(f"/region/{venue}/nfc", owner, tag)
     triple = {name: beacon[name] for name in ("uuid", "major", "minor")}
     body = bodies.campaign(
         beacons=[triple, beacon["id"]],
         geofencings=[{"id": fence["id"]}],
-        nfcs=[{"a": [1]}],
+        nfcs=[{"id": tag["id"]}],
         hash="h1",
     )
     record = await lifecycle(
@@ -86,8 +128,14 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         "tags": beacon["tags"],
         "beacons": [beacon],
         "geofencings": [fence],
+        "nfcs": [{"id": tag["id"], "name": "Door"}],
         "qrcodes": [],
+        "warnings": [],
     }
+    nothing = await api.made(
+        f"/lieu/{venue}/campaign", owner, bodies.campaign(tags=None, beacons=None)
+    )
+    assert len(nothing["warnings"]) == 1
 
 
 async def test_an_edit_leaves_what_is_not_given(

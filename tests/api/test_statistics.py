@@ -110,6 +110,26 @@ async def test_as_a_sheet(
         assert {row[header.index("venue")] for row in rows} == {"x;'=1+1"}
 
 
+_TOTALS = {"detections": 18, "place_detections": 0, "visits": 9, "notifications": 9}
+
+
+@pytest.mark.parametrize("kind", ["geofencing", "nfc", "qrcode"])
+async def test_figures_of_other_places(
+    api: Harness, owner: Headers, bodies: Bodies, today: date, venue: int, kind: str
+):
+    body = {"name": "Door", "value": "v", "active": True}
+    body = bodies.geofence() if kind == "geofencing" else body
+    place = await api.made(f"/region/{venue}/{kind}", owner, body)
+    kind = "geofence" if kind == "geofencing" else kind
+    of = {"day": today, "kind": kind, "ref": place["id"], "venue_id": venue}
+    figures = {"detections": 0, "place_detections": 7, "devices": 2, "notifications": 1}
+    await api.add(Statistic(**of, **figures))
+    (line,) = await api.read(f"/statistics?kind={kind}", owner)
+    assert (line["name"], line["place_detections"]) == (place["name"], 7)
+    (total,) = await api.read(f"/statistics/totals?kind={kind}", owner)
+    assert (total["name"], total["place_detections"], total["visits"]) == (place["name"], 7, 2)
+
+
 async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: Bodies, today: date):
     async def sent(headers: Headers, *figures: int) -> list[int]:
         venue = (await api.made("/region", headers, bodies.venue()))["id"]
@@ -128,7 +148,7 @@ async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: B
     await sent(owner, 1)
     await sent(await api.account(), 900, 100)
     by_day = await api.read("/statistics/days", owner)
-    assert by_day == [{"day": str(today), "detections": 18, "visits": 9, "notifications": 9}]
+    assert by_day == [{"day": str(today), **_TOTALS}]
     of_venue = await api.read(f"/statistics/days?venue={venue}", owner)
     assert of_venue[0]["notifications"] == 8
     of_one = await api.read(f"/statistics/days?kind=campaign&id={large}", owner)

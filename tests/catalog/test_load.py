@@ -40,6 +40,8 @@ CAMPAIGN = {
     "beacons": [{"uuid": UUID.upper().replace("-", ""), "major": "1", "minor": 2}],
     "tags": [{"name": "entrance"}],
     "geofencings": [{"name": "park"}],
+    "nfcs": [{"name": "Desk"}],
+    "qrcodes": ["Desk"],
 }
 BEACON = {"name": "Door", "uuid": UUID, "major": 1, "active": True, "proximity": "Near"}
 DOCUMENT = {
@@ -68,6 +70,8 @@ DOCUMENT = {
                         {**BEACON, "minor": 1, "tags": [{"name": "entrance"}]},
                         {**BEACON, "minor": 2, "x": 3},
                     ],
+                    "nfcs": [{"name": "Desk", "value": "1", "active": True, "tags": ["entrance"]}],
+                    "qrcodes": [{"name": "Desk", "value": "1", "active": True}],
                     "geofences": [
                         {
                             "name": "park",
@@ -110,6 +114,8 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
     summary = await load(database, document, cipher)
     assert {kind: count.created for kind, count in summary.counts.items()} == {
         "companies": 1,
+        "nfcs": 1,
+        "qrcodes": 1,
         "accounts": 1,
         "applications": 1,
         "connectors": 1,
@@ -134,7 +140,8 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
         venue = (await session.scalars(select(Venue))).one()
         assert (venue.width, venue.image, venue.time_zone) == (40, "hall.png", "Europe/Madrid")
         links = [
-            selectinload(tie) for tie in (Campaign.beacons, Campaign.tags, Campaign.geofencings)
+            selectinload(tie)
+            for tie in (Campaign.beacons, Campaign.tags, Campaign.geofencings, Campaign.scan_tags)
         ]
         campaign = (await session.scalars(select(Campaign).options(*links))).one()
         assert campaign.start.isoformat() == "2026-11-20T00:00:00+01:00"
@@ -143,6 +150,10 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
         assert [beacon.minor for beacon in campaign.beacons] == [2]
         assert [tag.name for tag in campaign.tags] == ["entrance"]
         assert [fence.name for fence in campaign.geofencings] == ["park"]
+        assert [(tag.kind, tag.value) for tag in campaign.scan_tags] == [
+            ("nfc", "1"),
+            ("qrcode", "1"),
+        ]
         beacon = campaign.beacons[0]
         assert (beacon.uuid, beacon.proximity, beacon.x) == (UUID, "near", 3)
 
@@ -246,6 +257,7 @@ async def test_every_fault_at_once_and_nothing_changed(
     campaign |= {"cache": "fortnight", "format": "url", "tuesday": True}
     campaign["beacons"] += [{"uuid": UUID, "major": 1, "minor": 8}, {"uuid": "x", "major": 70000}]
     campaign["geofencings"] = ["park", "lake"]
+    campaign["nfcs"] = ["lake"]
     found = await faults_of(database, document, None)
     here = "companies[0].venues[0]"
     assert set(found) == {
@@ -265,6 +277,7 @@ async def test_every_fault_at_once_and_nothing_changed(
         f"{here}.campaigns[0].beacons[2].major",
         f"{here}.campaigns[0].beacons[2].minor",
         f"{here}.campaigns[0].geofencings",
+        f"{here}.campaigns[0].nfcs",
     }
     assert found[f"{here}.beacons[0].proximity"] == '"close": accepted: immediate, near, far'
     assert "PROXIMITY_SECRET_KEY is not set" in found["companies[0].connector"]

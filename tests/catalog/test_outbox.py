@@ -94,7 +94,6 @@ async def test_created_records_are_in_the_outbox(database: Database, records: Re
         (Beacon, {"name": "new"}, "beacon_id"),
         (Beacon, {"x": 3, "color": "red"}, None),
         (Campaign, {"title": "new"}, "campaign"),
-        (Campaign, {"nfcs": [1]}, None),
         (Geofence, {"name": "new"}, "geofence"),
         (ScanTag, {"active": False}, "scan_tag_id"),
         (Venue, {"active": False}, "venue geofences"),

@@ -86,9 +86,9 @@ def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"3 lines written to {file}\n")
     assert file.read_text().splitlines() == [
         HEADER,
-        "2026-11-18,beta,2,beta hall,venue,2,beta hall,1002,102,12",
-        "2026-11-18,beta,2,beta hall,beacon,2,door,1002,102,12",
-        "2026-11-18,beta,2,beta hall,campaign,2,offer,1002,102,12",
+        "2026-11-18,beta,2,beta hall,venue,2,beta hall,1002,102,12,0",
+        "2026-11-18,beta,2,beta hall,beacon,2,door,1002,102,12,0",
+        "2026-11-18,beta,2,beta hall,campaign,2,offer,1002,102,12,0",
     ]
 
 

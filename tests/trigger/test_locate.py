@@ -1,10 +1,16 @@
 """Positions, geofences and tags, from the record to the notification."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from engine.kafka.detections import GeofenceKey, TagKey
+from engine.process.lifecycle import cancel
+from engine.redis.devices import DeviceKey
+from engine.trigger.explainer import SupposedDetection
+from engine.wiring.parts import build_decision_store, build_explainer
 from rules.geofences import Circle
 from tests.redis.index_writer import (
     application_entry,
@@ -14,6 +20,7 @@ from tests.redis.index_writer import (
     tag_entry,
 )
 from tests.trigger.pushed import NOW, PushedTrigger
+from tests.trigger.test_decision_tail import Watching
 
 HERE = {"latitude": 48.8584, "longitude": 2.2945}
 CIRCLES = (
@@ -159,3 +166,39 @@ async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
     assert cache._bytes - held >= 1024
     cache.drop_all()
     assert cache._bytes == 0
+
+
+async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
+    feed = town.role.intake.feed
+    watching = asyncio.create_task(feed.tail.run())
+    shown = await Watching(town).begin(company=1)
+    await town.push(at(), at(latitude=49), seen(tag=QR | {"value": "secret"}))
+    found = {(each.kind, each.beacon, each.reason) for each in await shown.next(4)}
+    assert found == {
+        ("geofence", "Court", "granted"),
+        ("geofence", "Park", "granted"),
+        ("position", "position", "outside"),
+        ("qrcode", "qrcode", "unknown_tag"),
+    }
+    await cancel([watching])
+    assert feed.notes is not None
+    await feed.notes._write()
+    store = build_decision_store(town.settings, town.redis)
+    kept = await store.read(DeviceKey(1, "phone"))
+    assert [(each.kind, each.beacon) for each in kept] == [("geofence", 5), ("geofence", 4)]
+
+
+async def test_an_explanation_of_a_place_is_the_decision(town: PushedTrigger):
+    explainer = build_explainer(town.settings, town.redis)
+    now = NOW / 1000
+    await town.push(seen(tag=QR))
+    for key, reason in (
+        (GeofenceKey(5), "granted"),  # campaign 8; 7 is throttled
+        (GeofenceKey(6), "inactive_geofence"),
+        (GeofenceKey(44), "unknown_geofence"),
+        (TagKey(1, "qrcode", QR["value"]), "throttled"),
+        (TagKey(1, "nfc", QR["value"]), "inactive_tag"),
+        (TagKey(1, "nfc", "other"), "unknown_tag"),
+    ):
+        supposed = SupposedDetection(key, "phone", None, now, now, is_now=True)
+        assert (await explainer.explain(supposed)).explanation.reason == reason

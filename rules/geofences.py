@@ -73,14 +73,14 @@ class GeofenceGrid:
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""
         found: list[Circle] = []
+        north, east = latitude + 90, (longitude + 180) / 360
         for height, rows, of_bands, cells in self._levels.values():
-            row = int((latitude + 90) / height)
+            row = int(north / height)
             columns = of_bands[row // rows]
-            column = int((longitude + 180) / 360 * columns) % columns
-            for circle in cells.get(row * _COLUMNS + column, ()):
-                if distance(latitude, longitude, circle) <= circle.radius:
-                    found.append(circle)  # noqa: PERF401  # few cells have a circle
-        return sorted(found)
+            candidates = cells.get(row * _COLUMNS + int(east * columns) % columns)
+            if candidates is not None:
+                found += [c for c in candidates if distance(latitude, longitude, c) <= c.radius]
+        return sorted(found) if len(found) > 1 else found
 
     def _add(self, circle: Circle) -> None:
         angle = min(pi, circle.radius / EARTH_RADIUS + _MARGIN)

@@ -78,10 +78,11 @@ def places_of(
         inside = grid.containing(position.latitude, position.longitude)
     if position is None or not inside:
         return refusal(Reason.OUTSIDE, company)
-    accurate = [circle for circle in inside if circle.admits(position.accuracy)]
-    if not accurate:
+    keys = [GeofenceKey(circle.id) for circle in inside if circle.admits(position.accuracy)]
+    if not keys:
         return refusal(Reason.INACCURATE, company)
-    return [replace(detection, key=GeofenceKey(circle.id)) for circle in accurate]
+    detection.key = keys[0]
+    return [detection, *(replace(detection, key=key) for key in keys[1:])]
 
 
 def _api_key(detection: DecodedDetection) -> str:

@@ -32,6 +32,9 @@ class Kind(StrEnum):
 
     VENUE = "venue"
     BEACON = "beacon"
+    GEOFENCE = "geofence"
+    NFC = "nfc"
+    QRCODE = "qrcode"
     CAMPAIGN = "campaign"
 
 
@@ -60,11 +63,12 @@ def statistics(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Show detections, devices and notifications by day, venue, beacon and campaign.
+    """Show detections, devices and notifications by day, venue, place and campaign.
 
-    A day is the day of the detection in the venue's time zone (UTC if it has none). The devices
-    of a line are distinct, so the numbers of several lines cannot be added. Test devices are left
-    out. The role recorder updates these statistics.
+    Detections are those of beacons, those of geofences, NFC tags and QR codes are beside them. A
+    day is the day of the detection in the venue's time zone (UTC if it has none). The devices of a
+    line are distinct, so the numbers of several lines cannot be added. Test devices are left out.
+    The role recorder updates these statistics.
     """
 
     if json and file is not None:

@@ -71,6 +71,7 @@ def results() -> DemoResults:
         walked=794.8,
         took=50.2,
         walkers=6,
+        arrivals=12,
         beacons=24,
         recorded=(1100, 9),
     )
@@ -85,14 +86,14 @@ def test_the_summary_says_what_fired_what_did_not_and_why() -> None:
     stream = io.StringIO()
     lines = printed(Console(file=stream, width=110), stream)
     text = "\n".join(lines)
-    assert "1,209 real readings, taken by 6 phones in 13 minutes of walking\n" in text
+    assert "1,197 real readings, taken by 6 phones in 13 minutes of walking\n" in text
     assert " 1,200  too_far                  farther than the" in text
     assert "     8  Welcome                  html, to 6 phones" in text
     assert "connector, to 1 phone; asked of its service" in text
     assert "     0  Old                      its campaign is over" in text
     assert "9 notifications; 40 times a campaign was held back by its delay." in text
     assert "From detection to notification: p50 8 ms, p99 2" in text
-    assert "SQL has counted 1,100 detections of active beacons and 9 notifications." in text
+    assert "SQL has counted 1,100 detections at active places and 9 notifications." in text
     assert lines[lines.index("{") : lines.index("}") + 1] == [
         "{",
         '  "id": "x",',

@@ -32,7 +32,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database, open_database
-from catalog.models import Device
+from catalog.models import Statistic
 from engine.cli.command import CommandError, CommandInterruptedError, new_app
 from engine.cli.demo.summary import (
     DemoResults,
@@ -42,9 +42,11 @@ from engine.cli.demo.summary import (
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     MessageReceiver,
+    arrival,
     cancelled,
     demo_document,
     library_service,
+    load_arrivals,
     load_demo_catalog,
     load_readings,
 )
@@ -92,7 +94,7 @@ def demo(
 
     Everything runs on this machine and is removed afterwards: an embedded Kafka broker, a Redis
     server, an SQLite file, all roles, the interface and a customer's service, with a catalog of 24
-    beacons and a dozen campaigns. The demo needs no settings and reads none.
+    beacons, a geofence, a QR code and some campaigns. The demo needs no settings and reads none.
     """
     configure_logs(demo_settings())
     console = Console()
@@ -160,8 +162,8 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         (venue,) = document["companies"][0]["venues"]
         _print(
             console,
-            f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, {len(campaigns)} "
-            f"campaigns ({active} active).",
+            f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, a geofence, a QR code, "
+            f"{len(campaigns)} campaigns ({active} active).",
         )
         engine = await stack.enter_async_context(running_engine(settings))
         _print(
@@ -174,7 +176,9 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         receiving = asyncio.create_task(receiver.run())
         stack.push_async_callback(cancelled, receiving)
         readings = load_readings(document)
-        took, recorded = await walk(settings, engine.metrics, receiver, readings, console, seconds)
+        arrivals = load_arrivals(document, readings)
+        items = arrivals + readings
+        took, recorded = await walk(settings, engine.metrics, receiver, items, console, seconds)
         results = DemoResults(
             campaigns=campaigns,
             figures=read_figures(engine.metrics),
@@ -185,6 +189,7 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
             walked=readings[-1].recorded or 0.0,
             took=took,
             walkers=len({item.key for item in readings}),
+            arrivals=len(arrivals),
             beacons=len(venue["beacons"]),
             recorded=recorded,
         )
@@ -192,7 +197,7 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         if directory is None:
             _print(console, *_next_steps())
             return
-        _write_files(settings, directory)
+        _write_files(settings, document, directory)
         email = document["companies"][0]["accounts"][0]["email"]
         _print(console, *_instructions(settings, engine, email, password, directory))
         receiver.on_notification = partial(_print_notification, console)
@@ -318,8 +323,10 @@ async def _show(console: Console, metrics: Metrics, total: int) -> None:
 
 
 async def _recorded_totals(database: Database) -> tuple[int, int]:
-    """Detections of active beacons and notifications of all devices. Raises SQLAlchemyError."""
-    sums = select(func.sum(Device.nb_beacon), func.sum(Device.nb_campaign))
+    """Detections at active places and notifications of all devices. Raises SQLAlchemyError."""
+    of = Statistic
+    sums = select(func.sum(of.detections + of.place_detections), func.sum(of.notifications))
+    sums = sums.where(of.kind == "venue")
     async with database.read() as session:
         detections, notifications = (await session.execute(sums)).one()
     return int(detections or 0), int(notifications or 0)
@@ -344,7 +351,7 @@ def _next_steps() -> list[str]:
     ]
 
 
-def _write_files(settings: Settings, directory: Path) -> None:
+def _write_files(settings: Settings, document: dict[str, Any], directory: Path) -> None:
     """Complete the file of settings, and write detections of a visitor to publish."""
     key = settings.secret_key.get_secret_value() if settings.secret_key else ""
     networks = ",".join(map(str, settings.connector_allow_networks))
@@ -354,7 +361,8 @@ def _write_files(settings: Settings, directory: Path) -> None:
         file.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={networks}\n")
     device = {"udid": "you", "name": "Android"}
     place = {"uuid": _UUID, "major": 1, "device": device}
-    way = ({**place, "minor": minor, "proximity": proximity} for minor, proximity in _WAY)
+    way = [signal | {"device": device} for signal in arrival(document)]
+    way += ({**place, "minor": minor, "proximity": proximity} for minor, proximity in _WAY)
     (directory / _DETECTIONS).write_bytes(b"".join(msgspec.json.encode(d) + b"\n" for d in way))
 
 

@@ -36,9 +36,9 @@ class EngineFigures(NamedTuple):
 
     @property
     def counted(self) -> int:
-        """The detections that SQL counts: those at active beacons of active venues."""
-        ignored = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON, Reason.INACTIVE_VENUE)
-        return self.decided - sum(self.detections.get(reason, 0) for reason in ignored)
+        """The detections that SQL counts: those at active places of active venues."""
+        at_no_place = list(Reason)[: list(Reason).index(Reason.NO_CAMPAIGN)]
+        return self.decided - sum(self.detections.get(reason, 0) for reason in at_no_place)
 
 
 def read_figures(metrics: Metrics) -> EngineFigures:
@@ -100,6 +100,7 @@ class DemoResults(NamedTuple):
     walked: float
     took: float
     walkers: int
+    arrivals: int
     beacons: int
     recorded: tuple[int, int]
 
@@ -107,15 +108,17 @@ class DemoResults(NamedTuple):
 def print_summary(console: Console, results: DemoResults) -> None:
     """Print the summary; the most important lines come last."""
     figures = results.figures
-    aimed_at = {beacon.id for _, beacons in results.campaigns for beacon in beacons}
+    places = [place for each in results.campaigns for place in each.places]
+    aimed_at = {place.id for place in places if place.kind == "beacon"}
     if results.first:
         _print_example(console, results)
     _print_lines(
         console,
-        f"{figures.decided:,} real readings, taken by {results.walkers} phones in "
-        f"{results.walked / 60:.0f} minutes of walking",
+        f"{figures.decided - results.arrivals:,} real readings, taken by {results.walkers} phones "
+        f"in {results.walked / 60:.0f} minutes of walking",
         f"through a university library, were replayed in {results.took:.0f} s. They came from",
-        f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns.",
+        f"{results.beacons} beacons, {len(aimed_at)} of which have campaigns. Before, each phone",
+        "told a position on the square (a geofence) and scanned the QR code at the door.",
         "",
     )
     by_count = sorted(figures.detections.items(), key=lambda count: -count[1])
@@ -133,7 +136,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
         f"{sum(results.sends.values()):,} notifications; {figures.throttled:,} times a campaign "
         "was held back by its delay.",
         f"From detection to notification: {_latency_words(figures.latency)}.",
-        f"SQL has counted {results.recorded[0]:,} detections of active beacons and "
+        f"SQL has counted {results.recorded[0]:,} detections at active places and "
         f"{results.recorded[1]:,} notifications.",
         "",
     )
@@ -183,10 +186,10 @@ def _print_lines(console: Console, *lines: str) -> None:
 
 def silence_reason(silent: DemoCampaign, at: float) -> str:
     """Why a campaign sent nothing around `at` (epoch s), by the rules' own verdict."""
-    campaign, beacons = silent
+    campaign, places = silent
     reason = Schedule(campaign).verdict(at).reason
     if reason is not None:
         return REASON_WORDS[reason]
-    if not any(beacon.active for beacon in beacons):
-        return "it has no beacon that is switched on"
-    return "no phone came near enough to its beacons"
+    if not any(place.active for place in places):
+        return "it has no place that is switched on"
+    return "no phone came near enough to its places"

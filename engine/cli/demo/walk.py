@@ -21,8 +21,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from catalog.database import open_database
-from catalog.index.entries import PlaceEntry, decode_beacon, decode_campaign
-from catalog.index.reading import beacon_fields, campaign_fields
+from catalog.index.entries import PlaceEntry, decode_campaign, decode_place
+from catalog.index.reading import (
+    beacon_fields,
+    campaign_fields,
+    geofence_fields,
+    scan_tag_fields,
+)
 from catalog.models import WEEKDAYS
 from engine.cli.catalog import update_index, write_catalog
 from engine.cli.publish import Item
@@ -30,7 +35,7 @@ from engine.kafka.messages import CampaignReference, Detection, KnownDevice, Rec
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
-from rules.model import BeaconSnapshot, CampaignSnapshot
+from rules.model import CampaignSnapshot, Place
 
 ZONE = ZoneInfo("Europe/Madrid")
 # Fits the library (data/README.md): -59 dBm at 1 m, and 27 dB less for each tenfold distance.
@@ -49,10 +54,10 @@ _BOOKS = (
 
 
 class DemoCampaign(NamedTuple):
-    """A campaign and the beacons that it targets."""
+    """A campaign and the places that it targets."""
 
     campaign: CampaignSnapshot
-    beacons: list[BeaconSnapshot]
+    places: list[Place]
 
 
 def demo_document(
@@ -103,16 +108,17 @@ async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> lis
         await write_catalog(settings, database, msgspec.json.encode(document))
         await update_index(settings, database)
         async with database.read() as session:
-            beacons: list[PlaceEntry[BeaconSnapshot]] = []
-            async for _, fields in beacon_fields(session):
-                beacons += map(decode_beacon, fields.values())
+            places: list[PlaceEntry[Place]] = []
+            for read in (beacon_fields, geofence_fields, scan_tag_fields):
+                async for _, fields in read(session):
+                    places += map(decode_place, fields.values())
             campaigns: list[CampaignSnapshot] = []
             async for _, fields in campaign_fields(session):
                 campaigns += map(decode_campaign, fields.values())
     finally:
         await database.close()
     return [
-        DemoCampaign(each, [entry.place for entry in beacons if each.id in entry.campaigns])
+        DemoCampaign(each, [entry.place for entry in places if each.id in entry.campaigns])
         for each in campaigns
     ]
 
@@ -137,6 +143,32 @@ def load_readings(document: dict[str, Any]) -> list[Item]:
         )
         items.append(Item(udid.encode(), msgspec.json.encode(detection), float(row["seconds"])))
     return items
+
+
+def load_arrivals(document: dict[str, Any], readings: list[Item]) -> list[Item]:
+    """A position on the square and a scan of the QR code at the door, of each phone of `readings`.
+
+    They are made up; all come before the walks.
+    """
+    udids = sorted({item.key.decode() for item in readings if item.key is not None})
+    return [
+        Item(udid.encode(), msgspec.json.encode(signal | {"device": {"udid": udid}}), 0.0)
+        for udid in udids
+        for signal in arrival(document)
+    ]
+
+
+def arrival(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A position and a scan in the demo's `document`, without a device."""
+    (company,) = document["companies"]
+    (venue,), (application,) = company["venues"], company["applications"]
+    (square,), (code,) = venue["geofences"], venue["qrcodes"]
+    position = {name: square[name] for name in ("latitude", "longitude")} | {"accuracy": 15.0}
+    key = {"api_key": application["api_key"]}
+    return [
+        {"position": position} | key,
+        {"tag": {"kind": "qrcode", "value": code["value"]}} | key,
+    ]
 
 
 class _Library(BaseHTTPRequestHandler):

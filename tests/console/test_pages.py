@@ -38,7 +38,18 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "0", "active": "1"}
     assert "radius-note" in (await visitor.post(f"{own}/geofences/new", fence)).text
     await visitor.post(f"{own}/geofences/new", fence | {"radius": "300"})
-    assert "43.2" in (await visitor.get(own)).texts
+    shown = await visitor.get(own)
+    assert "43.2" in shown.texts
+    circles = [each for tag, each in shown.tags if tag == "circle" and "cx" in each]
+    assert [(each["cx"], each["cy"], each["r"]) for each in circles] == [("0.0", "0.0", "300")]
+    for kind in ("nfc", "qrcode"):
+        tag = {"name": "Counter", "value": "https://example.org/", "active": "1", "tags": "a"}
+        assert "value-note" in (await visitor.post(f"{own}/{kind}s/new", tag | {"value": ""})).text
+        await visitor.post(f"{own}/{kind}s/new", tag)
+    assert "Counter" in (await visitor.get(own)).texts
+    image = await visitor.client.get(f"/console{own}/qrcodes/2/image")
+    assert image.headers["content-type"].startswith("image/svg+xml")
+    assert b"<svg" in image.content
     await visitor.post(f"{own}/beacons/{stored['id']}/delete", {})
     await visitor.post(f"{own}/delete", {})
     assert "No venue yet." in (await visitor.get("/venues")).texts

@@ -19,12 +19,13 @@ TEMPLATES = sorted(
     for each in PLACE.joinpath("templates").iterdir()
     if each.name.endswith(".html")
 )
+KINDS = ("venue", "beacon", "geofence", "nfc", "qrcode")
 USED = {
     *re.findall(r'\bw\("([a-z_]+?)"[,)]', "".join(TEMPLATES)),
     *(f"{kind}_{reason.value}" for reason in Reason for kind in ("reason", "check")),
     *(f"state_{reason.value}" for reason in Reason if reason is not Reason.GRANTED),
     *("monday", "friday", "day", "detections"),
-    *(f"{verb}_{kind}" for verb in ("new", "delete") for kind in ("venue", "beacon", "geofence")),
+    *(f"{verb}_{kind}" for verb in ("new", "delete") for kind in KINDS),
     *(f"outcome_{fault.value}" for fault in CallFault),
     *(f"{kind}_{role}" for role in ROLES for kind in ("role", "silent", "never")),
     *(f"role_{state}" for state in ("up_to_date", "behind", "starting", "waiting")),

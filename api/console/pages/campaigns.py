@@ -123,15 +123,10 @@ async def _form(
     context: PageContext, values: dict[str, Any], refusal: InterfaceReply | None = None
 ) -> Response:
     venue, number = context.path_number("id"), values.get("id")
-    beacons: list[dict[str, Any]] = []
-    if context.may_read("beacon"):
-        reply = await context.interface.call(
-            "GET", f"/region/{venue}/beacon", query={"limit": _OFFERED}
-        )
-        beacons = reply.body if reply.is_success else []
-    chosen = {each["id"] for each in values["beacons"]}
-    offered = {each["id"] for each in beacons}
-    beacons += [each for each in values["beacons"] if each["id"] not in offered]
+    targets = {
+        name: await _offered(context, kind, path, values[name])
+        for name, (kind, path) in _TARGETS.items()
+    }
     return context.form_page(
         "campaign_form.html",
         "campaign",
@@ -140,12 +135,25 @@ async def _form(
         number=number,
         venue_id=venue,
         zone=await _zone(context),
-        beacons=beacons,
-        chosen=chosen,
+        targets=targets,
+        chosen={name: {each["id"] for each in values[name]} for name in targets},
         tags=tag_text(tag["name"] for tag in values["tags"]),
         days=week(values),
         state=None if number is None else await campaign_state(context, venue, number),
     )
+
+
+async def _offered(
+    context: PageContext, kind: str, path: str, chosen: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The venue's places of a kind, with those that the campaign names already."""
+    offered: list[dict[str, Any]] = []
+    if context.may_read(kind):
+        address = f"/region/{context.path_number('id')}/{path}"
+        reply = await context.interface.call("GET", address, query={"limit": _OFFERED})
+        offered = reply.body if reply.is_success else []
+    known = {each["id"] for each in offered}
+    return [*offered, *(each for each in chosen if each["id"] not in known)]
 
 
 async def explain(context: PageContext) -> Response:
@@ -163,6 +171,13 @@ async def explain(context: PageContext) -> Response:
     return context.page("campaign_form.html#explained", reply.status, reply=reply)
 
 
+# The fields that name places: the kinds of record, and their paths in a venue.
+_TARGETS = {
+    "beacons": ("beacon", "beacon"),
+    "geofencings": ("geofence", "geofencing"),
+    "nfcs": ("nfc", "nfc"),
+    "qrcodes": ("qrcode", "qrcode"),
+}
 _TEXTS = [
     "name",
     "title",
@@ -193,7 +208,7 @@ def new_campaign(today: Any) -> dict[str, Any]:
         "start": "",
         "end": "",
         "active": True,
-        "beacons": [],
+        **{name: [] for name in _TARGETS},
         "tags": [],
     }
 
@@ -214,7 +229,7 @@ def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
         **{name: _instant(form, name, zone) for name in ("start", "end")},
         **{day: form.is_on(day) for day in WEEKDAYS},
         "active": form.is_on("active"),
-        "beacons": form.numbers("beacons"),
+        **{name: form.numbers(name) for name in _TARGETS},
         "tags": [{"name": name} for name in tag_names(form.text("tags"))],
     }
 
@@ -222,7 +237,8 @@ def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
 def redisplayed_campaign(form: PostedForm, values: dict[str, Any]) -> dict[str, Any]:
     """The submitted values, to show the form again with the faults."""
     dates = {name: form.text(name) for name in ("start", "end", "start_day", "end_day")}
-    return values | dates | {"beacons": [{"id": number} for number in values["beacons"]]}
+    places = {name: [{"id": number} for number in values[name]] for name in _TARGETS}
+    return values | dates | places
 
 
 def _instant(form: PostedForm, name: str, zone: str) -> str:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from api.console.context import PageContext
 from api.console.texts import Translations, parse_time
 
-_KINDS = ("campaign", "beacon", "venue")
+_KINDS = ("campaign", "beacon", "geofence", "nfc", "qrcode", "venue")
 _MOST = 100
 
 

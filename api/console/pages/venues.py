@@ -1,11 +1,14 @@
-"""Venues: the list, the plan with beacons and geofences, and the forms of all three."""
+"""Venues: the list, the plan with its beacons, the map of its geofences, NFC tags and QR codes, and
+the forms of all of them."""
 
+import io
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import segno
 from starlette.responses import JSONResponse, Response
 
 from api.console.context import PageContext
@@ -23,13 +26,19 @@ async def show_list(context: PageContext) -> Response:
 
 
 async def show_plan(context: PageContext) -> Response:
-    """Show a venue's plan with its beacons, and its geofences."""
+    """Show a venue's plan with its beacons, the map of its geofences, and its tags."""
     path = f"/region/{context.path_number('id')}"
     get = context.interface.get
     venue = await get(path)
     beacons: list[dict[str, Any]] = []
     if context.may_read("beacon"):
         beacons = await get(f"{path}/beacon", limit=_ON_THE_PLAN + 1)
+    geofences = await get(f"{path}/geofencing", limit=_ON_THE_PLAN)
+    scan_tags = {
+        kind: await get(f"{path}/{kind}", limit=_ON_THE_PLAN)
+        for kind in ("nfc", "qrcode")
+        if context.may_read(kind)
+    }
     return context.page(
         "venue.html",
         venue=venue,
@@ -37,11 +46,22 @@ async def show_plan(context: PageContext) -> Response:
         beacons=beacons[:_ON_THE_PLAN],
         has_more=len(beacons) > _ON_THE_PLAN,
         most=_ON_THE_PLAN,
-        geofences=await get(f"{path}/geofencing", limit=_ON_THE_PLAN),
+        geofences=geofences,
+        map=geofence_map(geofences),
+        scan_tags=scan_tags,
         may_place=context.may_write("beacon"),
         with_recent=context.may_read("statistics") and bool(beacons),
         may_edit=context.may_write("venue"),
     )
+
+
+async def show_qr_code(context: PageContext) -> Response:
+    """The image of a QR code, to print."""
+    path = f"/region/{context.path_number('id')}/qrcode/{context.path_number('uid')}"
+    record = await context.interface.get(path)
+    image = io.BytesIO()
+    segno.make_qr(record["value"]).save(image, kind="svg", scale=8)
+    return Response(image.getvalue(), media_type="image/svg+xml")
 
 
 async def show_recent(context: PageContext) -> Response:
@@ -169,7 +189,21 @@ _GEOFENCES = RecordForm(
         FormField("latitude", "latitude", "decimal", required=True, half=True),
         FormField("longitude", "longitude", "decimal", required=True, half=True),
         FormField("radius", "radius", "number", required=True, hint="radius_hint"),
+        FormField("tags", "tags", "tags", hint="tags_hint"),
     ),
+)
+_NFCS, _QRCODES = (
+    RecordForm(
+        kind,
+        f"/region/{{id}}/{kind}",
+        f"/venues/{{id}}/{kind}s",
+        (
+            _NAME,
+            FormField("value", "value", required=True, hint="value_hint"),
+            FormField("tags", "tags", "tags", hint="tags_hint"),
+        ),
+    )
+    for kind in ("nfc", "qrcode")
 )
 
 
@@ -321,6 +355,43 @@ def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
     return Plan(left, top, width, height, dot, step, image, elsewhere, placed)
 
 
+class MappedCircle(NamedTuple):
+    """A geofence on the map, in metres from the map's centre."""
+
+    record: dict[str, Any]
+    x: float
+    y: float
+
+
+class GeofenceMap(NamedTuple):
+    """The geofences of a venue to scale. Lengths are metres; y grows to the south."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    circles: list[MappedCircle]
+
+
+_METRES_A_DEGREE = 111_195.0
+
+
+def geofence_map(geofences: list[dict[str, Any]]) -> GeofenceMap | None:
+    """The map around the first geofence; None without geofences."""
+    if not geofences:
+        return None
+    centre = geofences[0]
+    across = _METRES_A_DEGREE * math.cos(math.radians(centre["latitude"]))
+    circles = []
+    for each in geofences:
+        east = (each["longitude"] - centre["longitude"] + 180) % 360 - 180
+        y = (centre["latitude"] - each["latitude"]) * _METRES_A_DEGREE
+        circles.append(MappedCircle(each, round(east * across, 1), round(y, 1)))
+    left, top = (min(c[axis] - c.record["radius"] for c in circles) for axis in (1, 2))
+    right, bottom = (max(c[axis] + c.record["radius"] for c in circles) for axis in (1, 2))
+    return GeofenceMap(left, top, right - left, bottom - top, circles)
+
+
 def detection_circles(
     plan: Plan, beacons: list[dict[str, Any]], detections: dict[int, int]
 ) -> list[RecentCircle]:
@@ -380,5 +451,8 @@ PAGES = (
     ("GET", "/venues/{id:int}/recent", show_recent),
     *_pages(_BEACONS, "/{uid:int}"),
     *_pages(_GEOFENCES, "/{uid:int}"),
+    *_pages(_NFCS, "/{uid:int}"),
+    *_pages(_QRCODES, "/{uid:int}"),
+    ("GET", "/venues/{id:int}/qrcodes/{uid:int}/image", show_qr_code),
     ("POST", "/venues/{id:int}/beacons/{uid:int}/place", move_beacon),
 )

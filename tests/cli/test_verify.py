@@ -27,7 +27,8 @@ from engine.cli.verify import (
     differences,
 )
 from engine.formats.decoders import OwnFormatDecoder
-from engine.kafka.detections import BeaconKey, Record
+from engine.kafka.detections import BeaconKey, GeofenceKey, Record, TagKey
+from rules.geofences import Circle, GeofenceGrid
 from tests.cli.proximity import Proximity
 from tests.cli.proximity import detection as message
 from tests.kafka.records import UUID, detection, record
@@ -43,7 +44,12 @@ CATALOG = RecountCatalog(
         BeaconKey(UUID, 1, 4): PlaceFact(
             company_id=2, active=True, former_companies=frozenset({1})
         ),
+        GeofenceKey(5): PlaceFact(company_id=1, active=True),
+        GeofenceKey(6): PlaceFact(company_id=1, active=False),
+        TagKey(1, "nfc", "door"): PlaceFact(company_id=1, active=True),
+        TagKey(1, "qrcode", "door"): PlaceFact(1, active=True, former_companies=frozenset({1})),
     },
+    grids={1: GeofenceGrid([Circle(5, 48.0, 2.0, 500.0), Circle(6, 48.0, 2.0, 50.0)])},
     companies=frozenset({1, 2}),
     applications={
         "good": ApplicationFact(1, active=True, expire_on=None),
@@ -55,6 +61,9 @@ CATALOG = RecountCatalog(
 READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 
+LONG_AGO = "2026-11-01T10:00:00+0000"
+
+
 def recount() -> Recount:
     """Nothing counted yet."""
     retained = Interval(BEGIN, BEGIN + 86_400)
@@ -64,6 +73,23 @@ def recount() -> Recount:
 def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
     """A detection."""
     return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
+
+
+def at_place(at: str = "2026-11-20T10:00:00+0000", key: str = "good", **place: Any) -> Record:
+    """A detection of another place."""
+    return record({"device": {"udid": "a"}, "detected_at": at, "api_key": key, **place})
+
+
+def entered(number: int, transition: str = "enter") -> dict[str, Any]:
+    return {"geofence": {"id": number, "transition": transition}}
+
+
+def scanned(kind: str, value: str = "door") -> dict[str, Any]:
+    return {"tag": {"kind": kind, "value": value}}
+
+
+def near(latitude: float, accuracy: float | None = None) -> dict[str, Any]:
+    return {"position": {"latitude": latitude, "longitude": 2, "accuracy": accuracy}}
 
 
 def sent(
@@ -84,9 +110,6 @@ def signed_in(
 ) -> Record:
     """An authentication."""
     return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})
-
-
-LONG_AGO = "2026-11-01T10:00:00+0000"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +134,43 @@ def test_recounted_detections(
     counting = recount()
     assert count_all(records, counting.add_detection) == 0
     assert counting.devices == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (entered(5), DeviceCounts(traces=1)),
+        (entered(5, "exit"), None),
+        (entered(6), DeviceCounts(places_uncounted=1)),
+        (entered(7), None),
+        (scanned("nfc"), DeviceCounts(traces=1)),
+        (scanned("nfc", "Door"), None),
+        (scanned("qrcode"), DeviceCounts(traces=1, places_contested=1)),
+        (scanned("nfc") | {"key": "expired"}, DeviceCounts(places_uncounted=1)),
+        (scanned("nfc") | {"key": "never heard of"}, None),
+        (near(48.004), DeviceCounts(traces=1)),
+        (near(48.0), DeviceCounts(traces=1, places_uncounted=1)),
+        (near(48.004, 501.0), None),
+        (near(48.005), None),
+        (near(48.004) | {"at": LONG_AGO}, None),
+    ],
+)
+def test_recounted_detections_of_other_places(
+    place: dict[str, Any], expected: DeviceCounts | None
+) -> None:
+    counting = recount()
+    assert count_all([at_place(**place)], counting.add_detection) == 0
+    assert counting.devices == ({} if expected is None else {(1, "a"): expected})
+
+
+def test_an_edited_geofence_may_explain_the_traces_of_positions() -> None:
+    counting = recount()
+    counting.catalog = CATALOG._replace(edited=frozenset({1}))
+    assert count_all([at_place(**near(48.004)), signed_in()], counting.add_detection) == 1
+    nothing = RIGHT._replace(nb_beacon=0, nb_campaign=0, receptions=0, authentications=0)
+    for traces in (0, 3):
+        (difference,) = found(counting, nothing._replace(traces=traces))
+        assert (difference.figure, difference.may_be_edit) == ("detection_trace", True)
 
 
 def test_notifications_are_counted_once_by_id() -> None:

@@ -23,6 +23,13 @@ _DAY_MS = 86_400_000
 # Longer after its detection a record counts for no day but the one on which it comes: the settings
 # MAX_DETECTION_AGE, and for notifications NOTIFICATION_LIFETIME besides.
 FRESH_MS = {"detections": 300_000, "notifications": 600_000}
+_TAG: dict[str, Any] = {"tag": {"kind": "nfc", "value": "nothing"}, "api_key": "no key"}
+_UNKNOWN: dict[str, dict[str, Any]] = {
+    "beacon": {"uuid": UUID, "major": 2, "minor": 1},
+    "geofence": {"geofence": {"id": 2**40, "transition": "enter"}},
+    "nfc": _TAG,
+    "qrcode": _TAG,
+}
 _MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
 
 Device = tuple[int, str]  # company id, udid
@@ -55,7 +62,8 @@ class Expected:
         self.detections: Prints = defaultdict(lambda: [0, 0])
         self.authentications: Prints = defaultdict(lambda: [0, 0])
         self.receptions: dict[str, tuple[int, str, int]] = {}
-        self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0])
+        # Detections, those of other places than beacons, and notifications.
+        self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
         self.visitors: dict[tuple[date, str, int], set[str]] = defaultdict(set)
         self.dead_letters: Counter[str] = Counter()
 
@@ -121,9 +129,7 @@ class Flood:
         zone, at = dice.choice(ZONES), self._instant()
         arrived = self._arrival(at)
         body: dict[str, Any] = {
-            "uuid": UUID,
-            "major": 2 if unknown else 1,
-            "minor": spot.minor,
+            **(_UNKNOWN[spot.kind] if unknown else spot.signal),
             "proximity": zone,
             "device": {"udid": udid, "name": "iOS", "version": "17.1", "token_push": "t" * 64},
             "detected_at": at,
@@ -134,11 +140,16 @@ class Flood:
 
     def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, arrived: int) -> None:
         device = (spot.company, udid)
-        self.expected.nb_beacon[device] += 1
-        add_row(self.expected.detections[device], spot.venue, spot.beacon, zone, at)
-        refs = iter((("venue", spot.venue), ("beacon", spot.beacon)))
+        is_beacon = spot.kind == "beacon"
+        if is_beacon:
+            self.expected.nb_beacon[device] += 1
+        status = zone if is_beacon else "unknown"
+        column = {"beacon": 0, "geofence": 1}.get(spot.kind, 2)
+        ids = [spot.id if number == column else None for number in range(3)]
+        add_row(self.expected.detections[device], spot.venue, *ids, status, at)
+        refs = iter((("venue", spot.venue), (spot.kind, spot.id)))
         if _has_a_day("detections", at, arrived, spot):
-            self.expected.note_figures(_day(at, spot), refs, 0, udid)
+            self.expected.note_figures(_day(at, spot), refs, 0 if is_beacon else 1, udid)
 
     def _notification(self) -> Message:
         dice, udid = self._dice, self._udid()
@@ -151,9 +162,9 @@ class Flood:
         self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
         self.expected.receptions[number] = (spot.company, udid, spot.campaign)
-        refs = iter((("venue", spot.venue), ("beacon", spot.beacon), ("campaign", spot.campaign)))
+        refs = iter((("venue", spot.venue), (spot.kind, spot.id), ("campaign", spot.campaign)))
         if _has_a_day("notifications", at, arrived, spot):
-            self.expected.note_figures(_day(at, spot), refs, 1, udid)
+            self.expected.note_figures(_day(at, spot), refs, 2, udid)
         return message
 
     def _udid(self) -> str:
@@ -184,7 +195,7 @@ def _body_of(number: str, spot: Spot, udid: str, at: int) -> dict[str, Any]:
         "campaign": {"id": spot.campaign},
         "company": {"id": spot.company},
         "venue": {"id": spot.venue},
-        "beacon": {"id": spot.beacon},
+        spot.kind: {"id": spot.id},
         "device": {"udid": udid},
         "detected_at": format_instant(at / 1000),
     }
@@ -226,10 +237,10 @@ async def _assert_traces(
     database: Database, devices: dict[int, Device], expected: Expected
 ) -> None:
     detections: Prints = defaultdict(lambda: [0, 0])
-    query = "SELECT device_id, venue_id, beacon_id, status, create_on FROM detection_trace"
+    query = "SELECT * FROM detection_trace"
     async for row in _stream(database, query):
         device = devices[row.device_id]
-        place = (row.venue_id, row.beacon_id)
+        place = (row.venue_id, row.beacon_id, row.geofence_id, row.scan_tag_id)
         add_row(detections[device], *place, row.status, _ms(row.create_on))
     assert detections == expected.detections
     authentications: Prints = defaultdict(lambda: [0, 0])
@@ -240,7 +251,10 @@ async def _assert_traces(
 
 async def _assert_figures(database: Database, expected: Expected) -> None:
     found = {
-        (_date_of(row.day), row.kind, row.ref): (row.detections, row.notifications, row.devices)
+        (_date_of(row.day), row.kind, row.ref): (
+            *(row.detections, row.place_detections, row.notifications),
+            row.devices,
+        )
         for row in await _rows(database, "SELECT * FROM statistic")
     }
     assert found == {

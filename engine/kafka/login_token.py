@@ -61,10 +61,15 @@ class LoginToken:
 
 @lru_cache(maxsize=4)
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ValueError):
-        raise SettingsError(f"{_OF}CA_FILE {ca_file}: contains no certificate in PEM") from None
+    """The well-known authorities, and those of the file."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ValueError):
+            fault = f"{PREFIX}KAFKA_SSL_CAFILE {ca_file}: contains no certificate in PEM"
+            raise SettingsError(fault) from None
+    return context
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,9 @@ class TokenEndpoint:
             )
         except ssl.SSLCertVerificationError as error:
             fault = f"the certificate of {self.shown} is refused ({error.verify_message or error})"
-            raise LoginTokenError(f"{fault}: check {_OF}CA_FILE", certain=True) from None
+            raise LoginTokenError(
+                f"{fault}: check {PREFIX}KAFKA_SSL_CAFILE", certain=True
+            ) from None
         except TimeoutError:
             raise self._fault(f"does not answer within {self.deadline:g} s") from None
         except OSError as error:
@@ -207,7 +214,7 @@ def token_endpoint(settings: Settings) -> TokenEndpoint:
         id=settings.kafka_sasl_oauth_client_id or "",
         secret="" if secret is None else secret.get_secret_value(),
         scope=settings.kafka_sasl_oauth_scope,
-        ca_file=settings.kafka_sasl_oauth_ca_file,
+        ca_file=settings.kafka_ssl_cafile,
     )
 
 

@@ -63,10 +63,10 @@ class Settings(BaseSettings):
     kafka_sasl_oauth_extensions: Extensions = setting(
         (), "SASL extensions that the brokers need: name=value, comma-separated"
     )
-    kafka_sasl_oauth_ca_file: ReadableFile | None = setting(
-        None, "PEM file that verifies the token endpoint"
+    kafka_ssl_cafile: ReadableFile | None = setting(
+        None,
+        "PEM file that verifies the brokers, and the token endpoint if no known authority does",
     )
-    kafka_ssl_cafile: ReadableFile | None = setting(None, "PEM file that verifies the brokers")
     kafka_ssl_certfile: ReadableFile | None = setting(None, "PEM client certificate")
     kafka_ssl_keyfile: ReadableFile | None = setting(None, "PEM key of the client certificate")
     kafka_ssl_password: SecretStr | None = setting(None, "password of the key file")
@@ -132,6 +132,7 @@ class Settings(BaseSettings):
     )
     venue_campaigns: Count = setting(1000, "most campaigns of a venue")
     venue_beacons: Count = setting(10_000, "most beacons of a venue")
+    company_geofences: Count = setting(10_000, "most geofences of a company")
     beacon_open_campaigns: Count = setting(
         100, "most active campaigns of a beacon whose dates overlap"
     )

@@ -90,6 +90,7 @@ def catalog_limits(settings: Settings) -> CatalogLimits:
         campaign_content=settings.campaign_content_bytes,
         venue_campaigns=settings.venue_campaigns,
         venue_beacons=settings.venue_beacons,
+        company_geofences=settings.company_geofences,
         beacon_open_campaigns=settings.beacon_open_campaigns,
     )
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import LoadError, load_document
-from catalog.models import Beacon, Campaign
+from catalog.models import Beacon, Campaign, Geofence
 from engine.process.settings import Settings
 from tests.api.harness import Bodies, Harness, Headers, harness
 from tests.catalog.records import UUID
@@ -108,6 +108,21 @@ async def test_records_of_a_venue(holder: Holder):
     path = f"/region/{holder.venue}/beacon/{listed[0]['id']}"
     assert (await holder.api.call("DELETE", path, holder.headers)).status_code == 200
     assert (await holder.beacon()).status_code == 201
+
+
+async def test_geofences_of_a_company(holder: Holder):
+    api, limits = holder.api, DEFAULT_LIMITS.company_geofences
+    assert limits == 10_000
+    async with api.database.write.begin() as session:
+        fence = holder.bodies.geofence()
+        session.add_all(Geofence(venue_id=holder.venue, **fence) for _ in range(limits))
+    path = f"/region/{holder.venue}/geofencing"
+    refused(await api.call("POST", path, holder.headers, fence), "at most 10000 geofences")
+    edited = await api.call("PUT", f"{path}/1", holder.headers, fence | {"radius": 5})
+    assert edited.status_code == 200
+    other = await api.account()
+    there = (await api.call("POST", "/region", other, holder.bodies.venue())).json()["id"]
+    assert (await api.call("POST", f"/region/{there}/geofencing", other, fence)).status_code == 201
 
 
 async def test_open_campaigns_of_a_beacon(holder: Holder):

@@ -17,6 +17,8 @@ AREA_OF = {
     "/beacon": "beacon",
     "/geofencing": "region",
     "/campaign": "campaign",
+    "/nfc": "nfc",
+    "/qrcode": "qrcode",
     "/region": "region",
     "/venue": "region",
     "/connector": "connector",
@@ -92,6 +94,9 @@ async def test_an_area_that_is_not_kept_is_closed(api: Harness, owner: Headers):
     assert profile["permission"] == dict.fromkeys(AREAS, 0) | {"profile": 1}
 
 
+TAG = {"name": "Door", "value": "https://example.org/", "active": True}
+
+
 class Holder:
     """A company with one record of every kind."""
 
@@ -112,6 +117,8 @@ class Holder:
             "region": venue,
             "beacon": await made(f"/region/{venue}/beacon", bodies.beacon()),
             "geofencing": await made(f"/region/{venue}/geofencing", bodies.geofence()),
+            "nfc": await made(f"/region/{venue}/nfc", TAG),
+            "qrcode": await made(f"/region/{venue}/qrcode", TAG),
             "campaign": await made(f"/lieu/{venue}/campaign", bodies.campaign()),
             "application": await made("/profile/application", {"name": "app", "type": "ios"}),
             "crm": device.id,
@@ -155,7 +162,7 @@ async def test_no_operation_reaches_another_companys_record(
     other = (await api.made("/region", ours.headers, bodies.venue()))["id"]
     before = await everything(api)
     tried = [operation for operation in operations(api.app) if "{" in operation.path]
-    assert len(tried) == 27
+    assert len(tried) == 37
     for operation in tried:
         paths = [theirs.path(operation.path)]
         if "{uid}" in operation.path:
@@ -169,14 +176,15 @@ async def test_no_operation_reaches_another_companys_record(
     assert await everything(api) == before
 
 
-@pytest.mark.parametrize("kind", ["beacons", "geofencings", "tags"])
+@pytest.mark.parametrize("kind", ["beacons", "geofencings", "nfcs", "qrcodes", "tags"])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 async def test_a_campaign_ties_nothing_of_another_company(
     api: Harness, ours: Holder, theirs: Holder, bodies: Bodies, kind: str, method: str
 ):
     where = f"/lieu/{theirs.ids['region']}/campaign/{theirs.ids['campaign']}"
     tag = (await api.read(where, theirs.headers))["tags"][0]["id"]
-    ids = {"beacons": theirs.ids["beacon"], "geofencings": theirs.ids["geofencing"], "tags": tag}
+    places = ("beacon", "geofencing", "nfc", "qrcode")
+    ids = {"tags": tag} | {f"{each}s": theirs.ids[each] for each in places}
     path = f"/lieu/{ours.ids['region']}/campaign"
     path += f"/{ours.ids['campaign']}" if method == "PUT" else ""
     body = bodies.campaign(**{kind: [{"id": ids[kind]}]})

@@ -46,6 +46,8 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
 
 async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, venue: int):
     beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=["door"]))
+    poster = {"name": "Poster", "value": "https://pier.example/", "active": True}
+    code = await visitor.made(f"/region/{venue}/qrcode", poster)
     new = f"/venues/{venue}/campaigns/new"
     given = {
         "name": "Last boat",
@@ -62,6 +64,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
         "friday": "1",
         "active": "1",
         "beacons": str(beacon),
+        "qrcodes": str(code),
         "tags": "door, quay",
     }
     wrong = await visitor.post(new, given | {"url": "", "start_time": "9 o'clock", "cache": "x"})
@@ -78,6 +81,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     assert stored["end"] == "2030-12-31T00:00:00+0100"
     assert [day for day in WEEKDAYS if stored[day]] == ["monday", "friday"]
     assert [each["id"] for each in stored["beacons"]] == [beacon]
+    assert [each["id"] for each in stored["qrcodes"]] == [code]
     assert [each["name"] for each in stored["tags"]] == ["door", "quay"]
     # What the form shows, sent back, changes nothing; instants keep the offset they were given.
     precise = stored | {"start": "2030-07-01T08:30:00+0500"}

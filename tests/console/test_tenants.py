@@ -17,6 +17,8 @@ AREA_OF = {
     "/recent": "analytic",
     "/beacons": "beacon",
     "/geofences": "region",
+    "/nfcs": "nfc",
+    "/qrcodes": "qrcode",
     "/campaigns": "campaign",
     "/venues": "region",
     "/parts/silent": "region",
@@ -38,16 +40,25 @@ SHOWN_TO_ALL = (
     "GET /venues/new",
     "GET /venues/{id:int}/beacons/new",
     "GET /venues/{id:int}/geofences/new",
+    "GET /venues/{id:int}/nfcs/new",
+    "GET /venues/{id:int}/qrcodes/new",
     "GET /venues/{id:int}/campaigns/new",
     "POST /calendar",
     "POST /sign-out",
 )
-KINDS = {"beacons": "beacon", "geofences": "geofencing", "campaigns": "campaign"}
+KINDS = {
+    "beacons": "beacon",
+    "geofences": "geofencing",
+    "nfcs": "nfc",
+    "qrcodes": "qrcode",
+    "campaigns": "campaign",
+}
 # Good for every form.
 GOOD = {
     **{name: str(value) for name, value in (examples.BEACON | examples.GEOFENCE).items()},
     **{name: str(value) for name, value in (examples.VENUE | examples.CAMPAIGN).items()},
     "minor": "9999",
+    "value": "changed",
     "name": "changed",
     "tags": "",
     "start_day": "2026-11-20",

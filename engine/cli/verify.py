@@ -84,7 +84,7 @@ def verify(
     Compares nb_beacon and nb_campaign of every device, and the rows of receptions, of
     authentications and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps. SQL is
     read in one read-only transaction, which stays open until the end; recorders may go on. The
-    present catalog decides which beacons and keys count, so a difference that a later edit may
+    present catalog decides which places and keys count, so a difference that a later edit may
     explain is marked. Memory: about 300 bytes a device and 100 a notification of the topics. Exit
     status 0: everything agrees, except what later edits of the catalog may explain (unless
     --strict); 1: there are differences, or nothing was recorded.

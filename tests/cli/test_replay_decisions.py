@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
+from catalog.index.entries import ApplicationEntry, application_field, geofences_field
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
 from catalog.models import Base
@@ -30,17 +31,24 @@ from engine.cli.replay.decisions import (
     local_hour,
     outcome_of,
 )
-from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, ReceivedDevice
+from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
+from engine.kafka.messages import (
+    Detection,
+    GeofenceEvent,
+    Position,
+    ReceivedDevice,
+    ScannedTag,
+)
 from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
 from rules.decision import decide
+from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, Reason, Zone
 from rules.schedule import zone_clock
 from tests.cli.replay_run import UUID, document
 from tests.cli.replay_run import campaign as draft
 from tests.rules.records import UUID as RULES_UUID
-from tests.rules.records import beacon, campaign, epoch, venue
+from tests.rules.records import beacon, campaign, epoch, geofence, tag, venue
 from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
@@ -78,6 +86,43 @@ def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
     assert times(replayed.decide([detection("b", 10)], counted=True)) == [10]
     assert replayed.reached == {7: {"a", "b"}}
     assert replayed.sent == 5
+
+
+def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None:
+    fires = [campaign(id=7, delay=0)]
+    places: dict[Any, IndexedBeacon] = {
+        **{GeofenceKey(n): IndexedBeacon(geofence(id=n), fires, None) for n in (1, 2)},
+        TagKey(1, "nfc", "door"): IndexedBeacon(tag(kind="nfc", value="door"), fires, None),
+    }
+    grid = GeofenceGrid([Circle(n, 48.0, 2.0, 100.0 * n) for n in (1, 2)])
+    owner = ApplicationEntry(id=1, company_id=1, active=True)
+    data = {application_field("k"): owner, geofences_field(1): grid}
+    named = {7: ReplayedCampaign(PLACE, "c", 7, "html")}
+    catalog = ReplayedCatalog("x", places, named, {1: PLACE}, data)
+    replayed = CatalogReplay(catalog, max_age=300.0)
+    entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
+    signals: list[dict[str, Any]] = [
+        {"position": Position(48.0, 2.0), "api_key": "k"},
+        {"position": Position(49.0, 2.0), "api_key": "k"},
+        {"position": Position(48.0, 2.0, 101.0), "api_key": "k"},
+        {"position": Position(48.0, 2.0), "api_key": "of nobody"},
+        {"tag": ScannedTag("nfc", "door"), "api_key": "k"},
+        {"tag": ScannedTag("nfc", "Door"), "api_key": "k"},
+        {"geofence": entered},
+        {"geofence": left},
+    ]
+    record: Any = FileRecord(b"", 1)
+    seen = []
+    for signal in signals:
+        message = Detection(device=ReceivedDevice(udid="a"), **signal)
+        key = GeofenceKey(1) if "geofence" in signal else None
+        seen.append(DecodedDetection(record, message, key, Zone.UNKNOWN, NOON))
+    sent = replayed.decide(seen, counted=True)
+    assert [each.beacon.place.id for each in sent] == [1, 2, 1, 1]
+    replayed.fold()
+    assert replayed.detections[Reason.OUTSIDE] == 1
+    assert replayed.detections[Reason.UNKNOWN_APPLICATION] == 1
+    assert replayed.detections[Reason.UNKNOWN_TAG] == 1
 
 
 @pytest.mark.parametrize(

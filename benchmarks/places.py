@@ -161,8 +161,10 @@ def _beside_beacons(found: dict[str, list[Result]]) -> Sheet:
     for kind, results in found.items():
         pairs = list(zip(results, found["beacon"], strict=True))
         beside = Spread(rate(own) / rate(beacon) for own, beacon in pairs)
-        rows.append([kind, str(Spread(map(rate, results))), str(beside)])
-    return Sheet("Trigger, one processor, devices that stay", ["", "/s", "of beacons"], rows)
+        spreads = [Spread(map(of, results)) for of in (rate, cost)]
+        rows.append([kind, *map(str, spreads), str(beside)])
+    columns = ["", "/s", "processor, us each", "rate of beacons'"]
+    return Sheet("Trigger, one processor, devices that stay", columns, rows)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,9 @@ def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
         assert [line for line in last.splitlines() if len(line) > WIDTH] == []
         found = re.findall(r"^    (\S.*?(?: \\\n.*)?)$", last, re.MULTILINE)
         publish, tail, statistics, verify = found
-        assert paste(publish).stdout.startswith("published 3 detections")
-        shown = paste(f"{tail} --count 4")
-        assert (shown.returncode, shown.stdout.count("-> you: ")) == (0, 4)
+        assert paste(publish).stdout.startswith("published 5 detections")
+        shown = paste(f"{tail} --count 6")
+        assert (shown.returncode, shown.stdout.count("-> you: ")) == (0, 6)
         assert "Your loans -> you: Your loans." in shown.stdout
         assert "Self-service lending" in paste(statistics).stdout
         checked = paste(verify)
@@ -76,7 +76,7 @@ def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
         assert "compared 7 devices" in checked.stderr or "compared 6 devices" in checked.stderr
         # Each is shown here as it comes, too.
         assert process.stdout is not None
-        arrived = [process.stdout.readline() for _ in range(4)]
+        arrived = [process.stdout.readline() for _ in range(6)]
         assert all("-> you: " in line for line in arrived)
         open_the_interface(last)
 

@@ -26,7 +26,7 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
     begins = {"start": f"{tomorrow:%Y-%m-%dT%H:%M:%S%z}"}
     for name, other in (
         ("Sends", {"beacons": [{"id": on}]}),
-        ("Is aimed at no beacon", {}),
+        ("Is aimed at no place", {}),
         ("Its beacons are switched off", {"beacons": [{"id": off}]}),
         ("Switched off", {"beacons": [{"id": on}], "active": False}),
         ("Ended", {"beacons": [{"id": on}], "end": "2021-01-01T00:00:00+0100"}),

@@ -21,9 +21,9 @@ from engine.kafka.detections import (
     canonical_uuid,
 )
 from engine.process.settings import Settings
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.beacon_index import IndexNotBuiltError
 from engine.trigger.explainer import ExplainedDetection, SupposedDetection
+from engine.trigger.place_cache import IndexedPlace
+from engine.trigger.place_index import IndexNotBuiltError
 from engine.wiring.parts import open_explainer
 from rules.explanation import ExplainedCampaign, ExplainedCheck
 from rules.model import Reason, Zone
@@ -238,7 +238,7 @@ def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
         yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
 
 
-def _clock(beacon: IndexedBeacon | None) -> LocalClock:
+def _clock(beacon: IndexedPlace | None) -> LocalClock:
     """The venue's local time, or UTC."""
     zone = None if beacon is None else beacon.target.venue.time_zone
     return zone_clock(zone or "UTC")

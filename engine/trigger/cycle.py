@@ -27,11 +27,11 @@ from engine.redis.claims import (
     pack_request,
 )
 from engine.redis.devices import DeviceLookup
-from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
 from engine.trigger.message import MessageWriter, content_bytes
+from engine.trigger.place_index import PlaceIndex
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -57,7 +57,7 @@ class Cycle:
     def __init__(
         self,
         *,
-        index: BeaconIndex,
+        index: PlaceIndex,
         claims: Claims,
         updater: ClaimUpdater,
         devices: DeviceLookup,

@@ -17,10 +17,10 @@ from engine.kafka.detections import DecodedDetection
 from engine.process.metrics import Metrics
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.beacon_index import Beacons
 from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.grants import SHARED, DecidedDetection
+from engine.trigger.place_cache import IndexedPlace
+from engine.trigger.place_index import Places
 from rules.model import CampaignOutcomes, Counts, Decision, PlaceKind, Reason, StoredDecision
 
 _MOST_A_SECOND = 250  # collected by a process, which bounds the cost of a flood of new devices
@@ -61,7 +61,7 @@ class DecisionFeed:
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: Beacons,
+        beacons: Places,
     ) -> None:
         """Receive detections that fire nothing, each with its decision."""
         self.tail.note_refused(detections, decisions, beacons)
@@ -112,7 +112,7 @@ class DecisionNotes:
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: Beacons,
+        beacons: Places,
     ) -> None:
         """Collect the decisions of detections that fire nothing."""
         if not self.wants(len(detections)):
@@ -208,7 +208,7 @@ class DecisionNotes:
             self._errors.inc()
 
 
-def _stored(decided: DecidedDetection, beacon: IndexedBeacon, now: float) -> StoredDecision:
+def _stored(decided: DecidedDetection, beacon: IndexedPlace, now: float) -> StoredDecision:
     detection = decided.detection
     return StoredDecision(
         detection.detected_at,

@@ -23,8 +23,8 @@ from engine.redis.tail_store import (
     TailStore,
     served_watchers,
 )
-from engine.trigger.beacon_index import Beacons
 from engine.trigger.grants import SHARED, DecidedDetection
+from engine.trigger.place_index import Places
 from rules.model import Decision
 
 _POLL_SECONDS = 1.0
@@ -100,7 +100,7 @@ class DecisionTail:
         self,
         detections: Sequence[DecodedDetection],
         decisions: Sequence[Decision],
-        beacons: Beacons,
+        beacons: Places,
     ) -> None:
         """Offer detections that fire nothing, each with its decision, to the watchers."""
         if not self._watchers:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from engine.kafka.detections import PlaceKey
 from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
-from engine.trigger.beacon_cache import IndexedBeacon
-from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.place_cache import IndexedPlace
+from engine.trigger.place_index import PlaceIndex
 from rules.explanation import Explanation, Question, awake, explain
 from rules.model import Zone
 
@@ -30,7 +30,7 @@ class SupposedDetection(NamedTuple):
 class ExplainedDetection(NamedTuple):
     """The answer, with the place of the detection, if the index has it."""
 
-    beacon: IndexedBeacon | None
+    beacon: IndexedPlace | None
     question: Question
     explanation: Explanation
 
@@ -38,7 +38,7 @@ class ExplainedDetection(NamedTuple):
 class Explainer:
     """Reads from Redis and writes nothing. `max_age` in seconds."""
 
-    def __init__(self, *, index: BeaconIndex, claims: ClaimReader, max_age: float) -> None:
+    def __init__(self, *, index: PlaceIndex, claims: ClaimReader, max_age: float) -> None:
         self._index = index
         self._claims = claims
         self._max_age = max_age

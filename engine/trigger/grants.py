@@ -14,8 +14,8 @@ from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
 from engine.redis.claims import ClaimUpdate
 from engine.redis.devices import DeviceKey
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, decide, refusal
 from rules.model import CampaignSnapshot, Decision, Reason
 
@@ -58,7 +58,7 @@ class Grant(msgspec.Struct, gc=False):
     """
 
     detection: DecodedDetection
-    beacon: IndexedBeacon
+    beacon: IndexedPlace
     campaign: CampaignSnapshot
     notification_id: bytes
     message: Outgoing = None  # type: ignore[assignment]  # set later
@@ -95,7 +95,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
     """
 
     detection: DecodedDetection
-    beacon: IndexedBeacon | None
+    beacon: IndexedPlace | None
     decision: Decision
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
@@ -140,7 +140,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
 
 def decide_from_memory(
     detection: DecodedDetection,
-    beacon: IndexedBeacon | None,
+    beacon: IndexedPlace | None,
     remembered: RememberedClaims,
     now: float,
     max_age: float,
@@ -174,9 +174,7 @@ def unknown(key: PlaceKey | None) -> Decision:
     return UNKNOWN["geofence" if isinstance(key, GeofenceKey) else "beacon"]
 
 
-def grants_of(
-    detection: DecodedDetection, beacon: IndexedBeacon, decision: Decision
-) -> list[Grant]:
+def grants_of(detection: DecodedDetection, beacon: IndexedPlace, decision: Decision) -> list[Grant]:
     """One grant for each campaign that the decision grants."""
     identity = _identity(detection)
     return [

@@ -14,12 +14,12 @@ from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedBatch, DecodedDetection
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics, StepTimer
-from engine.trigger.beacon_index import BeaconIndex, Beacons
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import DecidedDetection, decide_from_memory
 from engine.trigger.locate import Located, locate
+from engine.trigger.place_index import PlaceIndex, Places
 from rules.model import Decision
 
 
@@ -48,7 +48,7 @@ class Intake:
 
     decoders: Mapping[str, DetectionDecoder]
     refusals: EarlyRefusals | None
-    index: BeaconIndex
+    index: PlaceIndex
     feed: DecisionFeed
     counter: DecisionCounter
     metrics: Metrics
@@ -91,7 +91,7 @@ class Intake:
     def _decide(
         self,
         located: Located,
-        beacons: Beacons,
+        beacons: Places,
         version: int,
         remembered: RememberedClaims,
         refused: list[Decision],

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from catalog.index.entries import ApplicationEntry, application_field, geofences_field
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
-from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.place_index import PlaceIndex
 from rules.decision import refusal
 from rules.geofences import GeofenceGrid
 from rules.model import Decision, Reason
@@ -28,7 +28,7 @@ class Located(NamedTuple):
     shares_records: bool = False
 
 
-async def locate(detections: list[DecodedDetection], index: BeaconIndex) -> Located:
+async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Located:
     """Find the places of a batch; without I/O if its companies are cached. Waits as the index."""
     if all(each.key.__class__ is BeaconKey for each in detections):
         return Located(detections, [], [])

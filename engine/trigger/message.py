@@ -19,8 +19,8 @@ from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Span, Tracer
 from engine.redis.devices import DeviceRecord, completed_device
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import DecidedDetection, Grant
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot, Zone
 
 _ZONES = tuple(zone.name.lower().encode() for zone in Zone)  # by the zone's number
@@ -173,7 +173,7 @@ def _endpoint(connector: ConnectorEntry) -> ConnectorEndpoint:
     return ConnectorEndpoint(**{name: getattr(connector, name) for name in _ENDPOINT_FIELDS})
 
 
-def _place_of(beacon: IndexedBeacon) -> bytes:
+def _place_of(beacon: IndexedPlace) -> bytes:
     """The part of a place: company, venue and place; encoded once for each place."""
     place = beacon.encoded_place = b'"company":%b,"venue":%b,"%b":%b,' % (
         _encode(beacon.company_reference),

@@ -33,9 +33,9 @@ from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
-from engine.trigger.beacon_cache import BeaconCache
-from engine.trigger.beacon_index import BeaconIndex
 from engine.trigger.explainer import Explainer
+from engine.trigger.place_cache import PlaceCache
+from engine.trigger.place_index import PlaceIndex
 
 if TYPE_CHECKING:
     from engine.wiring.servers import ClockSkew
@@ -250,10 +250,10 @@ async def open_explainer(settings: Settings) -> AsyncIterator[Explainer]:
 
 def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
     """An explainer on an open connection."""
-    index = BeaconIndex(
+    index = PlaceIndex(
         redis=redis,
         prefix=settings.redis_prefix,
-        cache=BeaconCache(most_places=1),
+        cache=PlaceCache(most_places=1),
         deadline=REDIS_SECONDS,
         metrics=Metrics(),
     )

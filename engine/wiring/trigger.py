@@ -26,8 +26,6 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.tail_store import TailStore
-from engine.trigger.beacon_cache import BeaconCache
-from engine.trigger.beacon_index import BeaconIndex, IndexWatch
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import ROLE, Cycle
 from engine.trigger.decision_counts import DecisionCounter, DecisionSums
@@ -36,6 +34,8 @@ from engine.trigger.decision_tail import DecisionTail
 from engine.trigger.intake import EarlyRefusals, Intake
 from engine.trigger.message import MessageWriter
 from engine.trigger.partition import InFlightBytes, TriggerRole, record_bytes
+from engine.trigger.place_cache import PlaceCache
+from engine.trigger.place_index import IndexWatch, PlaceIndex
 from engine.wiring.parts import (
     ProcessParts,
     Role,
@@ -171,12 +171,12 @@ def _redis_options(parts: ProcessParts) -> dict[str, Any]:
     }
 
 
-def _index(parts: ProcessParts) -> BeaconIndex:
-    cache = BeaconCache(CACHED_BEACONS, CACHED_BYTES)
-    return BeaconIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
+def _index(parts: ProcessParts) -> PlaceIndex:
+    cache = PlaceCache(CACHED_BEACONS, CACHED_BYTES)
+    return PlaceIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
 
 
-def _refusals(settings: Settings, cache: BeaconCache) -> EarlyRefusals | None:
+def _refusals(settings: Settings, cache: PlaceCache) -> EarlyRefusals | None:
     try:
         compiled = import_module("engine.trigger.refusal_filter")
     except ImportError:
@@ -198,7 +198,7 @@ def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:
     return DecisionFeed(DecisionTail(store=watched, metrics=parts.metrics, clock=clock), notes)
 
 
-def _watch(parts: ProcessParts, index: BeaconIndex) -> IndexWatch:
+def _watch(parts: ProcessParts, index: PlaceIndex) -> IndexWatch:
     return IndexWatch(
         index=index,
         rebuild=lambda: _rebuild(parts.stores, parts.metrics),

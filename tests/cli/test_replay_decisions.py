@@ -39,8 +39,8 @@ from engine.kafka.messages import (
     ReceivedDevice,
     ScannedTag,
 )
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
+from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, Reason, Zone
@@ -61,7 +61,7 @@ def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") ->
         each.id: ReplayedCampaign(PLACE, each.name, each.id if known else None, each.format)
         for each in campaigns
     }
-    made: dict[Any, IndexedBeacon] = {KEY: IndexedBeacon(beacon(), campaigns, None)}
+    made: dict[Any, IndexedPlace] = {KEY: IndexedPlace(beacon(), campaigns, None)}
     catalog = ReplayedCatalog(name, made, named, {1: PLACE})
     return CatalogReplay(catalog, max_age=300.0)
 
@@ -90,9 +90,9 @@ def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
 
 def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None:
     fires = [campaign(id=7, delay=0)]
-    places: dict[Any, IndexedBeacon] = {
-        **{GeofenceKey(n): IndexedBeacon(geofence(id=n), fires, None) for n in (1, 2)},
-        TagKey(1, "nfc", "door"): IndexedBeacon(tag(kind="nfc", value="door"), fires, None),
+    places: dict[Any, IndexedPlace] = {
+        **{GeofenceKey(n): IndexedPlace(geofence(id=n), fires, None) for n in (1, 2)},
+        TagKey(1, "nfc", "door"): IndexedPlace(tag(kind="nfc", value="door"), fires, None),
     }
     grid = GeofenceGrid([Circle(n, 48.0, 2.0, 100.0 * n) for n in (1, 2)])
     owner = ApplicationEntry(id=1, company_id=1, active=True)
@@ -192,7 +192,7 @@ def wall(text: str) -> int:
 
 
 def tallied(
-    made: IndexedBeacon | None, *seen: tuple[float, Zone], claimed: float | None = None
+    made: IndexedPlace | None, *seen: tuple[float, Zone], claimed: float | None = None
 ) -> CatalogReplay:
     """Decisions on new devices; all have claimed the second campaign, if it was `claimed`."""
     named = {
@@ -212,8 +212,8 @@ def tallied(
     return replay
 
 
-def indexed(*campaigns: CampaignSnapshot) -> IndexedBeacon:
-    return IndexedBeacon(beacon(venue=venue(time_zone=PARIS)), campaigns, None)
+def indexed(*campaigns: CampaignSnapshot) -> IndexedPlace:
+    return IndexedPlace(beacon(venue=venue(time_zone=PARIS)), campaigns, None)
 
 
 def test_reasons_are_counted_by_campaign_and_hour_of_the_venue() -> None:

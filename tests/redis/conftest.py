@@ -9,8 +9,8 @@ from engine.kafka.producer import Publisher
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from engine.trigger.beacon_cache import BeaconCache
-from engine.trigger.beacon_index import BeaconIndex
+from engine.trigger.place_cache import PlaceCache
+from engine.trigger.place_index import PlaceIndex
 from tests.recorder.scene import Scene, open_scene
 from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
 
@@ -39,14 +39,14 @@ def writer(redis: RedisClient) -> Writer:
 
 
 @pytest.fixture
-def index(redis: RedisClient, metrics: Metrics) -> BeaconIndex:
-    return BeaconIndex(
-        redis=redis, prefix=PREFIX, cache=BeaconCache(1000), deadline=5.0, metrics=metrics
+def index(redis: RedisClient, metrics: Metrics) -> PlaceIndex:
+    return PlaceIndex(
+        redis=redis, prefix=PREFIX, cache=PlaceCache(1000), deadline=5.0, metrics=metrics
     )
 
 
 @pytest.fixture
-async def built(writer: Writer, index: BeaconIndex) -> Writer:
+async def built(writer: Writer, index: PlaceIndex) -> Writer:
     """An index with one beacon and one campaign, with its marker already read."""
     writer.fields |= beacon_entry([7]) | campaign_entry(7)
     await writer.rebuild()

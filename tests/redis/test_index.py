@@ -13,7 +13,7 @@ from engine.kafka.detections import BeaconKey, PlaceKey
 from engine.kafka.messages import BeaconReference
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_index import BeaconIndex, Loaded
+from engine.trigger.place_index import Loaded, PlaceIndex
 from rules.decision import decide
 from rules.model import Reason, Zone
 from tests.redis.index_reader import KNOWN, NOON, UNKNOWN, granted, one, resolve
@@ -27,7 +27,7 @@ from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
 
 
-async def test_a_known_beacon_is_read_with_its_campaigns(index: BeaconIndex, built: Writer) -> None:
+async def test_a_known_beacon_is_read_with_its_campaigns(index: PlaceIndex, built: Writer) -> None:
     found = await one(index)
     assert granted(found) == [7]
     assert found.reference == BeaconReference(1, "Desk", UUID, 1, 2)
@@ -35,12 +35,12 @@ async def test_a_known_beacon_is_read_with_its_campaigns(index: BeaconIndex, bui
     assert found.connector is None
 
 
-async def test_an_unknown_beacon_is_none(index: BeaconIndex, built: Writer) -> None:
+async def test_an_unknown_beacon_is_none(index: PlaceIndex, built: Writer) -> None:
     assert [found is None for found in await resolve(index, KNOWN, UNKNOWN)] == [False, True]
 
 
 async def test_partitions_that_need_a_beacon_at_once_read_it_once(
-    index: BeaconIndex, built: Writer, metrics: Metrics
+    index: PlaceIndex, built: Writer, metrics: Metrics
 ) -> None:
     found = await asyncio.gather(*(one(index) for _ in range(4)))
     assert all(each is found[0] for each in found)
@@ -49,7 +49,7 @@ async def test_partitions_that_need_a_beacon_at_once_read_it_once(
 
 
 async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
-    index: BeaconIndex, built: Writer, monkeypatch: pytest.MonkeyPatch
+    index: PlaceIndex, built: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One company's content may be too large for the deadline: its load is retried for ever."""
     load, begun = index._load, asyncio.Event()
@@ -68,7 +68,7 @@ async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
     await cancel([stuck])
 
 
-async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:
+async def test_inactive_ones_say_so(index: PlaceIndex, built: Writer) -> None:
     await built.put(beacon_entry([7], active=False))
     await built.put(beacon_entry([7], minor=4, venue=venue(active=False)))
     off, shut = await resolve(index, KNOWN, BeaconKey(UUID, 1, 4))
@@ -79,7 +79,7 @@ async def test_inactive_ones_say_so(index: BeaconIndex, built: Writer) -> None:
 
 
 async def test_a_connector_is_read_where_a_campaign_uses_it(
-    index: BeaconIndex, built: Writer
+    index: PlaceIndex, built: Writer
 ) -> None:
     await built.put(connector_entry("https://one.example/"))
     assert (await one(index)).connector is None
@@ -90,19 +90,19 @@ async def test_a_connector_is_read_where_a_campaign_uses_it(
     assert found.url == "https://one.example/"
 
 
-async def test_a_campaign_that_is_deleted_is_left_out(index: BeaconIndex, built: Writer) -> None:
+async def test_a_campaign_that_is_deleted_is_left_out(index: PlaceIndex, built: Writer) -> None:
     await built.put(beacon_entry([6, 7]))
     assert granted(await one(index)) == [7]
 
 
 async def test_a_campaign_with_a_zone_that_is_not_known_silences_only_itself(
-    index: BeaconIndex, built: Writer
+    index: PlaceIndex, built: Writer
 ) -> None:
     await built.put(campaign_entry(8, time_zone="Mars/Olympus") | beacon_entry([7, 8]))
     assert granted(await one(index)) == [7]
 
 
-async def test_many_beacons_in_one_call(index: BeaconIndex, built: Writer) -> None:
+async def test_many_beacons_in_one_call(index: PlaceIndex, built: Writer) -> None:
     puts: dict[str, bytes] = {}
     for minor in range(100, 600):
         puts |= beacon_entry([minor], minor) | campaign_entry(minor)
@@ -114,14 +114,14 @@ async def test_many_beacons_in_one_call(index: BeaconIndex, built: Writer) -> No
 
 
 async def test_cached_beacons_need_no_round_trip(
-    index: BeaconIndex, built: Writer, redis: RedisClient
+    index: PlaceIndex, built: Writer, redis: RedisClient
 ) -> None:
     before = await resolve(index, KNOWN, UNKNOWN)
     await redis.flushall()
     assert await resolve(index, KNOWN, UNKNOWN) == before
 
 
-async def test_lookups_are_counted(index: BeaconIndex, built: Writer, metrics: Metrics) -> None:
+async def test_lookups_are_counted(index: PlaceIndex, built: Writer, metrics: Metrics) -> None:
     for _ in range(3):
         await index.resolve({KNOWN, UNKNOWN}, 10)
 
@@ -135,7 +135,7 @@ async def test_lookups_are_counted(index: BeaconIndex, built: Writer, metrics: M
 
 @pytest.mark.parametrize("of", ["beacon", "campaign"])
 async def test_without_a_marker_nothing_is_unknown_but_waits(
-    index: BeaconIndex, built: Writer, redis: RedisClient, of: str
+    index: PlaceIndex, built: Writer, redis: RedisClient, of: str
 ) -> None:
     """One bucket without its marker, be it that of the beacon or that of its campaign."""
     field = beacon_field(*KNOWN) if of == "beacon" else campaign_field(7)

@@ -17,7 +17,7 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, TagKey
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_index import BeaconIndex, IndexWatch
+from engine.trigger.place_index import IndexWatch, PlaceIndex
 from rules.decision import decide
 from rules.geofences import Circle
 from rules.model import Zone
@@ -38,7 +38,7 @@ from tests.servers.waiting import eventually
 
 
 async def write_and_wait(
-    index: BeaconIndex, writer: Writer, puts: dict[str, bytes], removals: Iterable[str] = ()
+    index: PlaceIndex, writer: Writer, puts: dict[str, bytes], removals: Iterable[str] = ()
 ) -> None:
     """Write, and wait until the engine has received the change."""
     index.cache.known[SENTINEL] = None
@@ -48,7 +48,7 @@ async def write_and_wait(
 
 def watch_of(
     redis: RedisClient,
-    index: BeaconIndex,
+    index: PlaceIndex,
     metrics: Metrics,
     rebuild: Callable[[], Awaitable[None]],
     max_age: float = 300.0,
@@ -76,7 +76,7 @@ async def running(watch: IndexWatch) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def watched(
-    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> AsyncIterator[Writer]:
     """The same with a running watch, which has polled once."""
     index.built.clear()
@@ -85,7 +85,7 @@ async def watched(
         yield built
 
 
-async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched: Writer) -> None:
+async def test_a_change_message_drops_what_it_names(index: PlaceIndex, watched: Writer) -> None:
     await write_and_wait(index, watched, beacon_entry([7], minor=4))
     kept = BeaconKey(UUID, 1, 4)
     first = await resolve(index, KNOWN, kept, UNKNOWN)
@@ -98,7 +98,7 @@ async def test_a_change_message_drops_what_it_names(index: BeaconIndex, watched:
 
 
 async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
-    index: BeaconIndex, watched: Writer
+    index: PlaceIndex, watched: Writer
 ) -> None:
     await resolve(index, KNOWN, UNKNOWN)
     await write_and_wait(index, watched, beacon_entry([7], minor=3), [beacon_field(*KNOWN)])
@@ -113,7 +113,7 @@ OURS, CIRCLES = application_field("ours"), geofences_field(1)
 
 
 async def test_places_of_every_kind_and_data_of_companies_follow_changes(
-    index: BeaconIndex, watched: Writer
+    index: PlaceIndex, watched: Writer
 ) -> None:
     made = tag_entry([7]) | geofence_entry(4, [7])
     of_company = application_entry("ours") | circles_entry(Circle(4, 48.8584, 2.2945, 200.0))
@@ -133,7 +133,7 @@ async def test_places_of_every_kind_and_data_of_companies_follow_changes(
 
 @pytest.mark.parametrize("kind", ["campaign", "connector"])
 async def test_a_change_drops_the_beacons_that_depend_on_it(
-    index: BeaconIndex, watched: Writer, kind: str
+    index: PlaceIndex, watched: Writer, kind: str
 ) -> None:
     await watched.put(campaign_entry(7, format="connector", content=None))
     await watched.put(connector_entry("https://one.example/"))
@@ -147,7 +147,7 @@ async def test_a_change_drops_the_beacons_that_depend_on_it(
 
 
 async def test_a_campaign_that_was_missing_drops_its_beacon_when_it_comes(
-    index: BeaconIndex, watched: Writer
+    index: PlaceIndex, watched: Writer
 ) -> None:
     await write_and_wait(index, watched, beacon_entry([7, 8]))
     assert granted(await one(index)) == [7]
@@ -155,7 +155,7 @@ async def test_a_campaign_that_was_missing_drops_its_beacon_when_it_comes(
     assert granted(await one(index)) == [7, 8]
 
 
-async def test_many_changes_at_once(index: BeaconIndex, watched: Writer) -> None:
+async def test_many_changes_at_once(index: PlaceIndex, watched: Writer) -> None:
     for number in range(300):
         await watched.put(campaign_entry(7, title=str(number)))
 
@@ -167,7 +167,7 @@ async def test_many_changes_at_once(index: BeaconIndex, watched: Writer) -> None
 
 
 async def test_a_change_while_it_is_loaded_is_not_remembered(
-    index: BeaconIndex, built: Writer
+    index: PlaceIndex, built: Writer
 ) -> None:
     """The entry was read, then changed, and the change was received before the load was done."""
     read = index._read
@@ -186,7 +186,7 @@ async def test_a_change_while_it_is_loaded_is_not_remembered(
     assert granted(await one(index)) == []
 
 
-async def test_a_rebuild_drops_everything(index: BeaconIndex, watched: Writer) -> None:
+async def test_a_rebuild_drops_everything(index: PlaceIndex, watched: Writer) -> None:
     await resolve(index, KNOWN, UNKNOWN)
     watched.fields |= beacon_entry([])
     await watched.rebuild()
@@ -195,7 +195,7 @@ async def test_a_rebuild_drops_everything(index: BeaconIndex, watched: Writer) -
 
 
 async def test_cached_beacons_expire(
-    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> None:
     async with running(watch_of(redis, index, metrics, built.rebuild_if_missing, max_age=0.3)):
         await one(index)
@@ -203,7 +203,7 @@ async def test_cached_beacons_expire(
 
 
 async def test_an_index_that_was_never_built_is(
-    redis: RedisClient, index: BeaconIndex, metrics: Metrics, writer: Writer
+    redis: RedisClient, index: PlaceIndex, metrics: Metrics, writer: Writer
 ) -> None:
     writer.fields |= beacon_entry([7]) | campaign_entry(7)
     async with running(watch_of(redis, index, metrics, writer.rebuild_if_missing)):
@@ -212,7 +212,7 @@ async def test_an_index_that_was_never_built_is(
 
 
 async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
-    index: BeaconIndex, watched: Writer, redis: RedisClient
+    index: PlaceIndex, watched: Writer, redis: RedisClient
 ) -> None:
     puts: dict[str, bytes] = {}
     for minor in range(100, 400):
@@ -230,7 +230,7 @@ async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
 
 
 async def test_changes_are_followed_after_a_flush(
-    index: BeaconIndex, watched: Writer, redis: RedisClient
+    index: PlaceIndex, watched: Writer, redis: RedisClient
 ) -> None:
     await one(index)
     started = watched.rebuilds
@@ -242,7 +242,7 @@ async def test_changes_are_followed_after_a_flush(
 
 
 async def test_a_flush_while_sql_is_down_is_waited_out(
-    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> None:
     """A rebuild that returns without an index is called again and again."""
     requested = 0
@@ -268,7 +268,7 @@ async def test_a_marker_is_in_every_bucket(built: Writer, redis: RedisClient) ->
 
 
 async def test_cached_beacons_are_read_again_one_after_the_other(
-    redis: RedisClient, index: BeaconIndex, metrics: Metrics, built: Writer
+    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> None:
     """All of them within `max_age`, and never all at once: no detection waits for that."""
     await resolve(index, KNOWN, UNKNOWN)

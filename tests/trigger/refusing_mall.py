@@ -8,9 +8,9 @@ from aiokafka import ConsumerRecord
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.detections import BeaconKey, decode_record
-from engine.trigger.beacon_cache import BeaconCache, IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from engine.trigger.grants import decide_from_memory
+from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from rules.model import CampaignSnapshot, Decision, Zone
 from tests.kafka.records import record
 from tests.rules.records import UUID, beacon, campaign
@@ -28,7 +28,7 @@ class Mall:
     """Beacons of all kinds, devices with claims of all kinds, and a filter that may know them."""
 
     def __init__(self) -> None:
-        self.cache = BeaconCache(100)
+        self.cache = PlaceCache(100)
         self.remembered: RememberedClaims = ClaimMemory(1000).for_assignment()
         module = compiled("engine.trigger.refusal_filter")
         self.filter = module.RefusalFilter(self.cache, MAX_AGE, EXPONENT)
@@ -56,7 +56,7 @@ class Mall:
     def put(self, minor: int, *campaigns: CampaignSnapshot, **fields: Any) -> None:
         """Cache a beacon as the index has it now."""
         self.cache.drop([f"b:{UUID}:1:{minor}"])
-        found = IndexedBeacon(beacon(minor=minor, **fields), campaigns, CONNECTOR)
+        found = IndexedPlace(beacon(minor=minor, **fields), campaigns, CONNECTOR)
         self.cache.keep({BeaconKey(UUID, 1, minor): found}, self.cache.version)
 
     def decided(self, one: ConsumerRecord[bytes, bytes]) -> Decision | None:

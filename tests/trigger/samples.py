@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from engine.kafka.detections import DecodedDetection, decode_record
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import DecidedDetection, grants_of
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import BeaconSnapshot, CampaignSnapshot, Decision, Reason, VenueSnapshot, Zone
 from tests.kafka import records
 
@@ -50,11 +50,11 @@ def decoded(**fields: Any) -> DecodedDetection:
 def granted(
     *sent: CampaignSnapshot,
     detection: DecodedDetection | None = None,
-    beacon: IndexedBeacon | None = None,
+    beacon: IndexedPlace | None = None,
 ) -> DecidedDetection:
     """A detection that is granted these campaigns."""
     detection = detection or decoded()
-    beacon = beacon or IndexedBeacon(BEACON, sent, None)
+    beacon = beacon or IndexedPlace(BEACON, sent, None)
     company = beacon.company_reference.id
     decision = Decision(Reason.GRANTED, granted=sent, company_id=company)
     decided = DecidedDetection(detection, beacon, decision)

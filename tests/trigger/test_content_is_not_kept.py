@@ -13,11 +13,11 @@ import pytest
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Detection, ReceivedDevice
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.decision_counts import DecisionSums
 from engine.trigger.decision_feed import DecisionNotes
 from engine.trigger.grants import decide_from_memory
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import Decision, Reason, Zone
 from tests.kafka.records import record
 from tests.redis.test_figure_sums import SumsWorld
@@ -39,10 +39,10 @@ class Edited:
         self._remembered = ClaimMemory(100).for_assignment()
         self._remembered.remember("phone", [(campaign(id=1), AT - 1)], AT)
 
-    def decided(self) -> tuple[DecodedDetection, Decision, IndexedBeacon]:
+    def decided(self) -> tuple[DecodedDetection, Decision, IndexedPlace]:
         content = Content("x" * 100)
         self.contents.append(weakref.ref(content))
-        made = IndexedBeacon(beacon(), [campaign(id=1, delay=60, content=content)], None)
+        made = IndexedPlace(beacon(), [campaign(id=1, delay=60, content=content)], None)
         message = Detection(uuid=UUID, major=1, minor=2, device=ReceivedDevice(udid="phone"))
         detection = DecodedDetection(record(b""), message, KEY, Zone.NEAR, AT)
         decision = decide_from_memory(detection, made, self._remembered, AT, 300.0)

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimUpdate
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.grants import Grant, grants_of, notification_id
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot, Decision, Reason
 from tests.trigger.samples import BEACON, campaign, decoded, granted
 
@@ -154,7 +154,7 @@ def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
     quick, slow = decoded(), decoded(detected_at="2026-11-20T09:59:30+0100")
     traced = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     object.__setattr__(slow.record, "headers", [("traceparent", traced)])
-    beacon = IndexedBeacon(BEACON, [sent], None)
+    beacon = IndexedPlace(BEACON, [sent], None)
     (fast,), (late,) = (grants_of(each, beacon, decision) for each in (quick, slow))
     now = quick.detected_at + 1
     with capture_logs() as logs:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from engine.kafka.detections import BeaconKey
-from engine.trigger.beacon_index import IndexNotBuiltError
 from engine.trigger.explainer import ExplainedDetection, Explainer, SupposedDetection
+from engine.trigger.place_index import IndexNotBuiltError
 from engine.wiring.parts import build_explainer, open_explainer
 from rules.model import Reason, Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry

@@ -144,7 +144,7 @@ async def test_two_places_in_a_detection_are_a_dead_letter(town: PushedTrigger):
 async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
     town: PushedTrigger, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("engine.trigger.beacon_cache._MOST_COMPANY_DATA", 50)
+    monkeypatch.setattr("engine.trigger.place_cache._MOST_COMPANY_DATA", 50)
     cache = town.role.intake.index.cache
     await town.push(at(), at(latitude=49))
     made_up = [seen(tag=QR, api_key=f"made up {number}") for number in range(30)]

@@ -10,9 +10,9 @@ import pytest
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.producer import message_size
 from engine.kafka.topics import Topics
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import notification_id
 from engine.trigger.message import MessageWriter
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot
 from tests.kafka import records
 from tests.trigger.samples import BEACON, campaign, decoded, granted
@@ -24,7 +24,7 @@ TOPICS = Topics.named("proximity.")
 def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **fields: Any):
     detection = decoded(**fields)
     owner = notification_id(detection, sent)
-    beacon = IndexedBeacon(BEACON, [sent], connector)
+    beacon = IndexedPlace(BEACON, [sent], connector)
     made = granted(sent, detection=detection, beacon=beacon)
     size = MessageWriter(topics=TOPICS, lifetime=300).write(made, None, NOW)
     outgoing = made.grants[0].message

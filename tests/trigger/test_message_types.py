@@ -24,9 +24,9 @@ from engine.kafka.messages import (
 from engine.kafka.producer import message_size
 from engine.kafka.topics import Topics
 from engine.redis.devices import DeviceRecord, completed_device
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant
 from engine.trigger.message import MessageWriter
+from engine.trigger.place_cache import IndexedPlace
 from rules.model import (
     BeaconSnapshot,
     CampaignSnapshot,
@@ -183,7 +183,7 @@ def test_a_message_matches_its_type(
     writer = new_writer()
     sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
     detection = decode_record(records.record(records.detection(**sent)), 2.0)
-    indexed = IndexedBeacon(place, made, connector)
+    indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     size = writer.write(decided, record, NOW)
@@ -240,7 +240,7 @@ def test_cached_fragments_are_bounded() -> None:
             end_minute=1440,
             weekdays=127,
         )
-        indexed = IndexedBeacon(beacon, [campaign], None)
+        indexed = IndexedPlace(beacon, [campaign], None)
         decided = granted(campaign, detection=detection, beacon=indexed)
         writer.write(decided, None, NOW)
         (grant,) = decided.grants

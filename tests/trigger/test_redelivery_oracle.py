@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.process.metrics import Metrics
 from engine.redis.claims import ClaimAnswers, Claims, DeviceRequests
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
+from engine.trigger.place_cache import IndexedPlace
 from tests.kafka import records
 from tests.redis.claim_requests import ClaimRequest
 from tests.redis.claims_oracle import ClaimsOracle
@@ -29,9 +29,9 @@ from tests.trigger.samples import BEACON, campaign
 BEGIN = 1_795_200_000
 CAMPAIGNS = [campaign(id=1, delay=5), campaign(id=2, delay=12), campaign(id=3, delay=3)]
 BEACONS = [
-    IndexedBeacon(BEACON, CAMPAIGNS[:1], None),
-    IndexedBeacon(BEACON, CAMPAIGNS[1:2], None),
-    IndexedBeacon(BEACON, CAMPAIGNS, None),
+    IndexedPlace(BEACON, CAMPAIGNS[:1], None),
+    IndexedPlace(BEACON, CAMPAIGNS[1:2], None),
+    IndexedPlace(BEACON, CAMPAIGNS, None),
 ]
 
 Detected = tuple[str, int, int]  # udid, beacon, seconds after the one before
@@ -98,25 +98,25 @@ class Process:
         )
         self._partition: Any = Partition(most_remembered)
 
-    async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> list[Grant]:
+    async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> list[Grant]:
         """What is to be published of a batch: decided from memory first, then for certain."""
         candidates = [each for each in map(self.decide, batch) if each.decision.granted]
         self._cycle._decide(candidates, set())
         await self._cycle._claim(candidates)
         return [grant for each in candidates for grant in each.grants]
 
-    def decide(self, made: tuple[DecodedDetection, IndexedBeacon]) -> DecidedDetection:
+    def decide(self, made: tuple[DecodedDetection, IndexedPlace]) -> DecidedDetection:
         decision = decide_from_memory(*made, self._partition.remembered, BEGIN, 300.0)
         return DecidedDetection(*made, decision, self._partition)
 
 
-def all_grants(made: tuple[DecodedDetection, IndexedBeacon]) -> list[Grant]:
+def all_grants(made: tuple[DecodedDetection, IndexedPlace]) -> list[Grant]:
     return grants_of(*made, Process(BruteForce(), 10).decide(made).decision)
 
 
 def decoded(
     offset: int, udid: str, beacon: int, seconds: int
-) -> tuple[DecodedDetection, IndexedBeacon]:
+) -> tuple[DecodedDetection, IndexedPlace]:
     body = records.detection(
         device={"udid": udid}, detected_at=(BEGIN + seconds) * 1000, proximity="immediate"
     )
@@ -128,7 +128,7 @@ def request_of(grant: Grant) -> ClaimRequest:
     return ClaimRequest(chosen.id, grant.udid, grant.notification_id, at, chosen.delay)
 
 
-def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedBeacon]]) -> set[bytes]:
+def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> set[bytes]:
     """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
     return {

@@ -58,7 +58,7 @@ from catalog.models import (
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
-from engine.trigger.beacon_cache import IndexedBeacon, assemble
+from engine.trigger.place_cache import IndexedPlace, assemble
 from rules.geofences import GeofenceGrid
 from rules.model import BeaconSnapshot, CampaignSnapshot, Place, TagSnapshot, VenueSnapshot
 from rules.schedule import LocalClock, fixed_clock, zone_clock
@@ -104,7 +104,7 @@ class ReplayedCatalog(NamedTuple):
     """
 
     name: str
-    places: Mapping[PlaceKey | None, IndexedBeacon]
+    places: Mapping[PlaceKey | None, IndexedPlace]
     campaigns: Mapping[int, ReplayedCampaign]
     venues: Mapping[int, VenueNames]
     company_data: Mapping[str, Any] = {}
@@ -168,7 +168,7 @@ async def read_catalog(
         )
         for id_, campaign in campaigns.items()
     }
-    compiled: dict[PlaceKey | None, IndexedBeacon] = {
+    compiled: dict[PlaceKey | None, IndexedPlace] = {
         _key_of(entry.place): assemble(entry, campaigns, connectors) for entry in entries
     }
     return ReplayedCatalog(name, compiled, named, names, data)

@@ -20,9 +20,9 @@ from engine.cli.replay.catalogs import (
     venue_clock,
 )
 from engine.kafka.detections import DecodedDetection
-from engine.trigger.beacon_cache import IndexedBeacon
 from engine.trigger.grants import Grant, grants_of, unknown
 from engine.trigger.locate import places_of
+from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.model import Decision, Reason
 from rules.schedule import LocalClock, zone_clock
@@ -117,7 +117,7 @@ class CatalogReplay:
         # Not bounded, because a forgotten claim would be granted again.
         self._claims: dict[str, dict[int, float]] = {}
         # Many detections share a decision, so there are few different cells.
-        self._cells: Counter[tuple[IndexedBeacon | None, Decision, float]] = Counter()
+        self._cells: Counter[tuple[IndexedPlace | None, Decision, float]] = Counter()
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
         """Decide detections and take the claims of the grants. Returns the grants.
@@ -157,7 +157,7 @@ class CatalogReplay:
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
 
     def _decided(
-        self, detection: DecodedDetection, beacon: IndexedBeacon | None, fired: Collection[int]
+        self, detection: DecodedDetection, beacon: IndexedPlace | None, fired: Collection[int]
     ) -> Decision:
         """The decision; `fired` has what the same position fires already."""
         if beacon is None:
@@ -191,7 +191,7 @@ class CatalogReplay:
         self._cells.clear()
 
 
-def _keys(beacon: IndexedBeacon | None, decision: Decision, instant: int) -> Iterator[TallyKey]:
+def _keys(beacon: IndexedPlace | None, decision: Decision, instant: int) -> Iterator[TallyKey]:
     """A key for each campaign of the beacon, with the campaign's reason or the detection's."""
     if beacon is None:
         yield TallyKey(None, None, local_hour(zone_clock("UTC"), instant), decision.reason)

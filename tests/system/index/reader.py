@@ -14,8 +14,8 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_cache import BeaconCache
-from engine.trigger.beacon_index import BeaconIndex, IndexWatch
+from engine.trigger.place_cache import PlaceCache
+from engine.trigger.place_index import IndexWatch, PlaceIndex
 from rules.decision import decide
 from rules.model import Zone
 from tests.catalog.records import Records
@@ -32,10 +32,10 @@ class Reader:
         self.database = database
         self.store = IndexStore(redis, prefix=PREFIX, deadline=2.0)
         self.metrics = Metrics()
-        self.index = BeaconIndex(
+        self.index = PlaceIndex(
             redis=redis,
             prefix=PREFIX,
-            cache=BeaconCache(1000),
+            cache=PlaceCache(1000),
             deadline=2.0,
             metrics=self.metrics,
         )

@@ -6,7 +6,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from catalog.redis_connection import RedisClient
-from engine.trigger.beacon_index import MissedChanges
+from engine.trigger.place_index import MissedChanges
 from tests.servers.waiting import eventually
 from tests.system.index.reader import Reader
 

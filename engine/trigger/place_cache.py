@@ -37,7 +37,7 @@ _OF_A_TAG = 400  # approximate bytes of its key and its field
 _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
 
 
-class IndexedBeacon:
+class IndexedPlace:
     """A place ready to decide and to notify: compiled once, used for every detection.
 
     `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
@@ -82,7 +82,7 @@ class IndexedBeacon:
         self.connector = connector
         self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
-    def is_same(self, other: "IndexedBeacon") -> bool:
+    def is_same(self, other: "IndexedPlace") -> bool:
         """Whether both were made from equal entries of the index."""
         return (
             self.place == other.place
@@ -102,9 +102,9 @@ def assemble(
     entry: PlaceEntry[SomePlace],
     campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
-) -> IndexedBeacon:
+) -> IndexedPlace:
     """A place from its entry. A campaign that is missing in `campaigns` is left out."""
-    return IndexedBeacon(
+    return IndexedPlace(
         entry.place,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
         connectors.get(entry.place.venue.company_id),
@@ -124,7 +124,7 @@ class _SharedCampaign:
         self.places = 0
 
 
-class BeaconCache:
+class PlaceCache:
     """Places by key; None for a key that is known to be unknown.
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
@@ -136,7 +136,7 @@ class BeaconCache:
     """
 
     def __init__(self, most_places: int, most_bytes: int = 128 * 1024 * 1024) -> None:
-        self.known: dict[PlaceKey | None, IndexedBeacon | None] = {}
+        self.known: dict[PlaceKey | None, IndexedPlace | None] = {}
         self.companies: dict[str, CompanyData] = {}
         self.version = 0
         self.on_removal: Callable[[PlaceKey | None], None] = _nobody
@@ -155,7 +155,7 @@ class BeaconCache:
         shared = self._campaigns.get(campaign.id)
         return shared.campaign if shared is not None and shared.campaign == campaign else campaign
 
-    def keep(self, places: Mapping[PlaceKey | None, IndexedBeacon | None], version: int) -> None:
+    def keep(self, places: Mapping[PlaceKey | None, IndexedPlace | None], version: int) -> None:
         """Cache places that were read since the cache had `version`."""
         if version != self.version:
             return
@@ -193,11 +193,11 @@ class BeaconCache:
         if field in self.companies:
             self._company_data -= _weight(self.companies.pop(field))
 
-    def refresh(self, places: Mapping[PlaceKey | None, IndexedBeacon | None], version: int) -> None:
+    def refresh(self, places: Mapping[PlaceKey | None, IndexedPlace | None], version: int) -> None:
         """Replace cached places by those that were read again, where they differ."""
         self.keep({key: each for key, each in places.items() if self._differs(key, each)}, version)
 
-    def _differs(self, key: PlaceKey | None, place: IndexedBeacon | None) -> bool:
+    def _differs(self, key: PlaceKey | None, place: IndexedPlace | None) -> bool:
         if key not in self.known:
             return False  # it was dropped meanwhile
         cached = self.known[key]
@@ -220,7 +220,7 @@ class BeaconCache:
                 return
             self._forget(key)
 
-    def _add(self, place: IndexedBeacon) -> None:
+    def _add(self, place: IndexedPlace) -> None:
         for campaign in place.campaigns:
             shared = self._campaigns.get(campaign.id)
             if shared is None or shared.campaign is not campaign:

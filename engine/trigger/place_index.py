@@ -46,7 +46,7 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
-from engine.trigger.beacon_cache import BeaconCache, CompanyData, IndexedBeacon, assemble
+from engine.trigger.place_cache import CompanyData, IndexedPlace, PlaceCache, assemble
 from rules.geofences import GeofenceGrid
 from rules.model import CampaignSnapshot, Place
 
@@ -72,11 +72,11 @@ class IndexNotBuiltError(Exception):
 
 
 # A key is None while the company of a position or a tag is not known; no place has that key.
-Beacons = Mapping[PlaceKey | None, IndexedBeacon | None]
-Loaded = dict[PlaceKey | None, IndexedBeacon | None]
+Places = Mapping[PlaceKey | None, IndexedPlace | None]
+Loaded = dict[PlaceKey | None, IndexedPlace | None]
 
 
-class BeaconIndex:
+class PlaceIndex:
     """Resolves keys of places. `built` is cleared when a marker is missing; IndexWatch sets it."""
 
     def __init__(
@@ -84,7 +84,7 @@ class BeaconIndex:
         *,
         redis: RedisClient,
         prefix: str,
-        cache: BeaconCache,
+        cache: PlaceCache,
         deadline: float,
         metrics: Metrics,
     ) -> None:
@@ -100,7 +100,7 @@ class BeaconIndex:
         self._redis_hit = metrics.index_lookups.labels("redis", "hit")
         self._redis_miss = metrics.index_lookups.labels("redis", "unknown")
 
-    async def resolve(self, keys: Collection[PlaceKey], lookups: int) -> Beacons:
+    async def resolve(self, keys: Collection[PlaceKey], lookups: int) -> Places:
         """Places for `keys`, None for unknown ones; without I/O if all are cached.
 
         Waits while Redis does not answer or the index is not built. `lookups` is the number of
@@ -148,7 +148,7 @@ class BeaconIndex:
             task.add_done_callback(lambda _: [self._loads.pop(key) for key in new])
         return {self._loads[key] for key in keys}
 
-    async def look_up(self, key: PlaceKey) -> IndexedBeacon | None:
+    async def look_up(self, key: PlaceKey) -> IndexedPlace | None:
         """One place as Redis has it now. Raises the errors of Redis instead of waiting.
 
         These are IndexNotBuiltError, RedisError, OSError and TimeoutError.
@@ -320,7 +320,7 @@ class IndexWatch:
         *,
         redis: RedisClient,
         prefix: str,
-        index: BeaconIndex,
+        index: PlaceIndex,
         rebuild: Rebuild,
         max_age: float,
         deadline: float,

@@ -539,13 +539,17 @@ class Reception(Base):
 
 
 class Presence(Base):
-    """The last trace of a device at a beacon; written if not every detection leaves a trace."""
+    """The last trace of a device at a place; written if not every detection leaves a trace.
+
+    `kind` is beacon, geofence or scan_tag, `ref` the place's id.
+    """
 
     __tablename__ = "presence"
     __table_args__ = (Index(None, "recorded_on"),)
 
     device_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    beacon_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    ref: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(String(16))
     create_on: Mapped[datetime] = mapped_column(Instant)
     recorded_on: Mapped[datetime] = recorded_on()

@@ -124,19 +124,20 @@ class ReceptionRow(msgspec.Struct, gc=False):
 
 
 class PresenceKey(NamedTuple):
-    """A device at a beacon. A geofence is -2 times its id, an NFC tag or QR code one less."""
+    """A device at a place: `kind` is beacon, geofence or scan_tag, `ref` its id."""
 
     device_id: int
-    beacon_id: int
+    kind: str
+    ref: int
 
     @classmethod
     def of(cls, row: DetectionRow) -> "PresenceKey":
         """The device and the place of a trace row."""
         if row.geofence_id is not None:
-            return cls(row.device_id, -2 * row.geofence_id)
+            return cls(row.device_id, "geofence", row.geofence_id)
         if row.scan_tag_id is not None:
-            return cls(row.device_id, -2 * row.scan_tag_id - 1)
-        return cls(row.device_id, row.beacon_id or 0)
+            return cls(row.device_id, "scan_tag", row.scan_tag_id)
+        return cls(row.device_id, "beacon", row.beacon_id or 0)
 
 
 class PresenceState(NamedTuple):
@@ -290,8 +291,8 @@ class LedgerTransaction(ABC):
         """The last trace rows of devices at places."""
         found = await self._fetch_for("presences", [key._asdict() for key in keys])
         return {
-            PresenceKey(device, beacon): PresenceState(status, _instant(at))
-            for device, beacon, status, at in found
+            PresenceKey(device, kind, ref): PresenceState(status, _instant(at))
+            for device, kind, ref, status, at in found
         }
 
     async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:

@@ -116,16 +116,16 @@ FROM ({rows notification uuid, device_id bigint, campaign_id bigint, create_on t
     AS counted;
 
 -- name: presences
-SELECT device_id, beacon_id, status, create_on
-FROM ({rows device_id bigint, beacon_id bigint}) AS wanted
-JOIN presence USING (device_id, beacon_id);
+SELECT device_id, kind, ref, status, create_on
+FROM ({rows device_id bigint, kind text, ref bigint}) AS wanted
+JOIN presence USING (device_id, kind, ref);
 
 -- name: set_presences
-INSERT INTO presence (device_id, beacon_id, status, create_on, recorded_on)
+INSERT INTO presence (device_id, kind, ref, status, create_on, recorded_on)
 SELECT states.*, {now}
-FROM ({rows device_id bigint, beacon_id bigint, status text, create_on timestamptz}) AS states
+FROM ({rows device_id bigint, kind text, ref bigint, status text, create_on timestamptz}) AS states
 WHERE true
-ON CONFLICT (device_id, beacon_id) DO UPDATE SET
+ON CONFLICT (device_id, kind, ref) DO UPDATE SET
     status = excluded.status, create_on = excluded.create_on, recorded_on = excluded.recorded_on;
 
 -- name: add_statistic_devices

@@ -135,7 +135,9 @@ async def fill(scene: Scene, days: list[date]) -> None:
             await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, None)])
             await transaction.add_authentications([AuthenticationRow(1, 4, at, None)])
             await transaction.add_receptions([reception(uuid4(), at)])
-            await transaction.set_presences({PresenceKey(1, number): PresenceState("far", at)})
+            await transaction.set_presences(
+                {PresenceKey(1, "beacon", number): PresenceState("far", at)}
+            )
             figure = StatisticKey(day, VENUE, 1)
             await transaction.add_statistics({figure: Figures(1, devices={1})})
     async with scene.database.write() as session, session.begin():

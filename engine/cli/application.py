@@ -40,13 +40,13 @@ _COMMANDS = {
     "notifications": "Notifications that the engine has published for push senders.",
     "dead-letters": "Records that could not be processed.",
     "demo": "Send real beacon readings from a library through Kafka, Redis and the engine.",
-    "statistics": "Show detections, devices and notifications by day, venue, beacon and campaign.",
+    "statistics": "Show detections, devices and notifications by day, venue, place and campaign.",
     "verify": "Count the topics again, up to the offsets that SQL has recorded, and compare with "
     "SQL.",
     "audit": "Show the latest changes made through the interface, the newest first.",
     "forget": "Delete all data of the device UDID of COMPANY, one person's data, from SQL and "
     "Redis.",
-    "explain": "Explain why a detection would fire each campaign of a beacon, or why not.",
+    "explain": "Explain why a detection would fire each campaign of a place, or why not.",
     "tail": "Show the decisions of running triggers as they happen, until Ctrl-C.",
     "device": "Show the decisions on the last detections of the device UDID of COMPANY, the newest "
     "first.",

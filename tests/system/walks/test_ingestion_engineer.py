@@ -119,7 +119,7 @@ async def test_the_readme_on_real_servers(engineer: User) -> None:
     refuse_what_the_engine_would_refuse(engineer)
     await publish_what_is_no_detection(engineer)
     await eventually(lambda: _is_counted(engineer), deadline=60, what="SQL has counted")
-    assert re.search(r" campaign .*  Welcome +- +\d +\d$", engineer("statistics"), re.MULTILINE)
+    assert re.search(r" campaign .*  Welcome +- +\d +\d +\d$", engineer("statistics"), re.MULTILINE)
     assert re.search(r"^no differences$", engineer("verify"), re.MULTILINE)
     await engine.stop()
 

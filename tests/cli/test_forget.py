@@ -56,7 +56,7 @@ async def _filled(url: str) -> Estate:
             at = {"device_id": device.id, "create_on": NOON}
             session.add(DetectionTrace(venue_id=1, beacon_id=1, status="near", ip="::1", **at))
             session.add(AuthenticationTrace(application_id=1, ip="::1", **at))
-            session.add(Presence(beacon_id=1, status="near", **at))
+            session.add(Presence(kind="beacon", ref=1, status="near", **at))
         ids = {device.udid: device.id for device in devices}
         made = Estate(company.name, company.id, [each.id for each in campaigns], ids)
     async with database.write.begin() as session:

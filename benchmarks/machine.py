@@ -1,4 +1,4 @@
-"""The machine of a run, and what is known of a process from outside."""
+"""Describes the machine of a benchmark, and measures processes."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _BUSY_LOAD = 0.7  # a processor, before the run
 
 
 class MachineWatch:
-    """The machine of a run that begins with its creation."""
+    """Describes the machine during a benchmark; create it when the benchmark begins."""
 
     def __init__(self) -> None:
         self._begin, self._at = time.monotonic(), datetime.now(UTC)

@@ -33,7 +33,7 @@ _UNTRIED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ScheduleLimits:
     """The scheduler's limits.
 
     Calls in flight: `company` of one company, `in_all` of the process. `unfinished` calls may wait;
@@ -129,7 +129,7 @@ class CallScheduler:
         self,
         *,
         caller: ServiceCaller,
-        limits: Limits,
+        limits: ScheduleLimits,
         agent: str,
         clock: Callable[[], float] = time.time,
         on_try: Callable[[Call, float, Breaker], None] = lambda *_: None,

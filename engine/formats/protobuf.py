@@ -20,7 +20,7 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
-from engine.kafka.messages import Detection, GeofenceEvent, Position, ReceivedDevice, ScannedTag
+from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice, ScannedTag
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."
@@ -34,7 +34,7 @@ _ZERO_COUNTS = ("major", "minor", "latitude", "longitude", "kind", "transition")
 _NESTED = {
     "device": ReceivedDevice,
     "geofence": GeofenceEvent,
-    "position": Position,
+    "position": Coordinates,
     "tag": ScannedTag,
 }
 

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from engine.kafka.messages import ApiKey, Detection, Position, ReceivedDevice, parse_text
+from engine.kafka.messages import ApiKey, Coordinates, Detection, ReceivedDevice, parse_text
 
 MOST_SIGHTINGS = 1000
 MQTT_TOPIC = "mqtt.topic"
@@ -79,10 +79,10 @@ def api_key(report: Report) -> str | None:
     return None if found is None else msgspec.convert(found, ApiKey)
 
 
-def position(latitude: float, longitude: float, accuracy: float | None) -> Position:
+def position(latitude: float, longitude: float, accuracy: float | None) -> Coordinates:
     """A position. Raises ValueError for numbers that are none."""
     fields = {"latitude": latitude, "longitude": longitude, "accuracy": accuracy}
-    return msgspec.convert(fields, Position)
+    return msgspec.convert(fields, Coordinates)
 
 
 def timestamp(written: str | float | None) -> float | None:

@@ -95,7 +95,7 @@ class GeofenceEvent(msgspec.Struct, frozen=True, gc=False):
     transition: Literal["enter", "dwell", "exit"]
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+class Coordinates(msgspec.Struct, frozen=True, gc=False):
     """Degrees (WGS 84), and metres of accuracy if the phone tells them."""
 
     latitude: Annotated[float, Meta(ge=-90, le=90)]
@@ -128,7 +128,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     minor: Unsigned16 | DigitString | None = None
     device: ReceivedDevice
     geofence: GeofenceEvent | None = None
-    position: Position | None = None
+    position: Coordinates | None = None
     tag: ScannedTag | None = None
     api_key: ApiKey | None = None
     proximity: ZoneName | ZoneNumber | None = None

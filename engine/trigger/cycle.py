@@ -102,15 +102,16 @@ class Cycle:
         self._partitions.discard(partition)
         if self._partitions:
             return
-        sends = dict(self._sends)
-        others = [task for task in (self._running, self._composing) if task is not None]
-        await cancel([*others, *sends])
-        self._composing = None
-        for send in sends.values():
-            send.close()
+        sends, self._sends = self._sends, {}
+        running = [task for task in (self._running, self._composing) if task is not None]
+        # Before the await: a partition that joins meanwhile begins with an empty cycle.
+        self._running = self._composing = None
         self._queues.clear()
         self._claimed.clear()
         self._unacknowledged = 0
+        for send in sends.values():
+            send.close()
+        await cancel([*running, *sends])
 
     def put(self, decided: Iterable[DecidedDetection]) -> None:
         """Queue detections that may fire."""

@@ -14,7 +14,7 @@ from connectors.client import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import Call
-from connectors.schedule import CallScheduler, Limits
+from connectors.schedule import CallScheduler, ScheduleLimits
 from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import CallPartition, CallReceiver
 from engine.connector.results import (
@@ -82,7 +82,9 @@ def build_connector(parts: ProcessParts) -> Role:
     settings, metrics = parts.settings, parts.metrics
     redis, prefix = parts.stores.redis, settings.redis_prefix
     topics = Topics.named(settings.topic_prefix)
-    limits = Limits(company=settings.connector_company_calls, in_all=settings.connector_calls)
+    limits = ScheduleLimits(
+        company=settings.connector_company_calls, in_all=settings.connector_calls
+    )
     history = CallHistoryWriter(redis=redis, prefix=prefix, deadline=REDIS_SECONDS, metrics=metrics)
 
     def on_try(call: Call, seconds: float, breaker: Breaker) -> None:

@@ -33,9 +33,9 @@ from engine.cli.replay.decisions import (
 )
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
 from engine.kafka.messages import (
+    Coordinates,
     Detection,
     GeofenceEvent,
-    Position,
     ReceivedDevice,
     ScannedTag,
 )
@@ -102,10 +102,10 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     replayed = CatalogReplay(catalog, max_age=300.0)
     entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
     signals: list[dict[str, Any]] = [
-        {"position": Position(48.0, 2.0), "api_key": "k"},
-        {"position": Position(49.0, 2.0), "api_key": "k"},
-        {"position": Position(48.0, 2.0, 101.0), "api_key": "k"},
-        {"position": Position(48.0, 2.0), "api_key": "of nobody"},
+        {"position": Coordinates(48.0, 2.0), "api_key": "k"},
+        {"position": Coordinates(49.0, 2.0), "api_key": "k"},
+        {"position": Coordinates(48.0, 2.0, 101.0), "api_key": "k"},
+        {"position": Coordinates(48.0, 2.0), "api_key": "of nobody"},
         {"tag": ScannedTag("nfc", "door"), "api_key": "k"},
         {"tag": ScannedTag("nfc", "Door"), "api_key": "k"},
         {"geofence": entered},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from connectors.errors import CallError
 from connectors.model import CallFault, Content, Declined
 from connectors.reply import read_reply, retry_after
-from connectors.schedule import Limits
+from connectors.schedule import ScheduleLimits
 from tests.connectors.services import ABSURD_WAITS
 
 NOW = 1_792_000_000.0
@@ -148,7 +148,9 @@ def test_an_absurd_date_is_a_failed_call(value: str, status: int) -> None:
         read_reply(status, {"retry-after": value}, b"", now=NOW)
     assert caught.value.fault is CallFault.STATUS
     assert _is_a_wait(caught.value.retry_after)
-    Limits().next_try(tried=1, error=caught.value, now=NOW, fresh_until=NOW + 300, chance=0.999)
+    ScheduleLimits().next_try(
+        tried=1, error=caught.value, now=NOW, fresh_until=NOW + 300, chance=0.999
+    )
 
 
 digits = st.text("0123456789", min_size=1, max_size=30)

@@ -15,7 +15,7 @@ from connectors.client import Reply
 from connectors.errors import CallError
 from connectors.model import CallFault, CallResult, Failed
 from connectors.request import Request
-from connectors.schedule import CallScheduler, Limits, ScheduledCall
+from connectors.schedule import CallScheduler, ScheduledCall, ScheduleLimits
 from engine.process.lifecycle import cancel
 from tests.connectors.calls import call_to
 from tests.servers.waiting import eventually
@@ -62,7 +62,7 @@ class Service:
 class Trial:
     """A running scheduler; `faults` counts the results."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ScheduleLimits) -> None:
         self.service = Service()
         self.may_start = True
         self.scheduler = CallScheduler(
@@ -100,7 +100,7 @@ class Trial:
 @asynccontextmanager
 async def trial(fails: type[Exception] | None = None, **limits: Any) -> AsyncIterator[Trial]:
     """It must run to the end of the context, unless it `fails` as expected."""
-    one = Trial(Limits(**{"first_wait": 0.01, **limits}))
+    one = Trial(ScheduleLimits(**{"first_wait": 0.01, **limits}))
     try:
         yield one
         if fails is None:
@@ -164,7 +164,9 @@ def test_the_next_try(
     tried: int, chance: float, after: float | None, fresh: float, expected: float | None
 ) -> None:
     error = CallError(CallFault.STATUS, "", retriable=True, retry_after=after)
-    found = Limits().next_try(tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance)
+    found = ScheduleLimits().next_try(
+        tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance
+    )
     assert found == expected
 
 

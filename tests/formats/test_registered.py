@@ -12,7 +12,7 @@ import pytest
 
 from engine.formats.registry import SCHEMA_HEADER
 from engine.kafka.detections import Record
-from engine.kafka.messages import Position, ScannedTag
+from engine.kafka.messages import Coordinates, ScannedTag
 from rules.model import Zone
 from tests.formats import registered
 from tests.formats.records import ARRIVED_AT, report
@@ -73,7 +73,7 @@ async def test_protobuf(
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        ({"position": {"latitude": -12.5}}, Position(-12.5, 0)),
+        ({"position": {"latitude": -12.5}}, Coordinates(-12.5, 0)),
         ({"tag": {"kind": "KIND_QRCODE", "value": "a"}}, ScannedTag("qrcode", "a")),
         ({"tag": {"kind": "KIND_NFC", "value": "a"}}, ScannedTag("nfc", "a")),
     ],
@@ -101,7 +101,7 @@ async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
     body: dict[str, Any] = {"api_key": "k", "device": {"udid": "d"}}
     good = avro(body | {"position": {"latitude": 90, "longitude": 2.5}}, schema)
     found = await decoded_detection(registry, "avro", framed(7, good))
-    assert found.message.position == Position(90, 2.5)
+    assert found.message.position == Coordinates(90, 2.5)
     bad = avro(body | {"position": {"latitude": math.nan, "longitude": 2.5}}, schema)
     assert "position.latitude: expected" in await dead_letter_text(registry, "avro", framed(7, bad))
 

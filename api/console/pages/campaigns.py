@@ -249,24 +249,24 @@ def _instant(form: PostedForm, name: str, zone: str) -> str:
 _WAITS = ("not_started", "wrong_weekday", "outside_hours")
 
 
-class State(NamedTuple):
+class StateText(NamedTuple):
     """A sentence about a state, and its style: good, waiting or off."""
 
     kind: str
     text: str
 
 
-async def campaign_state(context: PageContext, venue_id: int, number: int) -> State:
+async def campaign_state(context: PageContext, venue_id: int, number: int) -> StateText:
     """The present state, for a device without claims in the zone that the beacon requires."""
     reply = await context.interface.call("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
     if not reply.is_success:
-        return State("off", reply.message)
+        return StateText("off", reply.message)
     reason, next_at = reply.body["reason"], reply.body["next_at"]
     if reason == "granted":
-        return State("good", context.texts("state_sends"))
+        return StateText("good", context.texts("state_sends"))
     if reason in _WAITS and next_at:
-        return State("waiting", _opens(reply.body["at"], next_at, context.texts))
-    return State("off", context.texts.get(f"state_{reason}"))
+        return StateText("waiting", _opens(reply.body["at"], next_at, context.texts))
+    return StateText("off", context.texts.get(f"state_{reason}"))
 
 
 def _opens(now: str, written: str, texts: Translations) -> str:

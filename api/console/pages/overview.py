@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.pages.campaigns import State, campaign_state
+from api.console.pages.campaigns import StateText, campaign_state
 from api.console.pages.statistics import daily_plot, first_hour, hourly_plot, last_days
 from api.console.texts import Translations, display_zone, format_time, in_zone
 
@@ -115,29 +115,29 @@ async def roles(context: PageContext) -> Response:
     return context.page("overview.html#roles", sentences=sentences)
 
 
-async def _of_service(context: PageContext) -> list[State]:
+async def _of_service(context: PageContext) -> list[StateText]:
     if not (await context.interface.call("GET", "/connector")).is_success:
         return []
     reply = await context.interface.call("GET", "/connector/calls")
     if not reply.is_success:
-        return [State("off", reply.message)]
+        return [StateText("off", reply.message)]
     breaker = reply.body["breaker"]
     if breaker["state"] == "closed" and not breaker["calls"]:
         return []
     text = context.texts(f"service_{breaker['state']}", seconds=round(breaker["seconds"]))
-    return [State(_BREAKERS.get(breaker["state"], "off"), text)]
+    return [StateText(_BREAKERS.get(breaker["state"], "off"), text)]
 
 
-def role_sentence(found: dict[str, Any], texts: Translations) -> State:
+def role_sentence(found: dict[str, Any], texts: Translations) -> StateText:
     """A sentence such as "The recorder is 12 s behind"."""
     state, seconds = found["state"], found["seconds"]
     kind = _KINDS.get(state, "off")
     if state == "silent":
         key = f"{'never' if seconds is None else 'silent'}_{found['role']}"
-        return State(kind, texts(key, time=_time(seconds or 0)))
+        return StateText(kind, texts(key, time=_time(seconds or 0)))
     servers = ", ".join(texts.get(f"waits_{name}") for name in found["waits_for"])
     values = {"role": texts(f"role_{found['role']}"), "servers": servers}
-    return State(kind, texts(f"role_{state}", time=_time(seconds or 0), **values))
+    return StateText(kind, texts(f"role_{state}", time=_time(seconds or 0), **values))
 
 
 def _time(seconds: int) -> str:

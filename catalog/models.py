@@ -121,7 +121,11 @@ def offset_minutes(written: datetime) -> int:
 
 
 class Company(HasId, Base):
-    """The tenant: every other record belongs to one company. The name is unique."""
+    """The tenant: every other record belongs to one company. The name is unique.
+
+    `caps` and `quiet_hours` are as the interface has them. `time_zone` is an IANA name;
+    `visit_silence` is in seconds.
+    """
 
     __tablename__ = "company"
 
@@ -129,6 +133,11 @@ class Company(HasId, Base):
     image: Mapped[str | None] = mapped_column(Text)
     description: Mapped[str | None] = mapped_column(Text)
     active: Mapped[bool] = mapped_column(default=True)
+    time_zone: Mapped[str | None] = mapped_column(String(64))
+    caps: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    quiet_hours: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    presence: Mapped[bool] = mapped_column(default=False)
+    visit_silence: Mapped[int | None]
     create_on: Mapped[datetime] = mapped_column(Instant)
 
 
@@ -230,6 +239,7 @@ class Device(HasId, Base):
     version: Mapped[str | None] = mapped_column(String(255))
     model: Mapped[str | None] = mapped_column(String(255))
     id_connector: Mapped[int | None] = mapped_column(BigInteger)
+    time_zone: Mapped[str | None] = mapped_column(String(64))
     test: Mapped[bool] = mapped_column(default=False)
     create_on: Mapped[datetime] = mapped_column(Instant)
     update_on: Mapped[datetime] = mapped_column(Instant)
@@ -276,7 +286,10 @@ _LIVING = text("deleted_at IS NULL")
 
 
 class Venue(HasId, SoftDeletable, Base):
-    """A place that a company runs. Sizes are metres; `time_zone` is an IANA name."""
+    """A place that a company runs.
+
+    Sizes are metres; `time_zone` is an IANA name; `visit_silence` is in seconds.
+    """
 
     __tablename__ = "venue"
     __table_args__ = (Index(None, "company_id", "name"),)
@@ -290,6 +303,7 @@ class Venue(HasId, SoftDeletable, Base):
     height: Mapped[int | None]
     image: Mapped[str | None] = mapped_column(Text)
     time_zone: Mapped[str | None] = mapped_column(String(64))
+    visit_silence: Mapped[int | None]
 
 
 class Tag(HasId, Base):
@@ -401,7 +415,8 @@ class Campaign(HasId, SoftDeletable, Base):
 
     `cache` is the cap as written and `delay` the cap in seconds; minutes count from local midnight
     (`end_minute` up to 1440); `weekdays` is a mask, bit 0 Monday. `start` and `end` are instants
-    together with the offset (minutes east) in which they were written.
+    together with the offset (minutes east) in which they were written. `on`, `dwell_minutes` and
+    `priority` are as in rules.model.CampaignSnapshot.
     """
 
     __tablename__ = "campaign"
@@ -410,6 +425,9 @@ class Campaign(HasId, SoftDeletable, Base):
         CheckConstraint("weekdays BETWEEN 0 AND 127", name="weekdays"),
         CheckConstraint("start_minute BETWEEN 0 AND 1439", name="start_minute"),
         CheckConstraint("end_minute BETWEEN 0 AND 1440", name="end_minute"),
+        CheckConstraint("\"on\" IN ('detection', 'enter', 'dwell', 'exit')", name="on"),
+        CheckConstraint("(\"on\" = 'dwell') = (dwell_minutes IS NOT NULL)", name="dwell_minutes"),
+        CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
     )
 
     venue_id: Mapped[int] = belongs_to("venue", index=True)
@@ -434,6 +452,11 @@ class Campaign(HasId, SoftDeletable, Base):
     end_minute: Mapped[int]
     active: Mapped[bool]
     weekdays: Mapped[int] = mapped_column(default=EVERY_DAY)
+    on: Mapped[str] = mapped_column(String(16), default="detection")
+    dwell_minutes: Mapped[int | None]
+    priority: Mapped[int] = mapped_column(default=5)
+    ignores_caps: Mapped[bool] = mapped_column(default=False)
+    ignores_quiet_hours: Mapped[bool] = mapped_column(default=False)
     beacons: Mapped[list[Beacon]] = relationship(
         secondary=campaign_beacon, lazy="raise", order_by=Beacon.id, passive_deletes=True
     )

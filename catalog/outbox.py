@@ -13,6 +13,8 @@ Every flush of a `CatalogSession` fills the outbox, so that no writer forgets. K
     tagged      <venue id>:<tag id>     the places of the venue that carry the tag now
     venue       venue id                the venue's places and campaigns
     company     company id              the company's connector
+    rules       company id              the company's rules
+    visits      venue id                the rules of the venue's company
     app_id      application id          the application
     app         field of the index      the entry of the key that an application had before
 
@@ -31,6 +33,7 @@ from catalog.models import (
     Application,
     Beacon,
     Campaign,
+    Company,
     Connector,
     Geofence,
     Outbox,
@@ -43,7 +46,8 @@ _TRIPLE = ("uuid", "major", "minor")
 _OF_PLACE = ("name", "active", "venue_id", "venue", "tags", "deleted_at")
 _CIRCLE = ("latitude", "longitude", "radius", "deleted_at")
 _VALUE = ("company_id", "kind", "value")
-_OF_VENUE = ("name", "active", "time_zone", "company_id", "deleted_at")
+_OF_VENUE = ("name", "active", "time_zone", "visit_silence", "company_id", "deleted_at")
+_OF_COMPANY = ("time_zone", "caps", "quiet_hours", "presence", "visit_silence")
 _TARGETS = {"beacon_id": "beacons", "geofence": "geofencings", "scan_tag_id": "scan_tags"}
 _NOT_OF_CAMPAIGN = {"venue", "geofencings", "scan_tags", "beacons", "tags"}
 
@@ -87,12 +91,19 @@ def _rows_of_venue(item: Venue) -> Iterator[tuple[str, Any]]:
     if _gives_up(item, *_OF_VENUE):
         yield "venue", item.id
         yield "geofences", item.id
+    if has_changed(item, "deleted_at"):
+        yield "visits", item.id
 
 
 def _rows_of_application(item: Application) -> Iterator[tuple[str, Any]]:
     yield "app_id", item.id
     if inspect(item).persistent:  # edited or deleted
         yield "app", application_field(_before(item, "api_key"))
+
+
+def _rows_of_company(item: Company) -> Iterator[tuple[str, Any]]:
+    if has_changed(item, *_OF_COMPANY):
+        yield "rules", item.id
 
 
 def _rows_of_connector(item: Connector) -> Iterator[tuple[str, Any]]:
@@ -105,6 +116,8 @@ def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
         yield "campaign", item.id
     if has_changed(item, "deleted_at"):
         yield "targets", item.id
+    if has_changed(item, "on", "deleted_at") and {*history_of(item, "on").sum()} != {"detection"}:
+        yield "visits", item.venue_id
     for kind, name in _TARGETS.items():
         for place in _added_and_removed(item, name):
             yield kind, place.id
@@ -120,6 +133,7 @@ _ROWS: dict[type, Callable[[Any], Iterator[tuple[str, Any]]]] = {
     Application: _rows_of_application,
     Beacon: _rows_of_beacon,
     Campaign: _rows_of_campaign,
+    Company: _rows_of_company,
     Connector: _rows_of_connector,
     Geofence: _rows_of_geofence,
     ScanTag: _rows_of_scan_tag,

@@ -174,7 +174,10 @@ class Target:
         has_connector: bool = True,
         kind: PlaceKind = "beacon",
     ) -> None:
-        """Raises ValueError for a campaign whose time zone is not known."""
+        """The campaigns are ordered by priority, then by id.
+
+        Raises ValueError for a campaign whose time zone is not known.
+        """
         self.venue = venue
         self.active = active
         self.reach = reach
@@ -184,7 +187,8 @@ class Target:
         self.current = _NEVER
         self._before = _NEVER
         self.has_connector = has_connector
-        self._schedules = tuple((schedule_of(campaign), campaign) for campaign in campaigns)
+        ordered = sorted(campaigns, key=lambda campaign: (-campaign.priority, campaign.id))
+        self._schedules = tuple((schedule_of(campaign), campaign) for campaign in ordered)
 
     @classmethod
     def of_place(

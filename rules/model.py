@@ -16,6 +16,7 @@ import msgspec
 
 PlaceKind = Literal["beacon", "geofence", "nfc", "qrcode"]
 ContentFormat = Literal["template", "url", "html", "connector"]
+FiresOn = Literal["detection", "enter", "dwell", "exit"]
 
 
 class Zone(IntEnum):
@@ -61,23 +62,64 @@ class Reason(StrEnum):
     __hash__ = str.__hash__  # that of Enum is written in Python
 
 
-class VenueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of one company. `time_zone` is an IANA name, or None when the venue has none."""
+class VenueSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place of one company. `time_zone` is an IANA name, or None when the venue has none.
+
+    `visit_silence` is the seconds without detections that end a visit, None for the company's.
+    """
 
     id: int
     name: str
     company_id: int
     active: bool
     time_zone: str | None = None
+    visit_silence: int | None = None
 
 
-class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class Cap(msgspec.Struct, frozen=True, array_like=True):
+    """At most `most` notifications to a device within any `seconds`."""
+
+    most: int
+    seconds: int
+
+
+class QuietHours(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Hours without notifications, in minutes and weekdays as those of a campaign."""
+
+    start_minute: int
+    end_minute: int
+    weekdays: int = 0b1111111
+
+
+class CompanyRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a company sets for all of its campaigns.
+
+    `time_zone` is for the quiet hours, where neither the device's nor the venue's is known.
+    `presence` asks for the messages about visits; `tracks_visits` says that somebody needs visits:
+    those messages, or a campaign that does not fire on every detection. `visit_silence` is in
+    seconds, None for the setting.
+    """
+
+    company_id: int
+    caps: tuple[Cap, ...] = ()
+    quiet_hours: QuietHours | None = None
+    time_zone: str | None = None
+    presence: bool = False
+    visit_silence: int | None = None
+    tracks_visits: bool = False
+
+
+class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A campaign with all fields that decide whether it fires and all fields that are sent.
 
     `content` is the field that `format` names (None for connector). `delay` is the frequency
     cap in seconds, 0 for none. `weekdays` is a bit mask, bit 0 Monday to bit 6 Sunday.
     `start_minute` is 0..1439 and `end_minute` 0..1440, in local time: that of `time_zone`
     (the venue's), else the numeric offset that `start` carries.
+
+    `on` is what it fires on: each detection, or a moment of a visit; `dwell_minutes` is set for
+    dwell alone. `priority` is 0..9, the highest first. `ignores_caps`: the company's caps neither
+    hold it back nor count it.
 
     `asleep` says that the fields that are sent are left out, because the campaign cannot fire now:
     it or its venue is inactive, or its dates are far away. The rules never grant such a campaign.
@@ -100,6 +142,11 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     end_minute: int
     weekdays: int
     time_zone: str | None = None
+    on: FiresOn = "detection"
+    dwell_minutes: int | None = None
+    priority: int = 5
+    ignores_caps: bool = False
+    ignores_quiet_hours: bool = False
     asleep: bool = False
 
     def without_content(self) -> "CampaignSnapshot":

@@ -36,6 +36,7 @@ from catalog.index.entries import (
     connector_field,
     geofence_field,
     geofences_field,
+    rules_field,
     tag_field,
 )
 from catalog.index.reading import (
@@ -48,6 +49,7 @@ from catalog.index.reading import (
     connector_fields,
     geofence_fields,
     place_fields,
+    rules_fields,
     scan_tag_fields,
     targeted_by,
 )
@@ -56,6 +58,7 @@ from catalog.models import (
     Application,
     Beacon,
     Campaign,
+    Company,
     Connector,
     IndexState,
     Outbox,
@@ -199,9 +202,12 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     for kind, ref in rows:
         refs[kind].add(ref)
     session = transaction.session
-    campaigns, targets, venues, companies, circles, applications = (
+    campaigns, targets, venues, companies, applications, circles, visits, rules = (
         set(map(int, refs[kind]))
-        for kind in ("campaign", "targets", "venue", "company", "geofences", "app_id")
+        for kind in (
+            *("campaign", "targets", "venue", "company", "app_id"),
+            *("geofences", "visits", "rules"),
+        )
     )
     beacons, geofences, scan_tags = places = tuple(
         set(map(int, refs[kind])) for kind in ("beacon_id", "geofence", "scan_tag_id")
@@ -224,14 +230,15 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     values = select(ScanTag.company_id, ScanTag.kind, ScanTag.value)
     values = values.where(ScanTag.id.in_(scan_tags), ScanTag.deleted_at.is_not(None))
     taken = {(row[0], row[1], row[2]) for row in await session.execute(with_deleted(values))}
-    owners = with_deleted(select(Venue.company_id).where(Venue.id.in_(circles)))
-    owned = set(await session.scalars(owners)) if circles else set()
+    owned = await _owners(session, circles)
+    rules |= await _owners(session, visits)
     tagged = {tuple(map(int, ref.split(":"))) for ref in refs["tagged"]}
     triple = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
     reads: list[tuple[Any, Callable[..., Chunks], ColumnElement[bool]]] = [
         (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
         (venues, campaign_fields, Campaign.venue_id.in_(venues)),
         (companies, connector_fields, Connector.company_id.in_(companies)),
+        (rules, rules_fields, Company.id.in_(rules)),
         (applications, application_fields, Application.id.in_(applications)),
         (owned, circle_fields, Venue.company_id.in_(owned)),
         (triples, beacon_fields, triple.in_(triples)),
@@ -255,6 +262,7 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
                 await transaction.write(puts)
                 written |= puts.keys()
     removals = [connector_field(number) for number in companies]
+    removals += [rules_field(number) for number in rules]
     removals += [beacon_field(*each) for each in triples]
     removals += [geofence_field(number) for number in geofences]
     removals += [tag_field(*each) for each in taken]
@@ -263,6 +271,11 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     removals += [campaign_field(number) for number in campaigns]
     if removals := [each for each in removals if each not in written]:
         await transaction.write({}, removals)
+
+
+async def _owners(session: AsyncSession, venues: set[int]) -> set[int]:
+    owners = select(Venue.company_id).where(Venue.id.in_(venues))
+    return set(await session.scalars(with_deleted(owners))) if venues else set()
 
 
 def _triple(ref: str) -> tuple[str, int, int]:
@@ -358,6 +371,7 @@ async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
         applications=await transaction.fill(marker, application_fields(session)),
     )
     await transaction.fill(marker, circle_fields(session))
+    await transaction.fill(marker, rules_fields(session))
     await transaction.finish(marker)
     _log.info(
         "index built",

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from rules.geofences import Circle
-from rules.model import BeaconSnapshot, CampaignSnapshot, Place
+from rules.model import BeaconSnapshot, CampaignSnapshot, CompanyRules, Place
 
 BUCKETS = 16
 MARKER_FIELD = "m"
@@ -132,6 +132,11 @@ def connector_field(company_id: int) -> str:
     return f"k:{company_id}"
 
 
+def rules_field(company_id: int) -> str:
+    """The field of a company's CompanyRules; absent where it has set nothing."""
+    return f"r:{company_id}"
+
+
 encode = msgspec.json.encode
 decode_marker = msgspec.json.Decoder(Marker).decode
 decode_beacon = msgspec.json.Decoder(PlaceEntry[BeaconSnapshot]).decode
@@ -140,3 +145,4 @@ decode_geofences = msgspec.json.Decoder(CompanyGeofences).decode
 decode_application = msgspec.json.Decoder(ApplicationEntry).decode
 decode_campaign = msgspec.json.Decoder(CampaignSnapshot).decode
 decode_connector = msgspec.json.Decoder(ConnectorEntry).decode
+decode_rules = msgspec.json.Decoder(CompanyRules).decode

@@ -6,7 +6,7 @@ the same, and no content is needed. Detections may arrive late, hence the margin
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,12 +29,15 @@ from catalog.index.entries import (
     encode,
     geofence_field,
     geofences_field,
+    rules_field,
     tag_field,
 )
 from catalog.models import (
+    WEEKDAYS,
     Application,
     Beacon,
     Campaign,
+    Company,
     Connector,
     Geofence,
     ScanTag,
@@ -54,12 +57,16 @@ from rules.geofences import Circle
 from rules.model import (
     BeaconSnapshot,
     CampaignSnapshot,
+    Cap,
+    CompanyRules,
     GeofenceSnapshot,
     Place,
+    QuietHours,
     TagSnapshot,
     VenueSnapshot,
     Zone,
 )
+from rules.parsing import parse_delay
 
 Fields = dict[str, bytes]
 Chunks = AsyncIterator[tuple[list[int], Fields]]
@@ -199,6 +206,42 @@ async def connector_fields(
         yield ids, {connector_field(entry.company_id): encode(entry) for entry in entries}
 
 
+async def rules_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
+    """The ids and the rules of the companies that meet the condition and set any, in chunks."""
+    last = 0
+    on_visits = exists().where(
+        Campaign.venue_id == Venue.id,
+        Venue.company_id == Company.id,
+        Campaign.on != "detection",
+        *(model.deleted_at.is_(None) for model in (Campaign, Venue)),
+    )
+    query = select(Company, on_visits).where(condition).order_by(Company.id).limit(CHUNK)
+    while rows := (await session.execute(query.where(Company.id > last))).all():
+        last = rows[-1][0].id
+        found = [_company_rules(company, on_visits=visits) for company, visits in rows]
+        found = [each for each in found if each != CompanyRules(company_id=each.company_id)]
+        puts = {rules_field(each.company_id): encode(each) for each in found}
+        yield [each.company_id for each in found], puts
+
+
+def _company_rules(company: Company, *, on_visits: bool) -> CompanyRules:
+    quiet = company.quiet_hours
+    return CompanyRules(
+        company_id=company.id,
+        caps=tuple(Cap(cap["max"], parse_delay(cap["per"])) for cap in company.caps),
+        quiet_hours=None if quiet is None else _quiet_hours(**quiet),
+        time_zone=company.time_zone,
+        presence=company.presence,
+        visit_silence=company.visit_silence,
+        tracks_visits=company.presence or on_visits,
+    )
+
+
+def _quiet_hours(start: str, end: str, weekdays: Iterable[str] = WEEKDAYS) -> QuietHours:
+    first, last = (int(text[:2]) * 60 + int(text[3:]) for text in (start, end))
+    return QuietHours(first, last, sum(1 << WEEKDAYS.index(day) for day in weekdays))
+
+
 def _snapshot(place: Any, venue: VenueSnapshot) -> Place:
     common: dict[str, Any] = {
         "id": place.id,
@@ -231,6 +274,7 @@ def venue_snapshot(venue: Venue) -> VenueSnapshot:
         company_id=venue.company_id,
         active=venue.active,
         time_zone=venue.time_zone,
+        visit_silence=venue.visit_silence,
     )
 
 
@@ -253,6 +297,11 @@ def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
         end_minute=row.end_minute,
         weekdays=row.weekdays,
         time_zone=row.time_zone,
+        on=row.on,
+        dwell_minutes=row.dwell_minutes,
+        priority=row.priority,
+        ignores_caps=row.ignores_caps,
+        ignores_quiet_hours=row.ignores_quiet_hours,
     )
     if not may_fire(
         active=row.active,

@@ -23,7 +23,7 @@ from engine.kafka.messages import (
 )
 from rules.decision import Target
 from rules.geofences import GeofenceGrid
-from rules.model import BeaconSnapshot, CampaignSnapshot, Place
+from rules.model import BeaconSnapshot, CampaignSnapshot, CompanyRules, Place
 from rules.schedule import schedule_of
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,8 @@ _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of t
 class IndexedPlace:
     """A place ready to decide and to notify: compiled once, used for every detection.
 
-    `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
+    `connector` is the company's, if a campaign needs it; `rules` the company's, if it has set any.
+    `campaign_ids` are those of all campaigns
     that are aimed at it, usable or not. `shares` belongs to the cache, `encoded_place` to
     message.py.
     """
@@ -53,6 +54,7 @@ class IndexedPlace:
         "encoded_place",
         "place",
         "reference",
+        "rules",
         "shares",
         "target",
         "venue_reference",
@@ -64,6 +66,7 @@ class IndexedPlace:
         campaigns: Iterable[CampaignSnapshot],
         connector: ConnectorEntry | None,
         campaign_ids: Iterable[int] = (),
+        rules: CompanyRules | None = None,
     ) -> None:
         given, has_connector = tuple(campaigns), connector is not None
         self.place = place
@@ -80,6 +83,7 @@ class IndexedPlace:
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
+        self.rules = rules
         self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
     def is_same(self, other: "IndexedPlace") -> bool:
@@ -88,6 +92,7 @@ class IndexedPlace:
             self.place == other.place
             and self.campaigns == other.campaigns
             and self.connector == other.connector
+            and self.rules == other.rules
             and self.campaign_ids == other.campaign_ids
         )
 
@@ -102,13 +107,19 @@ def assemble(
     entry: PlaceEntry[SomePlace],
     campaigns: Mapping[int, CampaignSnapshot],
     connectors: Mapping[int, ConnectorEntry],
+    rules: Mapping[int, CompanyRules],
 ) -> IndexedPlace:
-    """A place from its entry. A campaign that is missing in `campaigns` is left out."""
+    """A place from its entry; connectors and rules are by company.
+
+    A campaign that is missing in `campaigns` is left out.
+    """
+    company_id = entry.place.venue.company_id
     return IndexedPlace(
         entry.place,
         [campaigns[i] for i in entry.campaigns if i in campaigns],
-        connectors.get(entry.place.venue.company_id),
+        connectors.get(company_id),
         entry.campaigns,
+        rules.get(company_id),
     )
 
 
@@ -257,7 +268,7 @@ class PlaceCache:
             self._forget_company(field)
         keys: set[PlaceKey | None] = set(map(self._key_of, changed))
         campaigns = {_id_of(field) for field in changed if field.startswith("c:")}
-        companies = {_id_of(field) for field in changed if field.startswith("k:")}
+        companies = {_id_of(field) for field in changed if field.startswith(("k:", "r:"))}
         if campaigns or companies:
             keys.update(
                 key
@@ -305,7 +316,7 @@ def _size_of(key: TagKey) -> int:
 
 
 def _id_of(field: str) -> int:
-    """The id in the field of a campaign or of a company's connector."""
+    """The id in the field of a campaign, or of a company's connector or rules."""
     return int(field.partition(":")[2])
 
 

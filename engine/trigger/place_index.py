@@ -39,7 +39,9 @@ from catalog.index.entries import (
     decode_geofences,
     decode_marker,
     decode_place,
+    decode_rules,
     geofence_field,
+    rules_field,
     tag_field,
 )
 from catalog.redis_connection import RedisClient
@@ -48,7 +50,7 @@ from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
 from engine.trigger.place_cache import CompanyData, IndexedPlace, PlaceCache, assemble
 from rules.geofences import GeofenceGrid
-from rules.model import CampaignSnapshot, Place
+from rules.model import CampaignSnapshot, CompanyRules, Place
 
 log = structlog.get_logger(__name__)
 
@@ -199,9 +201,9 @@ class PlaceIndex:
                 if (value := values[field]) is not None
             }
             campaigns = await self._campaigns(entries.values())
-            connectors = await self._connectors(entries.values(), campaigns)
+            connectors, rules = await self._of_companies(entries.values(), campaigns)
         return {
-            key: assemble(entries[key], campaigns, connectors) if key in entries else None
+            key: assemble(entries[key], campaigns, connectors, rules) if key in entries else None
             for key in keys
         }
 
@@ -216,19 +218,24 @@ class PlaceIndex:
         campaigns = [decode_campaign(value) for value in values.values() if value is not None]
         return self.cache.reuse({campaign.id: campaign for campaign in campaigns})
 
-    async def _connectors(
+    async def _of_companies(
         self,
         entries: Iterable[PlaceEntry[Place]],
         campaigns: Mapping[int, CampaignSnapshot],
-    ) -> dict[int, ConnectorEntry]:
-        companies = {
+    ) -> tuple[dict[int, ConnectorEntry], dict[int, CompanyRules]]:
+        """The connectors that the campaigns need, and the rules, by company."""
+        companies = {entry.place.venue.company_id for entry in entries}
+        calling = {
             entry.place.venue.company_id
             for entry in entries
             if any(i in campaigns and campaigns[i].format == "connector" for i in entry.campaigns)
         }
-        values = await self._read([connector_field(company) for company in companies])
-        connectors = [decode_connector(value) for value in values.values() if value is not None]
-        return {connector.company_id: connector for connector in connectors}
+        fields = {connector_field(company): company for company in calling}
+        ruled = {rules_field(company): company for company in companies}
+        values = await self._read([*fields, *ruled])
+        connectors = {fields[f]: decode_connector(v) for f in fields if (v := values[f])}
+        rules = {ruled[f]: decode_rules(v) for f in ruled if (v := values[f])}
+        return connectors, rules
 
     async def _read(self, fields: list[str]) -> dict[str, bytes | None]:
         """Fields by name, in one round trip; each read includes its bucket's marker."""

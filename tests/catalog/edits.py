@@ -31,6 +31,7 @@ class Edits:
     async def make(self, session: AsyncSession) -> str:
         edits = [
             *[self.add_company] * 3,
+            *[self.edit_company] * 2,
             self.add_venue,
             self.add_venue,
             self.edit_venue,
@@ -59,6 +60,11 @@ class Edits:
         company = self._records.company()
         session.add_all([company, self._records.tag(company), self._records.tag(company)])
 
+    async def edit_company(self, session: AsyncSession) -> None:
+        if company := await self._any(session, Company):
+            self._change(company, presence=not company.presence, time_zone="Asia/Tokyo")
+            self._change(company, caps=[] if company.caps else [{"max": 3, "per": "day"}])
+
     async def add_venue(self, session: AsyncSession) -> None:
         if company := await self._any(session, Company):
             zone = self._dice.choice([None, "Europe/Paris"])
@@ -68,6 +74,7 @@ class Edits:
         if venue := await self._any(session, Venue):
             self._change(venue, name=str(self._dice.random()), active=self._dice.random() < 0.5)
             self._change(venue, width=self._dice.randrange(9), time_zone="Asia/Tokyo")
+            self._change(venue, visit_silence=60)
 
     async def add_beacon(self, session: AsyncSession) -> None:
         if venue := await self._any(session, Venue):
@@ -131,6 +138,7 @@ class Edits:
         if campaign := await self._any(session, Campaign):
             self._change(campaign, active=not campaign.active, html=str(self._dice.random()))
             self._change(campaign, format=self._dice.choice(["html", "connector"]), weekdays=5)
+            self._change(campaign, on=self._dice.choice(["detection", "exit"]), priority=9)
 
     async def target(self, session: AsyncSession) -> None:
         if campaign := await self._any(session, Campaign):

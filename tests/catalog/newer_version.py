@@ -19,7 +19,7 @@ down_revision = "0001"
 
 def upgrade():
     op.add_column(
-        "campaign", sa.Column("priority", sa.Integer(), nullable=False, server_default="5")
+        "campaign", sa.Column("weight", sa.Integer(), nullable=False, server_default="5")
     )
     with op.batch_alter_table("venue") as venue:
         venue.alter_column("address", existing_type=sa.Text(), nullable=True)

@@ -16,6 +16,7 @@ from catalog.index.reading import (
     circle_fields,
     connector_fields,
     geofence_fields,
+    rules_fields,
     scan_tag_fields,
 )
 from catalog.index.store import IndexStore
@@ -42,8 +43,8 @@ class Records:
     def __init__(self) -> None:
         self._numbers = count(1)
 
-    def company(self) -> Company:
-        return Company(name=f"company {next(self._numbers)}", create_on=NOON)
+    def company(self, **other: Any) -> Company:
+        return Company(name=f"company {next(self._numbers)}", create_on=NOON, **other)
 
     def venue(self, company: Company, **other: Any) -> Venue:
         name = f"venue {next(self._numbers)}"
@@ -126,7 +127,7 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
     async with database.read() as session:
         for chunks in (
             *(beacon_fields, geofence_fields, scan_tag_fields, circle_fields),
-            *(application_fields, campaign_fields, connector_fields),
+            *(application_fields, campaign_fields, connector_fields, rules_fields),
         ):
             async for _, fields in chunks(session):
                 content |= fields

@@ -35,14 +35,16 @@ from catalog.index.entries import (
     decode_connector,
     decode_geofences,
     decode_place,
+    decode_rules,
     geofence_field,
     geofences_field,
+    rules_field,
     tag_field,
 )
 from catalog.index.store import IndexStore
 from catalog.models import Beacon, Company, IndexState, Venue
 from catalog.redis_connection import connect_redis
-from rules.model import Zone
+from rules.model import Cap, CompanyRules, QuietHours, Zone
 from tests.catalog.edits import Edits
 from tests.catalog.records import (
     NOON,
@@ -119,6 +121,48 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     assert (idle.content, idle.start, idle.delay, idle.active) == (None, NOON, 86400, False)
     assert decode_campaign(content[campaign_field(tagged.id)]).content is None
     assert decode_connector(content[connector_field(company.id)]).parameters == "token"
+
+
+async def test_rules_of_companies(
+    database: Database, store: IndexStore, redis: Any, records: Records
+):
+    async with database.write.begin() as session:
+        plain, visited, company = records.company(), records.company(), records.company()
+        campaign = records.campaign(records.venue(visited), on="dwell", dwell_minutes=5)
+        session.add_all([plain, campaign, company])
+    field = rules_field(company.id)
+    await rebuild(database, store)
+
+    async def found() -> list[CompanyRules]:
+        await drain(database, store)
+        content = await index_of(redis, store)
+        assert content == await fresh_index(database)
+        return [decode_rules(value) for key, value in content.items() if key.startswith("r:")]
+
+    assert await found() == [CompanyRules(company_id=visited.id, tracks_visits=True)]
+    async with database.write.begin() as session:
+        company = await session.get_one(Company, company.id)
+        company.caps = [{"max": 3, "per": "day"}, {"max": 10, "per": "P7D"}]
+        company.quiet_hours = {"start": "22:00", "end": "08:30", "weekdays": ["monday", "sunday"]}
+        company.time_zone, company.presence, company.visit_silence = "Europe/Paris", True, 60
+        await session.delete(await session.get_one(Venue, campaign.venue_id))
+    assert await found() == [
+        CompanyRules(
+            company_id=company.id,
+            caps=(Cap(3, 86_400), Cap(10, 604_800)),
+            quiet_hours=QuietHours(22 * 60, 8 * 60 + 30, 0b1000001),
+            time_zone="Europe/Paris",
+            presence=True,
+            visit_silence=60,
+            tracks_visits=True,
+        )
+    ]
+    async with database.write.begin() as session:
+        company = await session.get_one(Company, company.id)
+        company.caps, company.presence, company.time_zone = [], False, None
+        company.quiet_hours = company.visit_silence = None
+    assert await found() == []
+    assert field not in await index_of(redis, store)
 
 
 async def test_an_empty_catalog_is_built_too(database: Database, store: IndexStore, redis: Any):

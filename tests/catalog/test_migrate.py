@@ -105,7 +105,7 @@ async def test_a_migration_keeps_what_is_there(
         assert await pending(database_url) == ["0002"]
         assert await migrate(database_url) == ["0002"]
     after = await _content(database)
-    assert [row.pop("priority") for row in after["campaign"]] == [5]
+    assert [row.pop("weight") for row in after["campaign"]] == [5]
     assert after == before
     await _works_on_newer_tables(database, database_url, store, records)
 

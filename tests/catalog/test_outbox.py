@@ -101,6 +101,10 @@ async def test_created_records_are_in_the_outbox(database: Database, records: Re
         (Venue, {"address": "new", "width": 3}, None),
         (Connector, {"url": "https://example.org/new"}, "company"),
         (Company, {"description": "new"}, None),
+        (Company, {"caps": [{"max": 1, "per": "day"}]}, "rules"),
+        (Company, {"presence": True}, "rules"),
+        (Campaign, {"priority": 9}, "campaign"),
+        (Campaign, {"on": "exit"}, "campaign visits"),
         (Tag, {"name": "new"}, None),
     ],
 )

@@ -277,7 +277,8 @@ def test_a_beacon_that_was_another_companys_before(
 
 _NOW = "2026-11-20 10:00:00"
 _ROWS = (
-    "INSERT INTO company (id, name, active, create_on) VALUES (1, 'alpha', true, '{now}')",
+    "INSERT INTO company (id, name, active, caps, presence, create_on)"
+    " VALUES (1, 'alpha', true, '[]', false, '{now}')",
     "INSERT INTO venue (id, company_id, name, address, active) VALUES (1, 1, 'Hall', '-', true)",
     "INSERT INTO beacon (id, venue_id, name, uuid, major, minor, active, proximity) VALUES "
     "(1, 1, 'door', 'b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10', 1, 2, true, 'far')",

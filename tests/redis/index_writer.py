@@ -18,11 +18,13 @@ from catalog.index.entries import (
     encode,
     geofence_field,
     geofences_field,
+    rules_field,
     tag_field,
 )
 from catalog.index.store import IndexStore
 from catalog.redis_connection import RedisClient
 from rules.geofences import Circle
+from rules.model import Cap, CompanyRules
 from tests.rules.records import UUID, beacon, campaign, geofence, tag
 
 PREFIX = "contract:"
@@ -96,3 +98,7 @@ def connector_entry(url: str) -> dict[str, bytes]:
         id=5, company_id=1, name="c", url=url, method="POST", auth="header", parameters="token"
     )
     return {connector_field(1): encode(entry)}
+
+
+def rules_entry(*caps: Cap) -> dict[str, bytes]:
+    return {rules_field(1): encode(CompanyRules(company_id=1, caps=caps))}

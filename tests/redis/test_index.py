@@ -15,13 +15,14 @@ from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.trigger.place_index import Loaded, PlaceIndex
 from rules.decision import decide
-from rules.model import Reason, Zone
+from rules.model import Cap, Reason, Zone
 from tests.redis.index_reader import KNOWN, NOON, UNKNOWN, granted, one, resolve
 from tests.redis.index_writer import (
     Writer,
     beacon_entry,
     campaign_entry,
     connector_entry,
+    rules_entry,
 )
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -88,6 +89,15 @@ async def test_a_connector_is_read_where_a_campaign_uses_it(
     found = (await one(index)).connector
     assert found is not None
     assert found.url == "https://one.example/"
+
+
+async def test_the_rules_of_the_company_are_read(index: PlaceIndex, built: Writer) -> None:
+    assert (await one(index)).rules is None
+    await built.put(rules_entry(Cap(3, 60)))
+    index.cache.drop_all()
+    rules = (await one(index)).rules
+    assert rules is not None
+    assert rules.caps == (Cap(3, 60),)
 
 
 async def test_a_campaign_that_is_deleted_is_left_out(index: PlaceIndex, built: Writer) -> None:

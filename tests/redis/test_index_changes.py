@@ -20,7 +20,7 @@ from engine.process.metrics import Metrics
 from engine.trigger.place_index import IndexWatch, PlaceIndex
 from rules.decision import decide
 from rules.geofences import Circle
-from rules.model import Zone
+from rules.model import Cap, Zone
 from tests.redis.index_reader import KNOWN, NOON, SENTINEL, UNKNOWN, granted, one, resolve
 from tests.redis.index_writer import (
     PREFIX,
@@ -31,6 +31,7 @@ from tests.redis.index_writer import (
     circles_entry,
     connector_entry,
     geofence_entry,
+    rules_entry,
     tag_entry,
 )
 from tests.rules.records import UUID, venue
@@ -131,7 +132,7 @@ async def test_places_of_every_kind_and_data_of_companies_follow_changes(
     assert again[CIRCLES] is found[CIRCLES]
 
 
-@pytest.mark.parametrize("kind", ["campaign", "connector"])
+@pytest.mark.parametrize("kind", ["campaign", "connector", "rules"])
 async def test_a_change_drops_the_beacons_that_depend_on_it(
     index: PlaceIndex, watched: Writer, kind: str
 ) -> None:
@@ -140,8 +141,12 @@ async def test_a_change_drops_the_beacons_that_depend_on_it(
     await write_and_wait(index, watched, beacon_entry([], minor=4, venue=venue(company_id=9)))
     other = BeaconKey(UUID, 1, 4)
     await resolve(index, KNOWN, other)
-    puts = campaign_entry(7, active=False) if kind == "campaign" else connector_entry("https://2/")
-    await write_and_wait(index, watched, puts)
+    puts = {
+        "campaign": campaign_entry(7, active=False),
+        "connector": connector_entry("https://2/"),
+        "rules": rules_entry(Cap(3, 60)),
+    }
+    await write_and_wait(index, watched, puts[kind])
     assert KNOWN not in index.cache.known
     assert other in index.cache.known
 

@@ -24,6 +24,7 @@ from catalog.index.entries import (
     decode_connector,
     decode_geofences,
     decode_place,
+    decode_rules,
 )
 from catalog.index.reading import (
     application_fields,
@@ -32,6 +33,7 @@ from catalog.index.reading import (
     circle_fields,
     connector_fields,
     geofence_fields,
+    rules_fields,
     scan_tag_fields,
 )
 from catalog.limits import CatalogLimits
@@ -60,7 +62,14 @@ from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.trigger.place_cache import IndexedPlace, assemble
 from rules.geofences import GeofenceGrid
-from rules.model import BeaconSnapshot, CampaignSnapshot, Place, TagSnapshot, VenueSnapshot
+from rules.model import (
+    BeaconSnapshot,
+    CampaignSnapshot,
+    CompanyRules,
+    Place,
+    TagSnapshot,
+    VenueSnapshot,
+)
 from rules.schedule import LocalClock, fixed_clock, zone_clock
 
 _UTC = "UTC"
@@ -155,6 +164,9 @@ async def read_catalog(
         connectors: dict[int, ConnectorEntry] = {}
         async for _, fields in connector_fields(session):
             connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
+        rules: dict[int, CompanyRules] = {}
+        async for _, fields in rules_fields(session):
+            rules |= {each.company_id: each for each in map(decode_rules, fields.values())}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
         names = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
         venues = await session.execute(select(Campaign.id, Campaign.venue_id))
@@ -169,7 +181,7 @@ async def read_catalog(
         for id_, campaign in campaigns.items()
     }
     compiled: dict[PlaceKey | None, IndexedPlace] = {
-        _key_of(entry.place): assemble(entry, campaigns, connectors) for entry in entries
+        _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in entries
     }
     return ReplayedCatalog(name, compiled, named, names, data)
 

@@ -84,6 +84,12 @@ def publish(
         bool,
         typer.Option("--as-is", help="JSON Lines: publish every line, even if it is not JSON."),
     ] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Name the faults and publish the rest.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and publish nothing; needs no server.")
+    ] = False,
 ) -> None:
     """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
 
@@ -93,7 +99,7 @@ def publish(
     accuracy, tag_kind, tag_value, api_key, udid, name, version, model, token_push, id_connector,
     time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
     anything is published, and its faults are named. A pipe is published as it comes, up to
-    its first fault.
+    its first fault. With --skip-invalid faults stop nothing.
     """
     if rate is not None and speed is not None:
         raise typer.BadParameter(
@@ -107,7 +113,10 @@ def publish(
     settings = begin_quietly(context)
     with opened(file, form) as source:
         items = Items(source=source, as_is=as_is, timed=speed is not None)
-        asyncio.run(_publish(settings, items, Pace(rate, speed), now))
+        if dry_run:
+            asyncio.run(_check(items))
+            return
+        asyncio.run(_publish(settings, items, Pace(rate, speed), now, skip_invalid))
 
 
 def opened(file: Path, form: Format) -> DetectionFile:
@@ -130,13 +139,15 @@ class Item(NamedTuple):
 class Items:
     """The valid detections of a file, and its faults, each with its place.
 
-    `as_is` takes every line; `timed` needs the time of every detection.
+    `as_is` takes every line; `timed` needs the time of every detection. `is_cut`: the rest of the
+    file cannot be read.
     """
 
     source: DetectionFile
     as_is: bool
     timed: bool
     faults: list[str] = field(default_factory=list)
+    is_cut: bool = False
 
     async def blocks(self, *, stops: bool) -> AsyncIterator[list[Item]]:
         """Lists of items; faults are noted and left out, or with `stops` the first one ends it."""
@@ -151,6 +162,7 @@ class Items:
                         return
                 yield items
         except InputFaultError as error:
+            self.is_cut = True
             self.faults.append(str(error))
 
     def _item(self, entry: Entry) -> Item | None:
@@ -182,9 +194,13 @@ class Items:
         if len(self.faults) == 1:
             raise CommandError(f"{self.faults[0]}; {done}")
         if self.faults:
-            for fault in self.faults[:_MOST_FAULTS]:
-                typer.echo(for_terminal(fault), err=True)
+            self.print_faults()
             raise CommandError(f"{self.source.name} has {len(self.faults):,} faults; {done}")
+
+    def print_faults(self) -> None:
+        """Print the first faults on standard error."""
+        for fault in self.faults[:_MOST_FAULTS]:
+            typer.echo(for_terminal(fault), err=True)
 
 
 def _key_of(line: bytes) -> bytes | None:
@@ -289,9 +305,19 @@ class Sender:
         self.on_sent(self.sent)
 
 
-async def _publish(settings: Settings, items: Items, pace: Pace, stamp: bool) -> None:
+async def _check(items: Items) -> None:
+    valid = 0
+    async for block in items.blocks(stops=False):
+        valid += len(block)
+    items.refuse_faults(f"{valid:,} detections are valid; nothing was published")
+    typer.echo(f"{valid:,} detections are valid; nothing was published")
+
+
+async def _publish(
+    settings: Settings, items: Items, pace: Pace, stamp: bool, skip_invalid: bool
+) -> None:
     topic, source = _topic(settings), items.source
-    if source.size is not None:  # a pipe can be read only once
+    if source.size is not None and not skip_invalid:  # a pipe can be read only once
         async for _ in items.blocks(stops=False):
             pass
         items.refuse_faults("nothing was published")
@@ -315,7 +341,7 @@ async def _publish(settings: Settings, items: Items, pace: Pace, stamp: bool) ->
             try:
                 await first_contact(settings, ensure_topics(settings, (topic,)))
                 await publisher.start()
-                async for block in items.blocks(stops=True):
+                async for block in items.blocks(stops=not skip_invalid):
                     await sender.send(block)
             except asyncio.CancelledError:
                 raise CommandInterruptedError(f"interrupted; {published()}") from None
@@ -323,10 +349,15 @@ async def _publish(settings: Settings, items: Items, pace: Pace, stamp: bool) ->
                 raise CommandError(f"the broker refuses {error}; at least {published()}") from None
             finally:
                 await publisher.close()
-    items.refuse_faults(published())
+    if not skip_invalid or items.is_cut:
+        items.refuse_faults(published())
+    items.print_faults()
     seconds = time.monotonic() - begin
     rate = f"{sender.sent / seconds:,.0f}/s"
-    typer.echo(f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate})")
+    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
+    typer.echo(
+        f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate}){skipped}"
+    )
 
 
 def _topic(settings: Settings) -> str:

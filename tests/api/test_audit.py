@@ -35,6 +35,14 @@ async def test_every_kind_of_change(api: Harness, owner: Headers, bodies: Bodies
     assert (deletion["after"], deletion["before"]["minor"]) == ({}, 9)
 
 
+async def test_an_entry_names_its_request(api: Harness, owner: Headers, bodies: Bodies):
+    given = owner | {"x-request-id": "change-1"}
+    venue = (await api.made("/region", given, bodies.venue()))["id"]
+    answer = await api.call("PUT", f"/region/{venue}", owner, bodies.venue(name="after"))
+    found = await api.read("/audit", owner)
+    assert [each["request"] for each in found] == ["change-1", answer.headers["x-request-id"]]
+
+
 async def test_failed_and_empty_changes_leave_no_entry(
     api: Harness, owner: Headers, bodies: Bodies
 ):

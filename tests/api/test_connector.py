@@ -91,6 +91,15 @@ async def test_each_outcome(
     assert (trial["notification"] is None) == (outcome != "published")
 
 
+async def test_a_long_reply_is_shown_in_part(api: Harness, owner: Headers, bodies: Bodies):
+    headers = {f"x_{number}": "v" for number in range(150)}
+    async with serving(replying(404, b"x" * 60_000, **headers)) as service:
+        await store(api, owner, bodies, service.url())
+        reply = (await tried(api, owner))["reply"]
+    assert reply["body"] == "x" * 4000 + "\n... (56000 more characters)"
+    assert len(reply["headers"]) == 100
+
+
 async def test_a_service_that_repeats_the_url(api: Harness, owner: Headers, bodies: Bodies):
     async def repeat(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         await replying(404, received.target.encode(), location=received.target)(received, writer)

@@ -56,6 +56,43 @@ async def test_every_fault_of_a_file_is_named_before_anything_is_published(
     assert await proximity.records("detections") == []
 
 
+async def test_a_dry_run_names_the_faults_and_publishes_nothing(proximity: Proximity) -> None:
+    nowhere = Proximity(proximity._directory, "127.0.0.1:1", proximity.topic_prefix)
+    for lines, code, error in (
+        ([detection("a"), detection("b")], 0, ""),
+        ([detection("a"), b"{}"], 1, "standard input:2: "),
+    ):
+        done = nowhere("publish", "-", "--dry-run", given=b"\n".join(lines))
+        assert done.returncode == code
+        assert error in done.stderr
+        said = f"{len(lines) - code} detections are valid; nothing was published\n"
+        assert (done.stderr if code else done.stdout).endswith(said)
+
+
+async def test_invalid_detections_are_skipped_on_request(proximity: Proximity) -> None:
+    lines = [detection("a"), b'{"device": 1}', detection("b"), b"{}"]
+    given, file = b"\n".join(lines), proximity.write("faulty.jsonl", b"\n".join(lines))
+    for arguments in (["-"], [file]):
+        done = proximity("publish", *arguments, "--skip-invalid", given=given)
+        assert done.returncode == 0, done.stderr
+        assert [":2: " in each or ":4: " in each for each in done.stderr.splitlines()] == [True] * 2
+        assert done.stdout.startswith("published 2 detections to ")
+        assert done.stdout.endswith(", skipped 2\n")
+    assert len(await proximity.records("detections")) == 4
+    done = proximity("publish", proximity.write("array.json", b"[1, "), "--skip-invalid")
+    assert done.returncode == 1, "what cannot be read is no invalid detection"
+    assert done.stderr.endswith("; 0 had been published\n")
+
+
+async def test_lines_as_they_are_with_the_present_time(proximity: Proximity) -> None:
+    lines = [b"no json", detection("a")]
+    done = proximity("publish", "-", "--as-is", "--now", given=b"\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    found = {record.key: record.value or b"" for record in await proximity.records("detections")}
+    assert found[None] == b"no json"
+    assert msgspec.json.decode(found[b"a"])["detected_at"] > (time.time() - 60) * 1000
+
+
 async def test_a_pipe_is_published_up_to_its_first_fault(proximity: Proximity) -> None:
     lines = [detection("a"), detection("b"), b'{"device": 1}', detection("c"), b"{}"]
     done = proximity("publish", "-", given=b"\n".join(lines))

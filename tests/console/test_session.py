@@ -73,6 +73,20 @@ async def test_the_cookie_is_for_tls_where_there_is_tls(api: Harness, owner: str
     assert "secure" in answer.headers["set-cookie"].lower().split("; ")
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://console.example:8443", 303), ("http://console.example", 403), ("", 403)],
+)
+async def test_without_sec_fetch_site_the_origin_counts(
+    api: Harness, owner: str, origin: str, status: int
+):
+    """Host and port, as browsers send them on plain http."""
+    form = {"email": owner, "password": PASSWORD}
+    headers = {"host": "console.example:8443", "origin": origin}
+    answer = await api.client.post("/console/sign-in", data=form, headers=headers)
+    assert answer.status_code == status
+
+
 @pytest.mark.parametrize("headers", OTHERS)
 async def test_no_other_site_signs_anybody_in(api: Harness, owner: str, headers: dict[str, str]):
     form = {"email": owner, "password": PASSWORD}

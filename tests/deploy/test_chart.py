@@ -12,6 +12,7 @@ from tests.deploy.chart import (
     each_file,
     faults_of_manifest,
     helm,
+    of_kind,
     rendered,
 )
 from tests.servers.helm import VERSIONS
@@ -70,3 +71,14 @@ def test_values_that_cannot_work_are_refused(wrong: str, reason: str) -> None:
     done = helm("template", "x", CHART, "--kube-version", "1.31.0", "--set-json", wrong)
     assert done.returncode != 0
     assert reason in done.stderr
+
+
+def test_helm_test_runs_the_check_with_the_settings_of_a_role() -> None:
+    pod = of_kind(rendered(None), "Pod")["test"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    (container,) = pod["spec"]["containers"]
+    assert container["args"] == ["check"]
+    template = of_kind(rendered(None), "Deployment")["trigger"]["spec"]["template"]
+    (role,) = template["spec"]["containers"]
+    for name in ("image", "env", "securityContext"):
+        assert container[name] == role[name], name

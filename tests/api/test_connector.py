@@ -92,7 +92,7 @@ async def test_each_outcome(
 
 
 async def test_a_long_reply_is_shown_in_part(api: Harness, owner: Headers, bodies: Bodies):
-    headers = {f"x_{number}": "v" for number in range(150)}
+    headers: dict[str, Any] = {f"x_{number}": "v" for number in range(150)}
     async with serving(replying(404, b"x" * 60_000, **headers)) as service:
         await store(api, owner, bodies, service.url())
         reply = (await tried(api, owner))["reply"]

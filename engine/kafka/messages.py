@@ -219,6 +219,39 @@ class Notification(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     html: str | None = None
 
 
+class VisitedPlace(msgspec.Struct, frozen=True, gc=False):
+    """The beacon, geofence or venue of a visit. The name is empty once the place was deleted."""
+
+    kind: Literal["beacon", "geofence", "venue"]
+    id: int
+    name: str
+
+
+class PresenceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """`presence`: a device entered a place, stayed or left. Repeats carry the same `id`.
+
+    The events of a visit share `visit_id` and come in order. `last_seen` is the newest detection of
+    the visit; an exit is dated there (`exited_at`). Dwell comes for each `dwell_minutes` of the
+    place's campaigns. `cause` says what ended the visit: silence, the signal or position, the
+    device's own report, or an edit.
+    """
+
+    id: str
+    visit_id: str
+    type: Literal["enter", "dwell", "exit"]
+    place: VisitedPlace
+    venue: VenueReference
+    company: CompanyReference
+    device: KnownDevice
+    entered_at: str
+    last_seen: str
+    exited_at: str | None = None
+    duration_seconds: int | None = None
+    detections: int
+    rssi_max: float | None = None
+    cause: Literal["silence", "signal", "reported", "edited"] | None = None
+
+
 class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How to call the company's connector. `parameters` and `secret` stay encrypted."""
 

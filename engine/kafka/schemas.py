@@ -17,6 +17,7 @@ from engine.kafka.messages import (
     ConnectorCall,
     Detection,
     Notification,
+    PresenceEvent,
     ReceivedDevice,
 )
 
@@ -25,6 +26,7 @@ _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
     "detections": (Detection, "receive"),
     "authentications": (Authentication, "receive"),
     "notifications": (Notification, "send"),
+    "presence": (PresenceEvent, "send"),
     "connector-calls": (ConnectorCall, "send"),
 }
 # A class that the published schemas name differently, because `Device` is a table of the catalog.

@@ -32,6 +32,7 @@ class Topics:
     detections: str
     authentications: str
     notifications: str
+    presence: str
     connector_calls: str
     dead_letters: str
     more_detections: tuple[str, ...] = ()
@@ -47,11 +48,12 @@ class Topics:
 
     @classmethod
     def named(cls, prefix: str) -> "Topics":
-        """The five topics with `prefix` (`proximity.` by default)."""
+        """The six topics with `prefix` (`proximity.` by default)."""
         return cls(
             detections=f"{prefix}detections",
             authentications=f"{prefix}authentications",
             notifications=f"{prefix}notifications",
+            presence=f"{prefix}presence",
             connector_calls=f"{prefix}connector-calls",
             dead_letters=f"{prefix}dead-letters",
         )
@@ -62,6 +64,7 @@ class Topics:
             *self.all_detections,
             self.authentications,
             self.notifications,
+            self.presence,
             self.connector_calls,
             self.dead_letters,
         )

@@ -12,7 +12,14 @@ from tests.servers.waiting import eventually
 from tests.system.traffic import Message
 
 PARTITIONS = 6
-NAMES = ("detections", "authentications", "notifications", "connector-calls", "dead-letters")
+NAMES = (
+    "detections",
+    "authentications",
+    "notifications",
+    "presence",
+    "connector-calls",
+    "dead-letters",
+)
 DEADLINE = 90.0
 
 Record: TypeAlias = "ConsumerRecord[bytes, bytes]"

@@ -1,0 +1,306 @@
+"""Visits: when a device enters a place, how long it stays, and when it has left.
+
+A place is a beacon, a geofence or a venue. Time is that of the detections: it moves with the
+greatest one of a partition (`mark`), or as far as `expire` is told. Times are epoch seconds.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import copy
+from heapq import heappop, heappush
+from math import inf, log10
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from rules.model import Zone
+from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO
+
+VisitKind = Literal["beacon", "geofence", "venue"]
+VisitEventType = Literal["enter", "dwell", "exit"]
+ExitCause = Literal["silence", "signal", "reported", "edited"]
+VisitorKey = tuple[int, str]  # company id and udid
+
+# Seconds without a detection after which a visit has ended, where nothing else is set.
+SILENCE: Mapping[VisitKind, int] = {"beacon": 30, "geofence": 120, "venue": 120}
+MARGIN = 6.0  # dB below the weakest signal within reach
+_SMOOTHING = 0.3
+_MINUTE = 60
+_NAMESPACE = uuid.UUID("0d9a5a34-4a0e-5a53-8f2e-7a1a3f6f0c11")
+
+
+class VisitPlace(NamedTuple):
+    """A place that is visited. `key` is kept with the visit, for whoever has to find the place.
+
+    A visit ends after `silence` seconds. `dwell_minutes` ascend. `told` says that events of visits
+    that begin now are published; a visit that was published is so to its end.
+    """
+
+    kind: VisitKind
+    id: int
+    key: tuple[Any, ...]
+    silence: float
+    dwell_minutes: tuple[int, ...] = ()
+    told: bool = False
+
+
+class Observation(NamedTuple):
+    """A detection as visits see it. `record` identifies it, and so the visit that it begins.
+
+    `arrived` is the time of its record: a device whose clock is ahead moves time no further.
+    A visit ends when the mean of `rssi` (dBm) is below `weakest`; None: never.
+    """
+
+    at: float
+    arrived: float
+    record: tuple[object, ...]
+    in_reach: bool = True
+    rssi: float | None = None
+    weakest: float | None = None
+
+
+class Visit(msgspec.Struct, array_like=True, gc=False):
+    """One visit of a device at a place. Only a visit that has ended has `ended_at`: the time of
+    what ended it. It is kept for as long as late detections may come."""
+
+    kind: VisitKind
+    place_id: int
+    key: tuple[Any, ...]
+    told: bool
+    id: bytes
+    silence: float
+    entered_at: float
+    last_seen: float
+    detections: int = 1
+    rssi_mean: float | None = None
+    rssi_max: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def deadline(self) -> float:
+        """The last moment at which it goes on without another detection."""
+        return (self.last_seen if self.ended_at is None else self.ended_at) + self.silence
+
+
+class VisitEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A device entered, dwelt for `minutes`, or left; `visit` as it was at that moment."""
+
+    type: VisitEventType
+    visitor: VisitorKey
+    visit: Visit
+    minutes: int = 0
+    cause: ExitCause | None = None
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The same for the same event, however often it is found."""
+        return uuid.uuid5(uuid.UUID(bytes=self.visit.id), f"{self.type} {self.minutes}")
+
+    @property
+    def at(self) -> float:
+        """The entry, the detection that reached the minutes, or the last detection."""
+        return self.visit.entered_at if self.type == "enter" else self.visit.last_seen
+
+
+def weakest_signal(
+    reach: Zone, tx_power: float | None, exponent: float, margin: float = MARGIN
+) -> float | None:
+    """The mean in dBm below which a device has left a beacon; None if the beacon reaches far.
+
+    `tx_power` in dBm at one metre, `exponent` is that of the path loss, `margin` in dB.
+    """
+    if reach is Zone.FAR:
+        return None
+    metres = NEAR_UP_TO if reach is Zone.NEAR else IMMEDIATE_BELOW
+    power = DEFAULT_TX_POWER if tx_power is None else tx_power
+    return power - 10 * exponent * log10(metres) - margin
+
+
+class VisitBook:
+    """The visits of all devices of one partition.
+
+    `changed` has the devices whose visits differ from when it was cleared. `late` counts detections
+    that are older than the end of a visit. `open` is the number of visits that have not ended.
+    """
+
+    def __init__(self, mark: float = -inf) -> None:
+        self.mark = mark
+        self.changed: set[VisitorKey] = set()
+        self.late: Counter[VisitKind] = Counter()
+        self.open = 0
+        self._visits: dict[VisitorKey, list[Visit]] = {}
+        # Of each visit one entry that is not later than its deadline.
+        self._deadlines: list[tuple[float, bytes, VisitorKey, VisitKind, int]] = []
+
+    def __len__(self) -> int:
+        """How many devices it has."""
+        return len(self._visits)
+
+    def of(self, visitor: VisitorKey) -> list[Visit]:
+        """The visits of a device, also those that have just ended."""
+        return self._visits.get(visitor, [])
+
+    def restore(self, visitor: VisitorKey, visits: Iterable[Visit]) -> None:
+        """Put back what `of` had."""
+        for visit in visits:
+            self._keep(visitor, visit)
+
+    def observe(
+        self, visitor: VisitorKey, places: Iterable[VisitPlace], seen: Observation
+    ) -> list[VisitEvent]:
+        """A detection at the first of `places`; what it begins or holds there, it does at the next.
+
+        The events come in the order of time: first those of silence.
+        """
+        events = self.expire(min(seen.at, seen.arrived))
+        for place in places:
+            if not self._observe_at(visitor, place, seen, events):
+                break
+            seen = seen._replace(in_reach=True, rssi=None, weakest=None)
+        return events
+
+    def leave(
+        self,
+        visitor: VisitorKey,
+        kind: VisitKind,
+        place_id: int,
+        seen: Observation,
+        cause: ExitCause,
+    ) -> list[VisitEvent]:
+        """End a visit, because the device or its position says so."""
+        events = self.expire(min(seen.at, seen.arrived))
+        visit = self._find(visitor, kind, place_id)
+        if visit is not None and visit.ended_at is None:
+            if seen.at < visit.last_seen:
+                self.late[kind] += 1
+            else:
+                self._end(visitor, visit, seen.at, cause, events)
+        return events
+
+    def expire(self, until: float) -> list[VisitEvent]:
+        """Time has moved to `until`: end the visits that were silent for too long."""
+        if until <= self.mark:
+            return []
+        self.mark = until
+        events: list[VisitEvent] = []
+        while self._deadlines and self._deadlines[0][0] < until:
+            _, visit_id, visitor, kind, place_id = heappop(self._deadlines)
+            visit = self._find(visitor, kind, place_id)
+            if visit is None or visit.id != visit_id:
+                continue
+            if visit.deadline >= until:
+                self._watch(visitor, visit)
+                continue
+            if visit.ended_at is None:
+                self._end(visitor, visit, visit.last_seen, "silence", events)
+            self._drop(visitor, visit)
+        return events
+
+    def _observe_at(
+        self, visitor: VisitorKey, place: VisitPlace, seen: Observation, events: list[VisitEvent]
+    ) -> bool:
+        """Whether the detection begins or holds a visit."""
+        visit = self._find(visitor, place.kind, place.id)
+        if visit is None or visit.ended_at is not None:
+            return seen.in_reach and self._enter(visitor, place, seen, visit, events)
+        if seen.at >= visit.last_seen and seen.rssi is not None:
+            mean = seen.rssi if visit.rssi_mean is None else visit.rssi_mean
+            visit.rssi_mean = mean + _SMOOTHING * (seen.rssi - mean)
+            self.changed.add(visitor)
+        if not seen.in_reach:
+            if seen.weakest is None or seen.rssi is None or visit.rssi_mean is None:
+                return False
+            if visit.rssi_mean < seen.weakest:
+                self._end(visitor, visit, max(seen.at, visit.last_seen), "signal", events)
+                return False
+        self._hold(visitor, visit, place, seen, events)
+        return True
+
+    def _enter(
+        self,
+        visitor: VisitorKey,
+        place: VisitPlace,
+        seen: Observation,
+        ended: Visit | None,
+        events: list[VisitEvent],
+    ) -> bool:
+        at, rssi = seen.at, seen.rssi
+        end = None if ended is None else ended.ended_at
+        if at + place.silence < self.mark or (end is not None and at <= end):
+            self.late[place.kind] += 1
+            return False
+        if ended is not None:
+            self._drop(visitor, ended)
+        identity = (*visitor, place.kind, place.id, *seen.record, round(at * 1000))
+        visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
+        visit = Visit(
+            *(place.kind, place.id, place.key, place.told, visit_id, place.silence, at, at),
+            rssi_mean=rssi,
+            rssi_max=rssi,
+        )
+        self._keep(visitor, visit)
+        self.changed.add(visitor)
+        events.append(VisitEvent("enter", visitor, copy(visit)))
+        return True
+
+    def _hold(
+        self,
+        visitor: VisitorKey,
+        visit: Visit,
+        place: VisitPlace,
+        seen: Observation,
+        events: list[VisitEvent],
+    ) -> None:
+        self.changed.add(visitor)
+        visit.detections += 1
+        visit.key = place.key
+        if seen.rssi is not None and (visit.rssi_max is None or seen.rssi > visit.rssi_max):
+            visit.rssi_max = seen.rssi
+        before = visit.last_seen - visit.entered_at
+        visit.last_seen = max(visit.last_seen, seen.at)
+        if visit.silence != place.silence:
+            visit.silence = place.silence
+            self._watch(visitor, visit)
+        stayed = visit.last_seen - visit.entered_at
+        if place.dwell_minutes:
+            events += [
+                VisitEvent("dwell", visitor, copy(visit), minutes)
+                for minutes in place.dwell_minutes
+                if before < minutes * _MINUTE <= stayed
+            ]
+
+    def _end(
+        self,
+        visitor: VisitorKey,
+        visit: Visit,
+        at: float,
+        cause: ExitCause,
+        events: list[VisitEvent],
+    ) -> None:
+        events.append(VisitEvent("exit", visitor, copy(visit), cause=cause))
+        visit.ended_at = at
+        self.open -= 1
+        self.changed.add(visitor)
+
+    def _keep(self, visitor: VisitorKey, visit: Visit) -> None:
+        self._visits.setdefault(visitor, []).append(visit)
+        self.open += visit.ended_at is None
+        self._watch(visitor, visit)
+
+    def _watch(self, visitor: VisitorKey, visit: Visit) -> None:
+        entry = (visit.deadline, visit.id, visitor, visit.kind, visit.place_id)
+        heappush(self._deadlines, entry)
+
+    def _drop(self, visitor: VisitorKey, visit: Visit) -> None:
+        visits = self._visits[visitor]
+        visits.remove(visit)
+        if not visits:
+            del self._visits[visitor]
+        self.changed.add(visitor)
+
+    def _find(self, visitor: VisitorKey, kind: VisitKind, place_id: int) -> Visit | None:
+        for visit in self._visits.get(visitor, ()):
+            if visit.place_id == place_id and visit.kind == kind:
+                return visit
+        return None

@@ -1,0 +1,209 @@
+"""Visits, beside a brute force that looks at the whole history for each visit."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rules.model import Zone
+from rules.visits import Observation, Visit, VisitBook, VisitPlace, weakest_signal
+
+VENUE = VisitPlace("venue", 1, (1,), 40, told=True)
+PLACES = (
+    VisitPlace("beacon", 1, (1,), 30, (1, 2)),
+    VisitPlace("beacon", 2, (2,), 10),
+    VisitPlace("geofence", 1, (3,), 30, (1,)),
+)
+VISITORS = ((1, "a"), (1, "b"), (2, "a"))
+WEAKEST = -76.0
+
+
+@dataclass
+class Stay:
+    """A visit of the oracle; `held` has the steps, `over` the step at which it was ended."""
+
+    silence: float
+    held: list[int] = field(default_factory=list)
+    over: tuple[int, str] | None = None
+
+
+def events_of(  # noqa: C901  one look at all of the history
+    history, marks, feed, place
+):
+    """The events at one place, from all of what a device reported there.
+
+    Returns them and the steps at which a visit was begun or held.
+    """
+    at = {step: observation.at for step, observation, _ in feed}
+    stays: list[Stay] = []
+    gone = float("-inf")  # the latest report that ended a visit
+
+    def is_silent(stay, step):
+        return marks[step] > max(at[n] for n in stay.held) + stay.silence
+
+    for step, seen, leaves in feed:
+        stay = stays[-1] if stays and stays[-1].over is None else None
+        if stay is not None and is_silent(stay, step):
+            stay = None
+        if leaves is not None:
+            if stay is not None and seen.at >= max(at[n] for n in stay.held):
+                stay.over, gone = (step, leaves), seen.at
+            continue
+        if stay is None:
+            if seen.in_reach and marks[step] <= seen.at + place.silence and seen.at > gone:
+                stays.append(Stay(place.silence, [step]))
+            continue
+        mean, latest = None, float("-inf")
+        for n, other, other_leaves in feed:
+            if other_leaves is None and stay.held[0] <= n <= step and other.rssi is not None:
+                newest = max(at[m] for m in stay.held if m < n) if n > stay.held[0] else latest
+                if other.at >= newest:
+                    mean = other.rssi if mean is None else 0.7 * mean + 0.3 * other.rssi
+        if seen.in_reach:
+            stay.held.append(step)
+        elif seen.rssi is not None and seen.weakest is not None and mean is not None:
+            if mean < seen.weakest:
+                gone = max(seen.at, *(at[n] for n in stay.held))
+                stay.over = (step, "signal")
+            else:
+                stay.held.append(step)
+    found: list[tuple[object, ...]] = []
+    for stay in stays:
+        entered = at[stay.held[0]]
+        found.append((stay.held[0], "enter", 0, entered, entered, 1, None))
+        for n in range(1, len(stay.held)):
+            before = max(at[m] for m in stay.held[:n])
+            last = max(before, at[stay.held[n]])
+            found += [
+                (stay.held[n], "dwell", minutes, entered, last, n + 1, None)
+                for minutes in place.dwell_minutes
+                if before - entered < 60 * minutes <= last - entered
+            ]
+        last = max(at[n] for n in stay.held)
+        over = stay.over
+        if over is None:
+            silent = [n for n in range(len(history)) if marks[n] > last + stay.silence]
+            over = (silent[0], "silence") if silent else None
+        if over is not None:
+            found.append((over[0], "exit", 0, entered, last, len(stay.held), over[1]))
+    return found, {n for stay in stays for n in stay.held}
+
+
+def oracle(history):
+    marks, mark = [], float("-inf")
+    for _, _, seen, _ in history:
+        mark = max(mark, min(seen.at, seen.arrived))
+        marks.append(mark)
+    found: dict[object, list[object]] = {}
+    for visitor in VISITORS:
+        at_venue = []
+        for place in PLACES:
+            feed = [
+                (step, seen, leaves)
+                for step, (who, where, seen, leaves) in enumerate(history)
+                if who == visitor and where == place
+            ]
+            found[visitor, place.kind, place.id], held = events_of(history, marks, feed, place)
+            at_venue += [
+                (n, seen._replace(in_reach=True, rssi=None), None)
+                for n, seen, _ in feed
+                if n in held
+            ]
+        found[visitor, "venue", 1], _ = events_of(history, marks, sorted(at_venue), VENUE)
+    return found
+
+
+def followed(history, restart_at=()):
+    """What the product finds, with its state written and read again at some steps."""
+    book, ids = VisitBook(), []
+    found: dict[object, list[object]] = {}
+    for visitor in VISITORS:
+        for place in (*PLACES, VENUE):
+            found[visitor, place.kind, place.id] = []
+    for step, (visitor, place, seen, leaves) in enumerate(history):
+        if step in restart_at:
+            again = VisitBook(book.mark)
+            for key in VISITORS:
+                state = msgspec.msgpack.encode(book.of(key))
+                again.restore(key, msgspec.msgpack.decode(state, type=list[Visit]))
+            assert again.open == book.open
+            book = again
+        if leaves is None:
+            events = book.observe(visitor, (place, VENUE), seen)
+        else:
+            events = book.leave(visitor, place.kind, place.id, seen, leaves)
+        for each in events:
+            visit = each.visit
+            ids.append(each.id)
+            found[each.visitor, visit.kind, visit.place_id].append(
+                (
+                    *(step, each.type, each.minutes, visit.entered_at, visit.last_seen),
+                    *(visit.detections, each.cause),
+                )
+            )
+    assert len(ids) == len(set(ids))
+    return found
+
+
+@st.composite
+def histories(draw):
+    now, history = 1000.0, []
+    for number in range(draw(st.integers(1, 40))):
+        now += draw(st.sampled_from([0, 1, 5, 10, 10, 10, 11, 35]))
+        at = now + draw(st.sampled_from([0] * 9 + [-1, -5, -10, -20, -40, -60, 3, 45]))
+        rssi = draw(st.sampled_from([None, -50.0, -72.0, -80.0, -99.0]))
+        in_reach = draw(st.booleans()) if rssi is None else rssi > -70
+        weakest = draw(st.sampled_from([WEAKEST, WEAKEST, None]))
+        seen = Observation(at, now, ("topic", 0, number), in_reach, rssi, weakest)
+        place = draw(st.sampled_from(PLACES + PLACES[:1] * 3))
+        leaves = draw(st.sampled_from([None] * 4 + ["reported"]))
+        history.append((draw(st.sampled_from(VISITORS + VISITORS[:1] * 3)), place, seen, leaves))
+    return history
+
+
+@settings(max_examples=600, deadline=None)
+@given(histories(), st.sets(st.integers(0, 40)))
+def test_visits_are_those_of_the_whole_history(history, restart_at):
+    expected = oracle(history)
+    assert followed(history) == expected
+    assert followed(history, restart_at) == expected
+
+
+def seen(at, **fields):
+    return Observation(at, at, ("topic", 0, round(at)), **fields)
+
+
+def test_nothing_is_kept_when_all_have_left():
+    book = VisitBook()
+    for number in range(50):
+        book.observe((1, str(number)), (PLACES[0], VENUE), seen(100 + number / 10))
+    assert (len(book), book.open) == (50, 100)
+    book.expire(1000)
+    assert (len(book), book.open) == (0, 0)
+
+
+def test_a_dwell_is_reached_once():
+    book, found = VisitBook(), list[tuple[str, int]]()
+    for at in (100, 130, 160, 160, 161, 190, 220, 221):
+        events = book.observe((1, "a"), PLACES[:1], seen(at))
+        found += [(each.type, each.minutes) for each in events]
+    assert found == [("enter", 0), ("dwell", 1), ("dwell", 2)]
+
+
+def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
+    book, visitor = VisitBook(), (1, "a")
+    book.observe(visitor, PLACES[:1], seen(100))
+    book.expire(131)
+    assert not book.observe(visitor, PLACES[:1], seen(99)._replace(arrived=131))
+    assert book.late == {"beacon": 1}
+    assert len(book) == 0
+
+
+@pytest.mark.parametrize(
+    ("reach", "power", "weakest"),
+    [(Zone.FAR, None, None), (Zone.IMMEDIATE, -59, -59.0), (Zone.NEAR, -50, -68.0)],
+)
+def test_the_weakest_signal_is_six_db_beyond_the_reach(reach, power, weakest):
+    assert weakest_signal(reach, power, 2.0) == pytest.approx(weakest, abs=0.05)

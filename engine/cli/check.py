@@ -26,7 +26,7 @@ from catalog.secrets import is_published, open_cipher
 from connectors.errors import CertificatesError
 from engine.cli.command import CommandError, begin_quietly, new_app
 from engine.cli.output import count_of, echo_json, print_table
-from engine.cli.servers import reason_of
+from engine.cli.servers import kafka_log, kafka_reason, reason_of
 from engine.formats.registry import RegistryAddress
 from engine.kafka.client import (
     FORBIDDEN,
@@ -35,12 +35,10 @@ from engine.kafka.client import (
     ClusterState,
     KafkaCluster,
 )
-from engine.kafka.diagnosis import diagnose
-from engine.kafka.errors import LoginTokenError, UnreadableSchemaError
-from engine.kafka.login_token import token_endpoint
+from engine.kafka.errors import LoginTokenError
+from engine.kafka.login_token import LoginTokens
 from engine.kafka.topics import Topics
 from engine.process.errors import PortInUseError, SchemaRegistryError
-from engine.process.failures import describe
 from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings, variable_name
 from engine.process.settings_sources import shown
@@ -126,13 +124,12 @@ def check_clock(part: str, theirs: float, before: float, after: float) -> Findin
 async def check_kafka(settings: Settings) -> list[Finding]:
     """The brokers and the topics."""
     topics = Topics.of(settings).all()
-    try:
-        async with KafkaCluster(settings, _REQUEST_SECONDS) as kafka:
-            cluster = await kafka.state(topics)
-    except (KafkaError, OSError, TimeoutError) as error:
-        diagnosis = await asyncio.to_thread(diagnose, settings)
-        reason = diagnosis.message if diagnosis else f"{type(error).__name__}: {error}"
-        return [bad("Kafka", "reachable", reason)]
+    with kafka_log() as logged:
+        try:
+            async with KafkaCluster(settings, _REQUEST_SECONDS) as kafka:
+                cluster = await kafka.state(topics)
+        except (KafkaError, OSError, TimeoutError) as error:
+            return [bad("Kafka", "reachable", kafka_reason(error, logged))]
     found_brokers = count_of(cluster.brokers, "broker")
     found = [ok("Kafka", "reachable", f"{settings.kafka_bootstrap_servers}, {found_brokers}")]
     if settings.topic_replication > cluster.brokers:
@@ -163,12 +160,11 @@ async def check_token(settings: Settings) -> list[Finding]:
     """Request a token for the login at Kafka, if it uses one."""
     if settings.kafka_sasl_mechanism != OAUTHBEARER:
         return []
-    endpoint = token_endpoint(settings)
     try:
-        token = await endpoint.fetch()
+        seconds = await LoginTokens(settings).renew()
     except LoginTokenError as error:
         return [bad("Kafka", "token", error.args[0])]
-    return [ok("Kafka", "token", f"{endpoint.shown}, good for {token.seconds:g} s")]
+    return [ok("Kafka", "token", f"good for {seconds:g} s")]
 
 
 async def check_registry(settings: Settings) -> list[Finding]:
@@ -181,11 +177,11 @@ async def check_registry(settings: Settings) -> list[Finding]:
     address = RegistryAddress(url.get_secret_value(), ca_file=ca_file)
     try:
         answer = await address.get("/schemas/types")
-        if answer.status != 200:
-            return [bad(part, "reachable", f"{where} answers with status {answer.status}")]
-        kinds = msgspec.json.decode(answer.body, type=list[str])
-    except (OSError, TimeoutError, SchemaRegistryError, UnreadableSchemaError) as error:
-        return [bad(part, "reachable", f"{where}: {describe(error)}")]
+        if answer.status_code != 200:
+            return [bad(part, "reachable", f"{where} answers with status {answer.status_code}")]
+        kinds = msgspec.json.decode(answer.content, type=list[str])
+    except SchemaRegistryError as error:
+        return [bad(part, "reachable", f"{where}: {error}")]
     except msgspec.DecodeError:
         return [bad(part, "reachable", f"{where} answers, and is no schema registry")]
     return [ok(part, "reachable", f"{where}, {', '.join(sorted(kinds))}")]

@@ -66,8 +66,10 @@ def begin_quietly(context: typer.Context) -> Settings:
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))
     if level != "debug":
-        # aiokafka also raises the errors that it logs, and the command shows them in one line.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        # The command shows the last complaint in its one line (servers.kafka_log).
+        kafka = logging.getLogger("aiokafka")
+        kafka.propagate = False
+        kafka.addHandler(logging.NullHandler())
     return settings
 
 

@@ -13,10 +13,10 @@ from aiokafka import TopicPartition
 
 from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, examples, new_app
-from engine.cli.servers import first_contact, kafka_failures
+from engine.cli.servers import kafka_failures
 from engine.kafka.messages import Notification, parse
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
-from engine.kafka.topics import Topics, ensure_topics
+from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
 _decode = msgspec.json.Decoder(Notification).decode
@@ -79,7 +79,6 @@ async def _tail(
     topic = Topics.named(settings.topic_prefix).notifications
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     with kafka_failures(settings, lambda: "nothing more is shown"):
-        await first_contact(settings, ensure_topics(settings, ()))
         partitions = await partitions_of(settings, [topic])
         if not partitions:
             raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it")

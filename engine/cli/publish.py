@@ -28,7 +28,7 @@ from engine.cli.detection_file import (
     form_of,
 )
 from engine.cli.output import shown_progress
-from engine.cli.servers import first_contact, kafka_failures
+from engine.cli.servers import kafka_failures
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
 from engine.kafka.errors import MessageTooLargeError
@@ -339,7 +339,7 @@ async def _publish(
 
         with kafka_failures(settings, published):
             try:
-                await first_contact(settings, ensure_topics(settings, (topic,)))
+                await ensure_topics(settings, (topic,))
                 await publisher.start()
                 async for block in items.blocks(stops=not skip_invalid):
                     await sender.send(block)

@@ -91,7 +91,6 @@ async def _serve_roles(
     from sqlalchemy.exc import SQLAlchemyError
 
     from engine.cli.servers import (
-        first_contact,
         kafka_failures,
         refuse_wrong_servers,
         sql_reason,
@@ -116,7 +115,7 @@ async def _serve_roles(
         with url_faults(), stop_on_signals(stop), kafka_failures(settings):
             topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
-            await first_contact(settings, ensure_topics(settings, topics))
+            await ensure_topics(settings, topics)
             await run_roles(
                 settings, names, stop, on_started=started, metrics=metrics, parent=parent
             )

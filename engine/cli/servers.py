@@ -1,9 +1,10 @@
 """Opens servers for commands, and turns a server's failure into one line for the user."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from asyncpg import InterfaceError, PostgresError
@@ -19,7 +20,6 @@ from catalog.migrate import pending_on
 from catalog.models import Company
 from catalog.redis_connection import probe_redis
 from engine.cli.command import CommandError
-from engine.kafka.diagnosis import diagnose
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import shown
@@ -27,7 +27,6 @@ from engine.process.settings_sources import shown
 if TYPE_CHECKING:
     from engine.wiring.parts import Stores
 
-_LONG = 4.0
 _LONGEST_ID = 18  # digits
 
 
@@ -146,33 +145,36 @@ def redis_reason(settings: Settings, error: Exception) -> str:
 @contextmanager
 def kafka_failures(settings: Settings, done: Callable[[], str] | None = None) -> Iterator[None]:
     """Turn Kafka's errors and timeouts into a CommandError; `done` says what was done before."""
+    with kafka_log() as logged:
+        try:
+            yield
+        except (KafkaError, TimeoutError) as error:
+            before = f"; {done()}" if done else ""
+            where = settings.kafka_bootstrap_servers
+            raise CommandError(
+                f"Kafka at {where} does not serve: {kafka_reason(error, logged)}{before}"
+            ) from None
+
+
+@contextmanager
+def kafka_log() -> Iterator[deque[str]]:
+    """The last complaint of aiokafka, which logs why no broker answers and does not raise it."""
+    logged: deque[str] = deque(maxlen=1)
+    handler, logger = logging.Handler(logging.WARNING), logging.getLogger("aiokafka")
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
     try:
-        yield
-    except (KafkaError, TimeoutError) as error:
-        # The error says only that the request failed: trying the addresses may show why.
-        is_vague = isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError)
-        found = diagnose(settings) if is_vague else None
-        cause = found.message if found else reason_of(error)
-        where = settings.kafka_bootstrap_servers
-        before = f"; {done()}" if done else ""
-        raise CommandError(f"Kafka at {where} does not serve: {cause}{before}") from None
-
-
-async def first_contact(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, the first request to Kafka. If it takes long, look for the cause meanwhile.
-
-    Raises CommandError if waiting cannot help, and the errors of `work`.
-    """
-    task = asyncio.create_task(work)
-    try:
-        if not (await asyncio.wait([task], timeout=_LONG))[0]:
-            found = await asyncio.to_thread(diagnose, settings)
-            if found is not None and found.certain and not task.done():
-                raise CommandError(f"Kafka does not serve: {found.message}")
-        await task
+        yield logged
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        logger.removeHandler(handler)
+
+
+def kafka_reason(error: Exception, logged: Collection[str]) -> str:
+    """The reason of an error of Kafka; where it is vague, the last complaint and what to check."""
+    if not isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError):
+        return reason_of(error)
+    said = " ".join((*logged, reason_of(error))[0].split())
+    return f"{said}: check {PREFIX}KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL and the login"
 
 
 async def company_id(settings: Settings, name_or_id: str) -> int:

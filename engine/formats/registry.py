@@ -7,6 +7,7 @@ The message follows a byte 0 and the schema's id in four bytes, or a byte 1 and 
 sixteen bytes. These may be in a header instead; then the value is the message alone.
 """
 
+import asyncio
 import contextlib
 import ssl
 import struct
@@ -20,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 from uuid import UUID
 
+import httpx
 import msgspec
 
 from engine.formats.report import Report, Sighting, header_bytes
@@ -27,12 +29,6 @@ from engine.kafka.errors import UnreadableSchemaError
 from engine.kafka.messages import Detection
 from engine.process.errors import SchemaRegistryError
 from engine.process.failures import ServerErrors, describe, retry
-from engine.process.http_client import (
-    AnswerTooLongError,
-    BoundedAnswer,
-    NoHttpError,
-    fetch_bounded,
-)
 
 REGISTRY_SECONDS = 5.0  # deadline of one request
 SCHEMA_HEADER = "__value_schema_id"
@@ -43,7 +39,6 @@ Decode = Callable[[bytes], object]
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _MOST_SCHEMAS = 1000
-_MOST_ANSWER_BYTES = 1024 * 1024
 _MOST_UNREADABLE = 10_000
 _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
@@ -62,24 +57,17 @@ class RegistryAddress:
         self._url = url.rstrip("/")
         self._tls = ssl.create_default_context(cafile=ca_file)
 
-    async def get(self, target: str) -> BoundedAnswer:
-        """Send a GET request. Returns the answer.
-
-        Raises OSError, TimeoutError, SchemaRegistryError, and UnreadableSchemaError for an answer
-        that is too long.
-        """
+    async def get(self, target: str) -> httpx.Response:
+        """Send a GET request. Returns the answer. Raises SchemaRegistryError."""
         try:
-            return await fetch_bounded(
-                self._url + target,
-                tls=self._tls,
-                deadline=REGISTRY_SECONDS,
-                most_bytes=_MOST_ANSWER_BYTES,
-                headers={"accept": _ACCEPT},
-            )
-        except NoHttpError as error:
-            raise SchemaRegistryError(f"the schema registry {error}") from error
-        except AnswerTooLongError as error:
-            raise UnreadableSchemaError(str(error)) from error
+            async with (
+                asyncio.timeout(REGISTRY_SECONDS),
+                httpx.AsyncClient(verify=self._tls, trust_env=False) as client,
+            ):
+                return await client.get(self._url + target, headers={"accept": _ACCEPT})
+        except (httpx.HTTPError, TimeoutError) as error:
+            fault = f"the schema registry does not answer: {describe(error)}"
+            raise SchemaRegistryError(fault) from error
 
 
 class _Reference(msgspec.Struct):
@@ -166,7 +154,7 @@ class SchemaRegistry:
         while missing := [id_ for id_ in ids if not self._knows(id_)]:
             for id_ in missing:
                 if self._errors is None:
-                    await self._fetch_once(id_)
+                    await self._fetch_one(id_)
                 else:
                     await retry(partial(self._fetch_one, id_), self._errors, "schemas")
 
@@ -184,13 +172,6 @@ class SchemaRegistry:
             return True
         found = self._unreadable.get(id_)
         return found is not None and self._clock() < found.until
-
-    async def _fetch_once(self, id_: SchemaId) -> None:
-        try:
-            await self._fetch_one(id_)
-        except (OSError, TimeoutError) as error:
-            message = f"the schema registry does not answer: {describe(error)}"
-            raise SchemaRegistryError(message) from error
 
     async def _fetch_one(self, id_: SchemaId) -> None:
         try:
@@ -235,19 +216,16 @@ class SchemaRegistry:
         Raises UnreadableSchemaError if it has no such schema, or refuses this one while it answers
         other requests.
         """
-        try:
-            answer = await self._address.get(f"{target}{self._query}")
-        except SchemaRegistryError as error:
-            raise await self._refusal(str(error)) from error
-        if answer.status == _NOT_FOUND:
+        answer = await self._address.get(f"{target}{self._query}")
+        if answer.status_code == _NOT_FOUND:
             raise UnreadableSchemaError("it has no schema of this id")
-        if answer.status != _FOUND:
-            fault = f"the schema registry answers {answer.status} to {target}"
-            if answer.status >= 500 or answer.status in (_UNAUTHORIZED, *_TEMPORARY):
+        if answer.status_code != _FOUND:
+            fault = f"the schema registry answers {answer.status_code} to {target}"
+            if answer.status_code >= 500 or answer.status_code in (_UNAUTHORIZED, *_TEMPORARY):
                 raise SchemaRegistryError(fault)
             raise await self._refusal(fault)
         try:
-            return _decode(answer.body)
+            return _decode(answer.content)
         except (msgspec.DecodeError, RecursionError) as error:
             raise UnreadableSchemaError(f"the answer is not a registry's: {error}") from error
 
@@ -256,9 +234,9 @@ class SchemaRegistry:
         request."""
         try:
             other = await self._address.get("/schemas/types")
-        except (SchemaRegistryError, UnreadableSchemaError):
+        except SchemaRegistryError:
             return SchemaRegistryError(fault)
-        answers = other.status in (_FOUND, _NOT_FOUND)
+        answers = other.status_code in (_FOUND, _NOT_FOUND)
         return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
 
 

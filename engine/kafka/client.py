@@ -23,7 +23,7 @@ from aiokafka.protocol.types import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from engine.kafka.login_token import token_provider
+from engine.kafka.login_token import LoginTokens
 from engine.process.errors import SettingsError
 from engine.process.lifecycle import cancel
 from engine.process.settings import PREFIX, Settings
@@ -80,7 +80,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer, deadline: float) -> bool:
 def _login(settings: Settings) -> dict[str, Any]:
     mechanism = settings.kafka_sasl_mechanism
     if mechanism == OAUTHBEARER:
-        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token_provider(settings)}
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": LoginTokens(settings)}
     password = settings.kafka_sasl_password
     return {
         "sasl_mechanism": mechanism,

@@ -56,14 +56,9 @@ class UnreadableSchemaError(StreamError):
 
 
 class LoginTokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """There is no token for the login at Kafka; the message names the setting to check.
+    """There is no token for the login at Kafka; the message names the settings to check.
 
-    It is a KafkaError, so aiokafka retries as if a broker had refused the login for now. `certain`:
-    the token endpoint itself refused, so waiting does not help.
+    It is a KafkaError, so aiokafka retries as if a broker had refused the login for now.
     """
 
     retriable = True
-
-    def __init__(self, message: str, *, certain: bool = False) -> None:
-        super().__init__(message)
-        self.certain = certain

@@ -69,7 +69,7 @@ def test_servers_that_are_not_there(tmp_path: Path) -> None:
     assert done.stderr == f"proximity: 3 of {len(found)} checks failed\n"
     for server in ("Kafka", "Redis", "SQL"):
         assert found[f"{server} reachable"][0] == "bad"
-    assert "refuses connections" in found["Kafka reachable"][1]
+    assert "Connect call failed" in found["Kafka reachable"][1]
     assert "hunter2" not in done.stdout
 
 

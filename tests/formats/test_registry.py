@@ -1,4 +1,4 @@
-"""The registry's client: bounded in time and bytes, patient in a role, plain in a command."""
+"""The registry's client: bounded in time, patient in a role, plain in a command."""
 
 import asyncio
 import base64
@@ -18,12 +18,10 @@ from tests.formats.registered import avro, detection, framed
 from tests.servers.http_service import (
     Answer,
     ReceivedRequest,
-    endless,
     hanging,
     hanging_up,
     replying,
     resetting,
-    writing,
 )
 from tests.servers.schema_registry import SchemaRegistryService, schema_registry
 from tests.servers.waiting import eventually
@@ -42,10 +40,9 @@ def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
     [
         (replying(500, b"{}"), "the schema registry answers 500 to /schemas/ids/7"),
         (replying(302, location="http://127.0.0.1:1/"), "answers 302"),
-        (resetting, "does not answer: ConnectionResetError"),
-        (hanging_up, "speaks no HTTP"),
+        (resetting, "does not answer: ReadError"),
+        (hanging_up, "does not answer: RemoteProtocolError"),
         (hanging, "does not answer: TimeoutError"),
-        (writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000), "speaks no HTTP"),
     ],
 )
 async def test_a_command_ends_with_what_is_wrong(
@@ -62,7 +59,6 @@ async def test_a_command_ends_with_what_is_wrong(
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (endless, "it has more than 1048576 bytes"),
         (replying(200, b"{}"), "is not a registry's"),
         (replying(200, b"[" * 100_000), "is not a registry's"),
     ],
@@ -96,7 +92,6 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
     [
         replying(403, b"{}"),
         replying(302, location="http://127.0.0.1:1/"),
-        writing(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200_000),
     ],
 )
 async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer) -> None:
@@ -151,8 +146,7 @@ def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None
         (replying(200, ["JSON", "PROTOBUF", "AVRO"]), "ok", ", AVRO, JSON, PROTOBUF"),
         (replying(200, {}), "bad", "answers, and is no schema registry"),
         (replying(401, {}), "bad", "answers with status 401"),
-        (resetting, "bad", "ConnectionResetError"),
-        (endless, "bad", "more than 1048576 bytes"),
+        (resetting, "bad", "does not answer"),
     ],
 )
 async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:

@@ -1,10 +1,8 @@
-"""The token of a login by OAUTHBEARER: requested by the standard, shared, renewed in time;
-what goes wrong is named with where to look, and holds no secret."""
+"""The token of a login by OAUTHBEARER: requested by the standard and renewed in time; what goes
+wrong is named with where to look, and holds no secret."""
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,8 @@ import pytest
 import trustme
 
 from engine.kafka.errors import LoginTokenError
-from engine.kafka.login_token import SharedTokenProvider, TokenEndpoint
+from engine.kafka.login_token import LoginTokens
+from engine.process.settings import Settings
 from tests.servers.http_service import Answer, hanging, hanging_up, replying
 from tests.servers.token_endpoint import (
     CLIENT,
@@ -22,8 +21,6 @@ from tests.servers.token_endpoint import (
     TokenKey,
     token_endpoint,
 )
-
-OF = "PROXIMITY_KAFKA_SASL_OAUTH_"
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +41,21 @@ class Clock:
         return self.now
 
 
-def client(url: str, **changed: Any) -> TokenEndpoint:
-    return replace(TokenEndpoint(url, CLIENT, SECRET, deadline=30.0), **changed)
-
-
-def provider(url: str, clock: Clock) -> SharedTokenProvider:
-    return SharedTokenProvider(client(url), clock=clock)
-
-
-async def refused(url: str, **changed: Any) -> LoginTokenError:
-    with pytest.raises(LoginTokenError) as caught:
-        await client(url, **changed).fetch()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert SECRET not in message
-    return caught.value
+def tokens(url: str, clock: Clock | None = None, **more: Any) -> LoginTokens:
+    more.setdefault("kafka_sasl_oauth_client_secret", SECRET)
+    settings = Settings(
+        kafka_security_protocol="SASL_SSL",
+        kafka_sasl_mechanism="OAUTHBEARER",
+        kafka_sasl_oauth_token_url=url,
+        kafka_sasl_oauth_client_id=CLIENT,
+        **more,
+    )
+    return LoginTokens(settings, clock or Clock())
 
 
 async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
-    token = await client(endpoint.url, scope="read write").fetch()
-    assert (token.text, token.seconds) == (endpoint.granted[0], 300.0)
-    assert SECRET not in repr(client(endpoint.url))
-    assert token.text not in repr(token)
+    client = tokens(endpoint.url, kafka_sasl_oauth_scope="read write")
+    assert [await client.token(), await client.token()] == endpoint.granted * 2
     (received,) = endpoint.requested
     assert received.body == b"grant_type=client_credentials&scope=read+write"
     assert received.headers["content-type"] == "application/x-www-form-urlencoded"
@@ -73,90 +63,69 @@ async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
 
 async def test_the_query_of_the_url_is_kept(endpoint: TokenEndpointService) -> None:
     endpoint.instead = replying(200, {"access_token": "a.b-c_d~e+f/g=="})
-    token = await client(f"{endpoint.url}?p=policy").fetch()
-    assert token.text == "a.b-c_d~e+f/g=="
-    assert token.seconds == 60.0  # where the answer does not say
+    client = tokens(f"{endpoint.url}?p=policy")
+    assert await client.renew() == 60.0  # where the answer does not say
+    assert await client.token() == "a.b-c_d~e+f/g=="
     assert endpoint.requested[0].target == f"{PATH}?p=policy"
 
 
-async def test_callers_share_a_token_even_if_one_is_cancelled(
-    endpoint: TokenEndpointService,
-) -> None:
-    shared = provider(endpoint.url, Clock())
-    impatient = asyncio.create_task(shared.token())
-    patient = [asyncio.create_task(shared.token()) for _ in range(5)]
-    await asyncio.sleep(0)
-    impatient.cancel()
-    assert await asyncio.gather(*patient) == endpoint.granted * 5
-    another_loop = await asyncio.to_thread(lambda: asyncio.run(shared.token()))
-    assert [another_loop, await shared.token()] == endpoint.granted * 2
-
-
-async def test_it_is_renewed_before_it_expires(endpoint: TokenEndpointService) -> None:
-    clock = Clock()
-    shared = provider(endpoint.url, clock)
-    first = await shared.token()
-    clock.now += 239.0
-    assert await shared.token() == first
-    clock.now += 2.0
-    await shared.token()
-    assert len(endpoint.granted) == 2
-
-
-async def test_a_good_token_outlives_an_endpoint_that_is_down(
+async def test_it_is_renewed_and_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
-    shared = provider(endpoint.url, clock)
-    first = await shared.token()
+    client = tokens(endpoint.url, clock)
+    first = await client.token()
+    clock.now += 239.0
+    assert await client.token() == first
+    clock.now += 2.0
+    second = await client.token()
+    assert endpoint.granted == [first, second]
     endpoint.instead = replying(503)
     clock.now += 241.0
-    assert await shared.token() == await shared.token() == first
-    assert len(endpoint.requested) == 2  # not again for a few seconds
-    clock.now += 11.0
-    assert await shared.token() == first
-    assert len(endpoint.requested) == 3
+    assert await client.token() == second
     printed = capsys.readouterr().out
-    assert printed.count("cannot be renewed") == 2
-    assert first not in printed
+    assert "is not renewed" in printed
+    assert second not in printed
     clock.now += 60.0
-    with pytest.raises(LoginTokenError, match="it answers 503"):
-        await shared.token()
+    with pytest.raises(LoginTokenError, match="answers 503"):
+        await client.token()
     endpoint.instead = None
-    assert await shared.token() == endpoint.granted[-1]
+    assert await client.token() == endpoint.granted[-1]
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "certain"),
+    ("answer", "expected"),
     [
-        (replying(400, {"error": "invalid_scope"}), f"check {OF}SCOPE", True),
-        (replying(401, b"<html>"), "refuses the client 'engine' (401)", True),
-        (replying(404, b"<html>"), f"it answers 404: check {OF}TOKEN_URL", True),
-        (replying(429, {"error": "slow_down"}), "it answers 429 slow_down", False),
-        (replying(500, {"error": f"{SECRET}\n"}), "it answers 500", False),
-        (replying(200, {"access_token": "a\x01b"}), "answers with no token", False),
-        (replying(200, {"access_token": "a", "expires_in": 0}), "with no token", False),
-        (replying(200, b"[" * 20_000), "answers with no token", False),
-        (replying(200, b" " * 70_000), "is no token endpoint", False),
-        (hanging_up, "is no token endpoint", False),
-        (hanging, "does not answer within 0.5 s", False),
+        (replying(401, b"<html>"), "answers 401 to the client 'engine'"),
+        (replying(500, {"error": f"{SECRET}\n"}), "answers 500"),
+        (replying(200, {"access_token": "a\x01b"}), "answers with no token"),
+        (replying(200, b"[" * 20_000), "answers with no token"),
+        (hanging_up, "cannot be reached"),
+        (hanging, "cannot be reached (TimeoutError)"),
     ],
 )
 async def test_each_failure_is_named(
-    endpoint: TokenEndpointService, answer: Answer, expected: str, certain: bool
+    endpoint: TokenEndpointService,
+    answer: Answer,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("engine.kafka.login_token._SECONDS", 0.5 if answer is hanging else 30.0)
     endpoint.instead = answer
-    error = await refused(endpoint.url, deadline=0.5 if answer is hanging else 30.0)
-    assert expected in str(error)
-    assert endpoint.url in str(error)
-    assert error.certain is certain
+    with pytest.raises(LoginTokenError) as caught:
+        await tokens(endpoint.url).token()
+    message = str(caught.value)
+    assert expected in message
+    assert f"{endpoint.url} " in message
+    assert "check PROXIMITY_KAFKA_SASL_OAUTH_TOKEN_URL" in message
+    assert SECRET not in message
+    assert "\n" not in message
 
 
-async def test_a_wrong_secret_and_a_wrong_address(endpoint: TokenEndpointService) -> None:
-    error = await refused(endpoint.url, secret="another")
-    assert "refuses the client 'engine' (401 invalid_client)" in str(error)
-    assert "another" not in str(error)
-    assert "cannot be reached (" in str(await refused("http://no-such-host.invalid/token"))
+async def test_a_wrong_secret(endpoint: TokenEndpointService) -> None:
+    with pytest.raises(LoginTokenError, match="answers 401") as caught:
+        await tokens(endpoint.url, kafka_sasl_oauth_client_secret="another").token()
+    assert "another" not in str(caught.value)
 
 
 async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
@@ -165,11 +134,7 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(file)
     async with token_endpoint(key, tls=context) as endpoint:
-        error = await refused(endpoint.url)
-        assert (
-            "is refused (unable to get local issuer certificate): check PROXIMITY_KAFKA_SSL_CAFILE"
-            in str(error)
-        )
-        assert error.certain
-        token = await client(endpoint.url, ca_file=file).fetch()
-    assert token.text == endpoint.granted[0]
+        with pytest.raises(LoginTokenError, match="unable to get local issuer certificate"):
+            await tokens(endpoint.url).token()
+        token = await tokens(endpoint.url, kafka_ssl_cafile=file).token()
+    assert token == endpoint.granted[0]

@@ -55,7 +55,7 @@ from engine.cli.replay.output import (
     write_csv,
     write_page,
 )
-from engine.cli.servers import first_contact, kafka_failures, open_migrated_database
+from engine.cli.servers import kafka_failures, open_migrated_database
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
@@ -262,7 +262,7 @@ async def _replay(
         name = ", ".join(topic.name for topic in detection_topics(settings))
         run = _Run(name, None, replays, request, sends)
         with kafka_failures(settings, lambda: "the replay did not finish"):
-            await first_contact(settings, ensure_topics(settings, ()))
+            await ensure_topics(settings, ())
             async with open_topic_reader(
                 settings, missing="skip", largest_list=_LARGEST_LIST
             ) as reader:

@@ -120,7 +120,7 @@ class PendingCall:
         if self.span is not None:
             headers += self.span.headers
         udid = message.device.udid.encode()
-        return Outgoing(topic, udid, _encode(notification), headers, self.record.timestamp)
+        return Outgoing(topic, udid, _encode(notification), headers)
 
     def dead_letter(self) -> DeadLetter | None:
         """The dead letter, if the record cannot be decoded or the call failed; else None."""

@@ -1,7 +1,8 @@
 """The partitions that one member of a group owns: their positions, workers, commits, their end.
 
-A revoked partition finishes the records in flight, then commits. A lost partition (the group gave
-this member up) may have another owner already: it is dropped without a commit.
+A revoked partition finishes the records in flight, then commits. So does a lost one (the group gave
+this member up), of which aiokafka does not tell: the group refuses its commit, and what it still
+publishes has the ids of the next owner's messages.
 """
 
 import asyncio
@@ -31,7 +32,6 @@ _IDENTITY_SECONDS = 3.0
 _COMMITTING = "committing"
 _COMMIT_RETRY_SECONDS = 0.5
 _COMMIT_SECONDS = 10.0
-_PROBE_SECONDS = 5.0
 # The parts of the drain timeout in which workers finish, and in which that is committed. The rest
 # is for leaving the group, and for closing what the process has open.
 _DRAIN_SHARE, _COMMIT_SHARE = 0.6, 0.7
@@ -49,13 +49,13 @@ class AssignedPartition:
         self.topic_id = position.topic_id
         self._committed = position
 
-    def to_commit(self, *, again: bool = False) -> Position | None:
-        """The position to commit, with `again` even if it is committed already; or None."""
+    def to_commit(self) -> Position | None:
+        """The position to commit, or None."""
         done, ranges = self.worker.done_offset, self.worker.finished_ranges
         if done is None and not ranges:
             return None
         position = Position(self._committed.offset if done is None else done, self.topic_id, ranges)
-        return position if again or position != self._committed else None
+        return None if position == self._committed else position
 
     @property
     def uncommitted(self) -> int:
@@ -103,24 +103,6 @@ class OffsetCommitter:
                 self._progress.set()
                 await backoff.pause()
 
-    async def is_refused(self, ended: Mapping[TopicPartition, AssignedPartition]) -> bool:
-        """Whether the group has given this member up: then it refuses the done offsets.
-
-        They are committed (again) before anything else. aiokafka calls one listener for revoked and
-        for lost partitions, and only the group knows the difference.
-        """
-        done = _commits(ended, again=True)
-        if not done:  # aiokafka refuses an empty commit with ValueError
-            return False
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS):
-                await self._consumer.commit({each: at.to_commit() for each, at in done.items()})
-        except (CommitFailedError, IllegalStateError):
-            return True
-        except (KafkaError, TimeoutError):
-            pass  # no answer is no refusal
-        return False
-
     async def commit(
         self,
         partitions: Mapping[TopicPartition, AssignedPartition],
@@ -131,7 +113,11 @@ class OffsetCommitter:
         A commit that the group refuses is not retried for long: the partitions are about to be
         revoked, and the next owner begins at the last commit.
         """
-        commits = _commits(partitions)
+        commits = {
+            partition: position
+            for partition, each in partitions.items()
+            if (position := each.to_commit()) is not None
+        }
         if not commits:
             return True
         try:
@@ -152,17 +138,6 @@ class OffsetCommitter:
             partitions[partition].note_committed(position)
         self._on_commit()
         return True
-
-
-def _commits(
-    partitions: Mapping[TopicPartition, AssignedPartition], *, again: bool = False
-) -> dict[TopicPartition, Position]:
-    """The positions to commit; with `again` also those that are committed already."""
-    return {
-        partition: position
-        for partition, each in partitions.items()
-        if (position := each.to_commit(again=again)) is not None
-    }
 
 
 class Assignment:
@@ -213,11 +188,7 @@ class Assignment:
         # aiokafka revokes all before it assigns: partitions without a position are assigned again.
         await self._cancel_positioning()
         ended = {each: self.partitions.pop(each) for each in revoked if each in self.partitions}
-        if ended and await self._committer.is_refused(ended):
-            log.warning("partitions lost", role=self._role, count=len(ended))
-            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
-        else:
-            await self._drain(ended)
+        await self._drain(ended)
         self._forget(ended)
 
     async def end_all(self) -> None:

@@ -174,7 +174,7 @@ class DeadLetter(NamedTuple):
             ("failed_at", format_instant(failed_at).encode()),
             *_original_headers(record),
         ]
-        return Outgoing(topic, record.key, record.value, headers, record.timestamp)
+        return Outgoing(topic, record.key, record.value, headers)
 
 
 def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, bytes]]:

@@ -13,7 +13,6 @@ import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
-    InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
@@ -38,8 +37,7 @@ LARGEST_REQUEST = LARGEST_MESSAGE + 1024 * 1024  # with its headers
 _BATCH_BYTES = 900_000
 # A larger message is sent alone, so that its refusal affects no other message.
 _ALONE_BYTES = 256 * 1024
-_REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised, and the clock be put right
-_LATEST_MS = 253_402_300_799_999  # the end of year 9999
+_REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised
 # A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
 _LONGEST_KEY = 4 * 255
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -49,11 +47,10 @@ _METADATA_SECONDS = 2.0
 _PUBLISHING = "publishing"
 
 # Errors after which the brokers refuse everything that this producer sends: its sequence has a gap
-# since they refused a batch for its size or timestamp, or they no longer know it. (Closed: another
+# since they refused a batch for its size, or they no longer know it. (Closed: another
 # task has replaced it already.)
 _SEQUENCE_LOST = (
     MessageSizeTooLargeError,
-    InvalidTimestampError,
     OutOfOrderSequenceNumber,
     UnknownProducerId,
     ProducerFenced,
@@ -70,15 +67,13 @@ Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One message to publish.
 
-    A message without a key goes to partition 0. `timestamp` (epoch milliseconds) is that of the
-    record that caused the message; it is used if the brokers refuse this host's clock.
+    A message without a key goes to partition 0.
     """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers
-    timestamp: int | None = None
 
 
 OnAcknowledged = Callable[[Sequence[Outgoing]], None]
@@ -89,30 +84,17 @@ def message_size(message: Outgoing) -> int:
     return len(message.key or b"") + len(message.value or b"")
 
 
-# The sources of a record's timestamp, in the order in which they are tried.
-_HOST, _CAUSE, _NONE = 0, 1, 2
-
-
 class Refusals:
-    """The sizes and timestamps that the brokers refused, by topic, remembered for a minute.
+    """The sizes that the brokers refused, by topic, remembered for a minute.
 
     After a refusal the producer must be replaced, so what a topic refuses must not be tried again
-    and again. Brokers refuse timestamps too far from their own clock
-    (message.timestamp.after.max.ms): messages then carry the timestamp of the record that caused
-    them, and if that is refused too none, which every topic accepts. `clock` in epoch seconds,
-    `steady` in monotonic ones.
+    and again. `clock` in seconds.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._steady = steady
         self._batch_bytes: dict[str, int] = {}
         self._sizes: dict[str, tuple[int, float]] = {}  # the size, and until when
-        self._sources: dict[str, tuple[int, float]] = {}  # what to try next, and until when
 
     def joins(self, topic: str, size: int, others: int) -> bool:
         """Whether a message of `size` may join a batch of `others` bytes."""
@@ -122,41 +104,15 @@ class Refusals:
         """The size from which on messages of the topic are refused now."""
         most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error
         size, until = self._sizes.get(topic, (most, 0.0))
-        return min(most, size) if self._steady() < until else most
+        return min(most, size) if self._clock() < until else most
 
     def note_size(self, topic: str, sizes: Sequence[int]) -> None:
         """The brokers refused a batch of messages of these sizes."""
         if len(sizes) > 1:
             self._batch_bytes[topic] = self._batch_bytes.get(topic, _BATCH_BYTES) // 2
             return
-        until = self._steady() + _REMEMBERED_SECONDS
+        until = self._clock() + _REMEMBERED_SECONDS
         self._sizes[topic] = (min(sizes[0], self.refused_from(topic)), until)
-
-    def dating(self, topic: str) -> Callable[[int | None], tuple[int, int]]:
-        """Gives the source and the timestamp (epoch ms) of messages to `topic`, from the timestamp
-        of the record that caused each; without one it is this host's time."""
-        host = (_HOST, int(self._clock() * 1000))
-        source, until = self._sources.get(topic, (_HOST, 0.0))
-        if self._steady() >= until:
-            return lambda _cause: host
-
-        def date(cause: int | None) -> tuple[int, int]:
-            if cause is None:
-                return host
-            if source == _CAUSE and 0 <= cause <= _LATEST_MS:
-                return _CAUSE, cause
-            return _NONE, -1
-
-        return date
-
-    def note_timestamp(self, topic: str, source: int) -> None:
-        """The brokers refused a batch with this source: the next batch uses the next source."""
-        tried, until = self._sources.get(topic, (_HOST, 0.0))
-        if self._steady() >= until:
-            log.error("Kafka refuses this host's clock: it is wrong", topic=topic)
-        elif tried > source:
-            return  # another task has noted the refusal already
-        self._sources[topic] = (min(source + 1, _NONE), self._steady() + _REMEMBERED_SECONDS)
 
 
 _Place: TypeAlias = tuple[str, int]
@@ -166,11 +122,10 @@ _Place: TypeAlias = tuple[str, int]
 class _Batch:
     """Messages that are sent together, and what came of it.
 
-    `source` is that of their timestamps; `delivery` is aiokafka's, once it has the batch.
+    `delivery` is aiokafka's, once it has the batch.
     """
 
     place: _Place
-    source: int = _HOST
     messages: list[Outgoing] = field(default_factory=list)
     builder: Any = None
     delivery: "asyncio.Future[Any] | None" = None
@@ -249,7 +204,7 @@ class Publisher:
         one partition may have to wait for its leader.
 
         Raises MessageTooLargeError after all other messages are published, and KafkaError for
-        permanent errors (authorisation; this host's clock, if a message has no other time).
+        permanent errors (authorisation; a clock that the brokers refuse).
         """
         unsent, too_large = self._split(messages)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -327,10 +282,6 @@ class Publisher:
             batch.error = batch.delivery.exception()
         if isinstance(batch.error, MessageSizeTooLargeError):
             self._refusals.note_size(batch.place[0], [message_size(m) for m in batch.messages])
-        elif isinstance(batch.error, InvalidTimestampError):
-            self._refusals.note_timestamp(batch.place[0], batch.source)
-            if batch.source == _NONE or any(each.timestamp is None for each in batch.messages):
-                raise batch.error  # no other timestamp can be tried
         return batch.error is not None
 
     def _batches(
@@ -339,29 +290,28 @@ class Publisher:
         messages: Iterable[Outgoing],
         partitions: dict[str, int],
     ) -> dict[_Place, list[_Batch]]:
-        """Messages in batches by topic, partition and source of timestamps, each in order."""
+        """Messages in batches by topic and partition, each in order."""
         by_place: dict[_Place, list[_Batch]] = {}
-        open_batches: dict[tuple[_Place, int], _Batch] = {}
-        dating = {topic: self._refusals.dating(topic) for topic in partitions}
+        open_batches: dict[_Place, _Batch] = {}
+        now = int(time.time() * 1000)
         joins = self._refusals.joins
         last_key: bytes | None = None
         number = 0
         for message in messages:
             topic, key, value = message.topic, message.key, message.value
-            source, at = dating[topic](message.timestamp)
             if key is not last_key:  # those of a device follow each other, and share their key
                 last_key, number = key, 0 if key is None else _key_hash(key)
             place = (topic, number % partitions[topic])
-            batch = open_batches.get((place, source))
+            batch = open_batches.get(place)
             size = 0 if value is None else len(value)
             if batch is None or not joins(topic, size, batch.builder.size()):
-                batch = _Batch(place, source, builder=producer.create_batch())
+                batch = _Batch(place, builder=producer.create_batch())
                 by_place.setdefault(place, []).append(batch)
                 if joins(topic, size, 0):
-                    open_batches[place, source] = batch
+                    open_batches[place] = batch
                 else:  # a large message is a batch of its own
-                    open_batches.pop((place, source), None)
-            batch.builder.append(timestamp=at, key=key, value=value, headers=message.headers)
+                    open_batches.pop(place, None)
+            batch.builder.append(timestamp=now, key=key, value=value, headers=message.headers)
             batch.messages.append(message)
         return by_place
 

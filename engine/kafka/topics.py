@@ -1,7 +1,6 @@
 """The names of the topics, and their creation if a broker does not create them by itself."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -142,42 +141,20 @@ def _refused(name: str, code: int, settings: Settings) -> KafkaError:
 _TOPIC = 2
 _KEYS = ("cleanup.policy", "retention.ms", "segment.ms")
 _DEADLINE = 5.0
-_KNOWN_SECONDS = 600.0
-_PAUSE_SECONDS = 30.0  # after a failure
 _UNKNOWN = TopicRetention(is_known=False)
 
 
-class RetentionReader:
-    """Reads the configuration of every topic of the settings; callers share one request."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._answer = _UNKNOWN
-        self._valid_until = float("-inf")
-        self._reading = asyncio.Lock()
-
-    async def read(self) -> TopicRetention:
-        """The longest time of all topics, cached for ten minutes.
-
-        Unknown if no broker answers, or this login may not see it.
-        """
-        async with self._reading:
-            if time.monotonic() > self._valid_until:
-                self._answer = await self._fetch()
-                kept = _KNOWN_SECONDS if self._answer.is_known else _PAUSE_SECONDS
-                self._valid_until = time.monotonic() + kept
-        return self._answer
-
-    async def _fetch(self) -> TopicRetention:
-        resources = [(_TOPIC, name, list(_KEYS)) for name in Topics.of(self._settings).all()]
-        try:
-            async with KafkaCluster(self._settings, _DEADLINE) as cluster:
-                response = await cluster.send(DescribeConfigsRequest(resources))
-        except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
-            # (aiokafka raises NotImplementedError if the broker lacks the request.)
-            log.info("Kafka does not report its retention", error=type(error).__name__)
-            return _UNKNOWN
-        return longest_retention(response.to_object()["resources"])
+async def read_retention(settings: Settings) -> TopicRetention:
+    """The longest time of all topics; unknown if no broker answers, or refuses this login."""
+    resources = [(_TOPIC, name, list(_KEYS)) for name in Topics.of(settings).all()]
+    try:
+        async with KafkaCluster(settings, _DEADLINE) as cluster:
+            response = await cluster.send(DescribeConfigsRequest(resources))
+    except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+        # (aiokafka raises NotImplementedError if the broker lacks the request.)
+        log.info("Kafka does not report its retention", error=type(error).__name__)
+        return _UNKNOWN
+    return longest_retention(response.to_object()["resources"])
 
 
 def longest_retention(resources: Iterable[Any]) -> TopicRetention:

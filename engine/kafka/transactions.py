@@ -58,7 +58,7 @@ _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
 class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
-    For one assignment of `partition` to a member of `group`. A refusal for size or timestamp ends
+    For one assignment of `partition` to a member of `group`. A refusal for size ends
     the transaction too; `refusals` remembers it for all partitions, so that the same message does
     not end a second transaction. `timed` is around each commit. Raises
     TransactionLostError, and permanent errors (authorisation).

@@ -105,7 +105,7 @@ class MessageWriter:
             _encode(device),
         )
         when = times(floor(at), floor(now), floor(at + self._lifetime))
-        size, timestamp = 0, record.timestamp
+        size = 0
         for grant in decided.grants:
             campaign = grant.campaign
             topic, connector = self._notifications, None
@@ -120,7 +120,7 @@ class MessageWriter:
             if record.headers:  # else there is no trace to look for
                 grant.span = self._span_of(grant)
                 headers += grant.span.headers
-            grant.message = Outgoing(topic, key, value, headers, timestamp)
+            grant.message = Outgoing(topic, key, value, headers)
             size += len(value)
         return size + len(key) * len(decided.grants)
 

@@ -20,7 +20,7 @@ from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
 from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, role_group
 from engine.kafka.producer import Publisher
-from engine.kafka.topics import RetentionReader
+from engine.kafka.topics import read_retention
 from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import Transactions, WorkerMaker
 from engine.process.errors import SchemaError
@@ -102,7 +102,7 @@ def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
         redis=stores.redis,
         prefix=settings.redis_prefix,
         deadline=REDIS_SECONDS,
-        retention=RetentionReader(settings).read,
+        retention=partial(read_retention, settings),
     )
 
 

@@ -1,22 +1,15 @@
 """Publishing on both brokers: partitions, order, acknowledgements, sizes that are refused."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import InvalidTimestampError
 
 from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.producer import (
-    Outgoing,
-    Publisher,
-    Refusals,
-    _hash,
-)
+from engine.kafka.producer import Outgoing, Publisher, _hash
 from engine.process.settings_sources import load_settings
 from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
@@ -170,26 +163,6 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
     values = sorted(record.value or b"" for record in await read(bootstrap, topic))
     assert set(values) == {b"before", b"down", *(message.value for message in messages)}
     assert len([value for value in values if value != b"down"]) == 21
-
-
-async def test_a_message_without_a_cause_fails_where_our_clock_is_refused(
-    kafka_bootstrap: str, topic: str
-) -> None:
-    """A message without another timestamp (`proximity publish`); the publisher still works."""
-    settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap)
-    refusals = Refusals(clock=lambda: time.time() + 7200)
-    publisher = Publisher.from_settings(settings, refusals=refusals)
-    await publisher.start()
-    try:
-        now = int(time.time() * 1000)
-        for value in (b"first", b"second"):
-            with pytest.raises(InvalidTimestampError):
-                await publisher.publish([Outgoing(topic, b"k", b"none", [])])
-            await publisher.publish([Outgoing(topic, b"k", value, [], now)])
-    finally:
-        await publisher.close()
-    found = [(each.value, each.timestamp) for each in await read(kafka_bootstrap, topic)]
-    assert found == [(b"first", now), (b"second", now)]
 
 
 async def test_a_partition_whose_leader_is_away_holds_up_no_other(

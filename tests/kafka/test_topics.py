@@ -9,7 +9,7 @@ from aiokafka.errors import InvalidReplicationFactorError
 
 from catalog.erasure import TopicRetention
 from engine.cli.check import State, check_kafka
-from engine.kafka.topics import RetentionReader, ensure_topics, longest_retention
+from engine.kafka.topics import ensure_topics, longest_retention, read_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
@@ -41,9 +41,8 @@ async def test_the_longest_of_all_topics(
     kafka_bootstrap: str, topic_prefix: str, admin: AIOKafkaAdminClient
 ):
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
-    reader = RetentionReader(settings)
     # (Topics that are not there keep nothing.)
-    assert await reader.read() == TopicRetention(is_known=True, longest=timedelta())
+    assert await read_retention(settings) == TopicRetention(True, timedelta())
     for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
         configs = {"retention.ms": str(retention), "segment.ms": str(HOUR)}
         topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
@@ -51,17 +50,14 @@ async def test_the_longest_of_all_topics(
     longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
 
     async def is_read() -> bool:  # a broker may learn of a topic a moment later
-        return await RetentionReader(settings).read() == longest
+        return await read_retention(settings) == longest
 
     await eventually(is_read, deadline=30)
-    # Kafka gets no request per person.
-    assert (await reader.read()).longest == timedelta()
 
 
 async def test_brokers_that_do_not_say(embedded_kafka: str):
     for address in (embedded_kafka, "127.0.0.1:9"):
-        reader = RetentionReader(load_settings(kafka_bootstrap_servers=address))
-        assert await reader.read() == UNKNOWN
+        assert await read_retention(load_settings(kafka_bootstrap_servers=address)) == UNKNOWN
 
 
 def topic(error: int = 0, **changed: str) -> dict[str, Any]:

@@ -16,18 +16,17 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import httpx
 import msgspec
 import typer
 from aiokafka.errors import KafkaError
 from pydantic import SecretStr
 from redis.exceptions import RedisError
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -53,6 +52,7 @@ from engine.cli.demo.walk import (
 from engine.cli.embedded import embedded_settings
 from engine.cli.local_servers import ServerStartError
 from engine.cli.notifications import one_line, read_notification
+from engine.cli.output import shown_progress
 from engine.cli.publish import Item, Pace, Sender
 from engine.cli.servers import reason_of
 from engine.kafka.client import REQUEST_SECONDS
@@ -74,7 +74,6 @@ _UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
 # Entrance, study desk, lending desk: a template, html, and content from the customer's service.
 _WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 _ENV, _DETECTIONS = "env", "you.jsonl"
-_WIDTH = 80
 
 
 app = new_app()
@@ -178,7 +177,7 @@ async def run_demo(console: Console, seconds: float, directory: Path | None) -> 
         readings = load_readings(document)
         arrivals = load_arrivals(document, readings)
         items = arrivals + readings
-        took, recorded = await walk(settings, engine.metrics, receiver, items, console, seconds)
+        took, recorded = await walk(settings, engine.metrics, receiver, items, seconds)
         results = DemoResults(
             campaigns=campaigns,
             figures=read_figures(engine.metrics),
@@ -241,8 +240,10 @@ async def running_engine(settings: Settings) -> AsyncIterator[RunningEngine]:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 started = dict([await ports.get(), await ports.get()])
-                while not await asyncio.to_thread(_is_ready, started["metrics_port"]):  # noqa: ASYNC110  # no event
-                    await asyncio.sleep(_POLL)
+                url = f"http://127.0.0.1:{started['metrics_port']}/readyz"
+                async with httpx.AsyncClient(trust_env=False) as client:
+                    while not (await client.get(url)).is_success:  # noqa: ASYNC110  # no event
+                        await asyncio.sleep(_POLL)
             yield RunningEngine(metrics, **started)
         finally:
             stop.set()
@@ -254,24 +255,11 @@ async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, An
         raise ServiceDiedError(f"{name} ended by itself")
 
 
-def _is_ready(port: int) -> bool:
-    # Not urllib.request, which would use a proxy of the environment even for this machine.
-    connection = HTTPConnection("127.0.0.1", port, timeout=2.0)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 async def walk(
     settings: Settings,
     metrics: Metrics,
     receiver: MessageReceiver,
     readings: list[Item],
-    console: Console,
     seconds: float,
 ) -> tuple[float, tuple[int, int]]:
     """Publish the readings in `seconds`, and wait until the engine has handled all of them.
@@ -288,7 +276,7 @@ async def walk(
         deadline=REQUEST_SECONDS,
     )
     database = open_database(settings.database_url.get_secret_value())
-    showing = asyncio.create_task(_show(console, metrics, len(readings)))
+    showing = asyncio.create_task(_show(metrics, len(readings)))
     try:
         await publisher.start()
         begin = time.monotonic()
@@ -308,17 +296,11 @@ async def walk(
         await database.close()
 
 
-async def _show(console: Console, metrics: Metrics, total: int) -> None:
-    """Show the progress on a terminal."""
-    columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=total)
+async def _show(metrics: Metrics, total: int) -> None:
+    with shown_progress("decided", "detections") as progress:
+        progress.expect(total)
         while True:
-            figures = read_figures(metrics)
-            words = f"{figures.decided:,} of {total:,} detections, {figures.published:,} "
-            progress.update(task, completed=figures.decided, description=words + "notifications")
+            progress.update(read_figures(metrics).decided)
             await asyncio.sleep(_REFRESH)
 
 
@@ -388,9 +370,7 @@ def _instructions(
     ]
     for title, words in tries:
         lines += [f"  {title}"] if title else []
-        rest = shlex.join(words)
-        is_short = len(start) + len(rest) + 5 <= _WIDTH
-        lines += [f"    {start} {rest}"] if is_short else [f"    {start} \\", f"        {rest}"]
+        lines.append(f"    {start} {shlex.join(words)}")
     return [*lines, "Notifications as they come:"]
 
 

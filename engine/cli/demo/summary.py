@@ -1,7 +1,6 @@
 """The demo's figures and its summary: what was detected, what fired, what did not, and why."""
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,16 +17,14 @@ from rules.schedule import Schedule
 
 _NAMES = 23
 
-Buckets = Sequence[tuple[float, float]]  # the upper bound in s, and the count below
-
 
 class EngineFigures(NamedTuple):
-    """The engine's counts so far: detections and campaigns' decisions by reason, and latencies."""
+    """The engine's counts so far; `latency` is the mean in seconds."""
 
     detections: Mapping[str, int]
     throttled: int
     published: int
-    latency: Buckets
+    latency: float
 
     @property
     def decided(self) -> int:
@@ -43,13 +40,14 @@ class EngineFigures(NamedTuple):
 
 def read_figures(metrics: Metrics) -> EngineFigures:
     """The figures in the metrics of this process."""
-    latency = next(iter(metrics.latency.collect())).samples
-    buckets = ((s.labels["le"], s.value) for s in latency if s.name.endswith("_bucket"))
+    latency = {
+        s.name.rpartition("_")[2]: s.value for s in next(iter(metrics.latency.collect())).samples
+    }
     return EngineFigures(
         detections=_by_label(metrics.detections, "reason"),
         throttled=_by_label(metrics.decisions, "reason").get("throttled", 0),
         published=sum(_by_label(metrics.notifications, "format").values()),
-        latency=sorted((float(bound), count) for bound, count in buckets),
+        latency=latency["sum"] / max(1.0, latency["count"]),
     )
 
 
@@ -57,31 +55,6 @@ def _by_label(counter: Any, label: str) -> dict[str, int]:
     samples = [s for family in counter.collect() for s in family.samples]
     counts = ((s.labels[label], round(s.value)) for s in samples if s.name.endswith("_total"))
     return {name: count for name, count in counts if count}
-
-
-def _latency_words(buckets: Buckets) -> str:
-    middle, high = quantile(buckets, 0.5), quantile(buckets, 0.99)
-    if middle is None or high is None:
-        return "no notification yet"
-    return f"p50 {middle * 1000:.0f} ms, p99 {high * 1000:.0f} ms"
-
-
-def quantile(buckets: Buckets, q: float) -> float | None:
-    """The `q` quantile of a cumulative histogram, interpolated within its bucket.
-
-    In the last, open bucket it is its lower bound. None without observations.
-    """
-    if not buckets or not buckets[-1][1]:
-        return None
-    rank = q * buckets[-1][1]
-    low, below = 0.0, 0.0
-    for bound, count in buckets:
-        if count >= rank:
-            if bound == inf or count == below:
-                return low
-            return low + (bound - low) * (rank - below) / (count - below)
-        low, below = bound, count
-    return low
 
 
 class DemoResults(NamedTuple):
@@ -135,7 +108,7 @@ def print_summary(console: Console, results: DemoResults) -> None:
         console,
         f"{sum(results.sends.values()):,} notifications; {figures.throttled:,} times a campaign "
         "was held back by its delay.",
-        f"From detection to notification: {_latency_words(figures.latency)}.",
+        f"From detection to notification: {figures.latency * 1000:.0f} ms on average.",
         f"SQL has counted {results.recorded[0]:,} detections at active places and "
         f"{results.recorded[1]:,} notifications.",
         "",
@@ -148,14 +121,8 @@ def _print_example(console: Console, results: DemoResults) -> None:
     of_connectors = [number for number in results.first if formats.get(number) == "connector"]
     number = (of_connectors or list(results.first))[0]
     source = " (the content is from the customer's service)" if of_connectors else ""
-    fields = msgspec.json.decode(results.first[number], type=dict[str, msgspec.Raw])
-    _print_lines(console, f"A notification, as a push sender gets it{source}:", "{")
-    for place, (name, raw) in enumerate(fields.items(), 1):
-        line = Text(f'  "{name}": {bytes(raw).decode()}{"," * (place < len(fields))}')
-        if console.is_terminal:
-            line.truncate(console.width, overflow="ellipsis")
-        console.print(line, soft_wrap=True)
-    _print_lines(console, "}", "")
+    shown = msgspec.json.format(results.first[number]).decode()
+    _print_lines(console, f"A notification, as a push sender gets it{source}:", shown, "")
 
 
 def _fired(results: DemoResults) -> list[tuple[str, str, str]]:
@@ -181,7 +148,7 @@ def _print_table(console: Console, title: str, rows: Sequence[tuple[str, str, st
 
 
 def _print_lines(console: Console, *lines: str) -> None:
-    console.print(*map(Text, lines), sep="\n")
+    console.print(*map(Text, lines), sep="\n", soft_wrap=True)
 
 
 def silence_reason(silent: DemoCampaign, at: float) -> str:

@@ -43,14 +43,7 @@ PATH_LOSS_EXPONENT = 2.7
 _NOT_TODAY = "{not_today}"
 _KEY = "demo"
 _PATH = "/loans"
-_BOOKS = (
-    "Don Quijote",
-    "The Name of the Rose",
-    "La Regenta",
-    "Tirant lo Blanc",
-    "Middlemarch",
-    "Hopscotch",
-)
+_BOOKS = ("Don Quijote", "La Regenta", "Tirant lo Blanc", "Middlemarch", "Hopscotch")
 
 
 class DemoCampaign(NamedTuple):
@@ -172,10 +165,7 @@ def arrival(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _Library(BaseHTTPRequestHandler):
-    """The library's computer, which knows what each reader has on loan.
-
-    The connector role calls it as it would call any company's service.
-    """
+    """The library's computer: the service that the connector role calls."""
 
     def do_POST(self) -> None:  # as the base class calls it
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -207,15 +197,10 @@ def library_service() -> Iterator[str]:
 
 
 def loans(udid: str) -> dict[str, Any]:
-    """The books that the reader with the device has on loan; the same for the same device."""
-    number = zlib.crc32(udid.encode())
-    first, second = _BOOKS[number % 6], _BOOKS[(number % 6 + 1 + number // 6 % 5) % 6]
-    return {
-        "title": "Your loans",
-        "push": f"{first} is due tomorrow.",
-        "format": "html",
-        "html": f"<ul><li>{first}: due tomorrow</li><li>{second}: due in 9 days</li></ul>",
-    }
+    """The book that the reader with the device has on loan; the same for the same device."""
+    book = _BOOKS[zlib.crc32(udid.encode()) % len(_BOOKS)]
+    push = f"{book} is due tomorrow."
+    return {"title": "Your loans", "push": push, "format": "html", "html": f"<p>{push}</p>"}
 
 
 class _Firing(msgspec.Struct):

@@ -41,6 +41,7 @@ Timestamp = Annotated[
         pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}$", examples=["2026-11-20T10:00:00+0100"]
     ),
 ]
+TimeOfDay = Annotated[str, Field(pattern=r"^\d\d:\d\d$", examples=["09:00"])]
 
 
 class Answer(BaseModel):

@@ -37,7 +37,7 @@ from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER
 from api.services import Services
 from catalog.database import database_may_recover
 from catalog.fields import Fields
-from catalog.inputs import ApplicationInput, ConnectorInput, VenueInput
+from catalog.inputs import ApplicationInput, CompanyRulesInput, ConnectorInput, VenueInput
 
 _log = structlog.get_logger(__name__)
 _RESOURCES = (
@@ -55,6 +55,7 @@ _BODIES: tuple[type[Fields], ...] = (
     profile.Credentials,
     profile.PasswordChange,
     ApplicationInput,
+    CompanyRulesInput,
     VenueInput,
     venues.BeaconInput,
     venues.GeofenceInput,

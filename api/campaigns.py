@@ -1,13 +1,13 @@
 """Campaigns: /lieu/{id}/campaign."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from fastapi import APIRouter
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
-from api.answers import Answer, Id, NamedAnswer, Record, Text, Timestamp
+from api.answers import Answer, Count, Id, NamedAnswer, Record, Text, TimeOfDay, Timestamp
 from api.bodies import raise_faults
 from api.permissions import PREFIX, AuthorizedCaller
 from api.records import Beacons, Places, Records, Tags, Values, add_operations, referenced
@@ -24,7 +24,7 @@ from catalog.limits import (
 from catalog.models import WEEKDAYS, Beacon, Campaign, Geofence, ScanTag
 
 router = APIRouter(prefix=PREFIX)
-_CHECKED_TOGETHER = ("format", "start", "end", *CONTENT_FIELDS)
+_CHECKED_TOGETHER = ("format", "start", "end", "on", *CONTENT_FIELDS)
 
 
 @required("start_minute", "end_minute")
@@ -58,7 +58,6 @@ _EXAMPLE: Record = {
     **dict.fromkeys(WEEKDAYS, True),
     "tags": [{"name": "study"}],
 }
-TimeOfDay = Annotated[str, Field(pattern=r"^\d\d:\d\d$", examples=["09:00"])]
 _OF_MASK: Any = Field(validation_alias="weekdays")
 
 
@@ -87,6 +86,11 @@ class CampaignAnswer(Answer):
     friday: bool = _OF_MASK
     saturday: bool = _OF_MASK
     sunday: bool = _OF_MASK
+    on: Literal["detection", "enter", "dwell", "exit"]
+    dwell_minutes: int | None
+    priority: Count
+    ignores_caps: bool
+    ignores_quiet_hours: bool
     beacons: list[BeaconAnswer]
     geofencings: list[GeofenceAnswer]
     nfcs: list[NamedAnswer]
@@ -119,6 +123,8 @@ async def _columns(
     kept: Values = {}
     if record is not None:
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
+        if values.get("on", record.on) == "dwell":
+            kept["dwell_minutes"] = record.dwell_minutes
         raise_faults([FieldFault(*each) for each in campaign_conflicts({**kept, **values})])
     check_content(caller.services.catalog_limits, {**kept, **values}, kept)
     columns = campaign_columns(values, weekdays=record.weekdays if record else 0)

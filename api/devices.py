@@ -32,7 +32,7 @@ from api.tenancy import find, listed, of_company, write
 from api.venues import BeaconAnswer
 from catalog.erasure import DeviceData
 from catalog.fields import Fields
-from catalog.inputs import Flag
+from catalog.inputs import Flag, TimeZone
 from catalog.models import (
     AuthenticationTrace,
     Beacon,
@@ -79,6 +79,7 @@ class DeviceUpdate(Fields):
     """The test flag of a device: alone, or in `device` or `datas`, as its detail was read."""
 
     test: Flag
+    time_zone: TimeZone = None
 
 
 class DeviceAnswer(Answer):
@@ -93,6 +94,7 @@ class DeviceAnswer(Answer):
     version: Text
     model: Text
     id_connector: int | None = Field(None, exclude_if=_is_none)
+    time_zone: Text
     create_on: Timestamp
     update_on: Timestamp
     test: bool
@@ -220,14 +222,15 @@ async def get_device(
 async def update_device(
     caller: Writer, number: OwnId, limit: Traces = _NEWEST
 ) -> DeviceDetailAnswer:
-    """Set the test flag. Everything else in the body is ignored: only devices change it."""
-    test = _test_flag(await caller.body(), number)
+    """Set the test flag, and the time zone if it is given; only devices change anything else."""
+    values = _update_of(await caller.body(), number)
     query = of_company(Device, caller.company_id)
 
     async def work(session: AsyncSession) -> DeviceDetailAnswer:
         device = await find(session, query, number, lock=True)
-        if device.test != test:
-            device.test, device.update_on = test, caller.services.clock()
+        if any(getattr(device, name) != value for name, value in values.items()):
+            for name, value in (values | {"update_on": caller.services.clock()}).items():
+                setattr(device, name, value)
             await session.flush()
         return await _detail(session, device, limit)
 
@@ -266,15 +269,15 @@ async def list_decisions(caller: Reader, number: OwnId) -> list[DecisionAnswer]:
     return [DecisionAnswer(**each) for each in shown]
 
 
-def _test_flag(body: Mapping[str, Any], number: int) -> bool:
-    """The flag, wherever it is. Raises ApiError 400."""
+def _update_of(body: Mapping[str, Any], number: int) -> Record:
+    """The fields of DeviceUpdate, wherever they are. Raises ApiError 400."""
     name = next((name for name in ("device", "datas") if name in body), None)
     if name is None:
-        return bool(accepted(DeviceUpdate, body)["test"])
+        return accepted(DeviceUpdate, body)
     items = body[name] if isinstance(body[name], list) else [body[name]]
     for place, item in enumerate(items):
         if isinstance(item, dict) and item.get("id", number) in (number, str(number)):
-            return bool(accepted(DeviceUpdate, item, place=f"{name}[{place}]")["test"])
+            return accepted(DeviceUpdate, item, place=f"{name}[{place}]")
     raise bad_fields({name: _ACCEPTED})
 
 

@@ -24,6 +24,7 @@ from catalog.inputs import NOTHING, READ, WRITE
 
 AREAS = {
     "profile": "profile",
+    "company": "profile",
     "application": "profile",
     "device": "crm",
     "venue": "region",

@@ -5,16 +5,19 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field, model_validator
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 from starlette.requests import Request
 
 from api.answers import (
     Answer,
     ApiError,
+    Count,
     DoneAnswer,
     Id,
     SignInErrorAnswer,
     Text,
+    TimeOfDay,
     Timestamp,
     bad_fields,
     no_session,
@@ -25,15 +28,17 @@ from api.permissions import (
     AuthorizedCaller,
     address_of,
     may_read,
+    may_write,
     services_of,
     signed_in,
 )
 from api.records import Records, Values, add_operations
-from api.tenancy import of_company
+from api.tenancy import of_company, write
 from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import SECRET, Fields, text
-from catalog.inputs import AREAS, NOTHING, ApplicationInput
-from catalog.models import Account, Application, at_offset
+from catalog.inputs import AREAS, NOTHING, ApplicationInput, CompanyRulesInput
+from catalog.limits import check_quiet_hours, lock_company
+from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
 
 router = APIRouter(prefix=PREFIX)
 _KEY_BYTES = 24
@@ -74,6 +79,27 @@ class CompanyAnswer(Answer):
     description: Text
     active: bool
     create_on: Timestamp
+
+
+class CapAnswer(Answer):
+    max: Count
+    per: str
+
+
+class QuietHoursAnswer(Answer):
+    start: TimeOfDay
+    end: TimeOfDay
+    weekdays: list[str] = Field(list(WEEKDAYS), description="Those on which the hours begin.")
+
+
+class CompanyRulesAnswer(CompanyAnswer):
+    """The company with what it sets for all of its campaigns."""
+
+    time_zone: Text
+    caps: list[CapAnswer]
+    quiet_hours: QuietHoursAnswer | None
+    presence: bool
+    visit_silence: Count | None
 
 
 def _all_areas(levels: dict[str, int]) -> dict[str, int]:
@@ -149,6 +175,52 @@ async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) 
     if account is None:
         raise no_session()
     return ProfileAnswer.model_validate(account)
+
+
+@router.get("/profile/company", tags=["profile"])
+async def get_company(
+    caller: Annotated[AuthorizedCaller, may_read("profile")],
+) -> CompanyRulesAnswer:
+    """The company, with what it sets for all of its campaigns."""
+    async with caller.services.database.autocommit() as session:
+        return CompanyRulesAnswer.model_validate(await session.get_one(Company, caller.company_id))
+
+
+@router.put(
+    "/profile/company",
+    tags=["profile"],
+    openapi_extra=accepts(
+        CompanyRulesInput,
+        {
+            "time_zone": "Europe/Madrid",
+            "caps": [{"max": 3, "per": "day"}],
+            "quiet_hours": {"start": "22:00", "end": "08:00"},
+        },
+    ),
+)
+async def edit_company(
+    caller: Annotated[AuthorizedCaller, may_write("company")],
+) -> CompanyRulesAnswer:
+    """Set the caps, the quiet hours and what is asked of visits.
+
+    A device receives at most `max` notifications of the company within any time of the length
+    `per`. In quiet hours nothing is sent or kept for later: they are in the device's time zone
+    where it is known, else in the venue's, else in the company's, and one of these two is required.
+    `presence` asks for messages about visits; a visit ends after `visit_silence` seconds without a
+    detection. Fields that are not given stay as they are.
+    """
+    values = await caller.values(CompanyRulesInput)
+
+    async def work(session: AsyncSession) -> CompanyRulesAnswer:
+        await lock_company(session, caller.company_id)
+        company = await session.get_one(Company, caller.company_id)
+        for name, value in values.items():
+            setattr(company, name, value)
+        await session.flush()
+        await check_quiet_hours(session, caller.company_id, "quiet_hours")
+        return CompanyRulesAnswer.model_validate(company)
+
+    return await write(caller.services, work)
 
 
 @router.put(

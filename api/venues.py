@@ -12,7 +12,7 @@ from api.permissions import PREFIX, AuthorizedCaller
 from api.records import Records, Tags, Values, add_operations, referenced
 from catalog.fields import ABSENT
 from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
-from catalog.limits import check_beacon, check_geofences, check_venue_size
+from catalog.limits import check_beacon, check_geofences, check_quiet_hours, check_venue_size
 from catalog.models import Beacon, Geofence, ScanTag, Tag, Venue
 
 router = APIRouter(prefix=PREFIX)
@@ -27,6 +27,13 @@ class VenueAnswer(Answer):
     height: Count | None
     image: Text
     time_zone: Text
+    visit_silence: Count | None
+
+
+async def _check_venue(
+    session: AsyncSession, caller: AuthorizedCaller, _venue: Venue, _before: bool | None
+) -> None:
+    await check_quiet_hours(session, caller.company_id, "time_zone")
 
 
 VENUES = Records(
@@ -42,6 +49,7 @@ VENUES = Records(
         "width": 32,
     },
     about={"delete": "Its places and campaigns are deleted with it; none of them fires any more."},
+    check=_check_venue,
 )
 
 

@@ -22,6 +22,7 @@ from catalog.models import (
     AuditEntry,
     Beacon,
     Campaign,
+    Company,
     Connector,
     Device,
     Geofence,
@@ -37,6 +38,7 @@ _KINDS: dict[type, str] = {
     Application: "application",
     Beacon: "beacon",
     Campaign: "campaign",
+    Company: "company",
     Connector: "connector",
     Device: "device",
     Geofence: "geofence",
@@ -166,7 +168,7 @@ def _ids(records: Iterable[Any]) -> list[int]:
 
 def _plain(value: Any) -> Any:
     """The value in a form that JSON can hold, shortened."""
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | int | float | list | dict):
         return value
     if isinstance(value, datetime | date):
         return value.isoformat()

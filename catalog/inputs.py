@@ -40,7 +40,7 @@ from catalog.fields import (
 )
 from catalog.models import EVERY_DAY, WEEKDAYS, offset_minutes
 from connectors.request import is_reserved
-from rules.parsing import parse_delay
+from rules.parsing import MINUTE, MONTH, parse_delay
 
 Name = Annotated[str, line()]
 Flag = Annotated[bool, boolean]
@@ -50,6 +50,7 @@ Position = Annotated[int, integer(-INT32 - 1, INT32)]
 Colour = Annotated[Annotated[str, colour] | None, BLANK_IS_NULL]
 _OPTIONAL_ZONE = WithJsonSchema({"type": "string", "enum": sorted({*ZONES, ""})})
 TimeZone = Annotated[Annotated[str, time_zone, _OPTIONAL_ZONE] | None, BLANK_IS_NULL]
+VisitSilence = Annotated[Annotated[int, integer(5, 3600)] | None, BLANK_IS_NULL]
 Uuid = Annotated[str, uuid]
 _name = line()
 _value = text(1024)
@@ -90,6 +91,7 @@ class VenueInput(Fields):
         None, validation_alias=AliasChoices("image", "map")
     )
     time_zone: TimeZone = None
+    visit_silence: VisitSilence = None
 
 
 class TripleFields(Fields):
@@ -176,12 +178,18 @@ class CampaignFields(Fields):
     friday: Flag = ABSENT
     saturday: Flag = ABSENT
     sunday: Flag = ABSENT
+    on: Annotated[str, choice("detection", "enter", "dwell", "exit")] = ABSENT
+    dwell_minutes: Annotated[Annotated[int, integer(1, 1440)] | None, BLANK_IS_NULL] = None
+    priority: Annotated[int, integer(0, 9)] = ABSENT
+    ignores_caps: Flag = ABSENT
+    ignores_quiet_hours: Flag = ABSENT
 
 
 def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) -> dict[str, Any]:
     """The model's columns for values that were read.
 
-    `weekdays` is the mask for the weekdays that are not given. REFERENCES are left out.
+    `weekdays` is the mask for the weekdays that are not given. REFERENCES are left out. A campaign
+    that becomes `on` another moment than dwell loses its dwell_minutes.
     """
     columns = {key: value for key, value in values.items() if key not in (*WEEKDAYS, *REFERENCES)}
     for name in ("start", "end"):
@@ -193,6 +201,8 @@ def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) ->
     for bit, day in enumerate(WEEKDAYS):
         if day in values:
             weekdays = weekdays | 1 << bit if values[day] else weekdays & ~(1 << bit)
+    if values.get("on", "dwell") != "dwell":
+        columns["dwell_minutes"] = None
     return columns | {"weekdays": weekdays}
 
 
@@ -205,6 +215,11 @@ def campaign_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     start, end = values.get("start"), values.get("end")
     if start is not None and end is not None and _last(end) <= start:
         conflicts.append(("end", "accepted: an instant after start"))
+    dwells, minutes = values.get("on") == "dwell", values.get("dwell_minutes")
+    if dwells and minutes is None:
+        conflicts.append(("dwell_minutes", "required with on dwell, and empty or not given"))
+    if minutes is not None and not dwells:
+        conflicts.append(("dwell_minutes", "accepted with on dwell alone"))
     return conflicts
 
 
@@ -240,7 +255,91 @@ Email = Annotated[str, email]
 Permission = Annotated[dict[str, int], permission]
 
 
-class CompanyFields(Fields):
+_MOST_CAPS = 10
+_CAPS = f"a list of at most {_MOST_CAPS} objects"
+_PER = "a delay as that of a campaign from 1 minute to 30 days"
+_cap_max = integer(1, 1000)
+
+
+@reader(
+    type="array",
+    maxItems=_MOST_CAPS,
+    items={
+        "type": "object",
+        "properties": {
+            "max": _cap_max.schema,
+            "per": {"type": "string", "pattern": "^(?:[1-9] |[12][0-9] |30 )?(?:minute|day)s?$"},
+        },
+        "required": ["max", "per"],
+        "additionalProperties": False,
+    },
+    examples=[[{"max": 3, "per": "day"}]],
+)
+def caps(value: Any) -> list[dict[str, Any]]:
+    """How many notifications a device may receive within a time; stored as written."""
+    try:
+        read = [{"max": _cap_max(each["max"]), "per": cache(each["per"])} for each in value]
+        good = all(each.keys() == {"max", "per"} for each in value)
+        good &= all(MINUTE <= parse_delay(each["per"]) <= MONTH for each in read)
+    except (KeyError, TypeError, FieldError):
+        good = False
+    if not good or not isinstance(value, list) or len(value) > _MOST_CAPS:
+        raise FieldError(f'accepted: {_CAPS} {{"max": 1 to 1000, "per": {_PER}}}')
+    return read
+
+
+_quiet_start, _quiet_end = time_of_day(end=False), time_of_day(end=True)
+
+
+@reader(
+    type="object",
+    properties={
+        "start": _quiet_start.schema,
+        "end": _quiet_end.schema,
+        "weekdays": {
+            "type": "array",
+            "items": {"type": "string", "enum": WEEKDAYS},
+            "minItems": 1,
+        },
+    },
+    required=["start", "end"],
+    additionalProperties=False,
+    examples=[{"start": "22:00", "end": "08:00"}],
+)
+def quiet_hours(value: Any) -> dict[str, Any]:
+    """Hours without notifications; stored as written, the weekdays in order."""
+    try:
+        _quiet_start(value["start"])
+        _quiet_end(value["end"])
+        days = value.get("weekdays", WEEKDAYS)
+        good = value.keys() <= {"start", "end", "weekdays"} and isinstance(days, list | tuple)
+        good = good and bool(days) and all(day in WEEKDAYS for day in days)
+    except (AttributeError, KeyError, TypeError, FieldError):
+        good = False
+    if not good:
+        raise FieldError(
+            'accepted: an object {"start": "22:00", "end": "08:00"}, '
+            'also with "weekdays": a list of monday to sunday'
+        )
+    given = {"weekdays": [day for day in WEEKDAYS if day in days]} if "weekdays" in value else {}
+    return {"start": value["start"], "end": value["end"], **given}
+
+
+Caps = Annotated[list[dict[str, Any]], caps]
+Quiet = Annotated[Annotated[dict[str, Any], quiet_hours] | None, BLANK_IS_NULL]
+
+
+class CompanyRulesInput(Fields):
+    """What a company sets for all of its campaigns."""
+
+    time_zone: TimeZone = None
+    caps: Caps = ABSENT
+    quiet_hours: Quiet = None
+    presence: Flag = ABSENT
+    visit_silence: VisitSilence = None
+
+
+class CompanyFields(CompanyRulesInput):
     """A company."""
 
     name: Name
@@ -287,6 +386,7 @@ class DeviceFields(Fields):
     name: Name | None = None
     version: Name | None = None
     model: Name | None = None
+    time_zone: TimeZone = None
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)

@@ -96,6 +96,18 @@ async def check_geofences(session: AsyncSession, limits: CatalogLimits, company_
         raise LimitError("", f"accepted: at most {most} geofences in a company")
 
 
+async def check_quiet_hours(session: AsyncSession, company_id: int, field: str) -> None:
+    """Raise LimitError if quiet hours may hold where no time zone is known."""
+    company = await session.get_one(Company, company_id)
+    if company.quiet_hours is None or company.time_zone is not None:
+        return
+    query = select(Venue.time_zone).where(Venue.company_id == company_id).distinct()
+    zones = (await session.scalars(query)).all()
+    if not zones or None in zones:
+        message = "quiet hours need a time zone, of the company or of each venue"
+        raise LimitError(field, message)
+
+
 class Period(NamedTuple):
     """From one instant to another, both included."""
 

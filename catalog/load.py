@@ -67,6 +67,7 @@ from catalog.limits import (
     CatalogLimits,
     check_content,
     check_geofences,
+    check_quiet_hours,
     check_venue_size,
     crowded_beacons,
     open_period,
@@ -423,7 +424,7 @@ class _CompanyLoader:
             await self._load_all([each for venue in venues for each in venue.inside[kind]])
         if not self.faults:
             await self.session.flush()
-            await self._check_limits()
+            await self._check_limits(item.place)
 
     async def _load_all(self, items: Sequence[_Item]) -> None:
         """Load records of one kind."""
@@ -588,28 +589,29 @@ class _CompanyLoader:
         keys = (name[1] if kind == "beacons" else item.key_of(kind, (name,)) for name in names)
         return sorted({self.records[kind, key] for key in keys}, key=lambda record: int(record.id))
 
-    async def _check_limits(self) -> None:
-        """Note the places that exceed a limit."""
-        for place, (model, venue) in self.added.items():
+    async def _check_limits(self, place: str) -> None:
+        """Note the places that exceed a limit; `place` is the company's."""
+        for each, (model, venue) in self.added.items():
             try:
                 await check_venue_size(self.session, self.limits, model, venue.id)
             except LimitError as error:
-                self.faults.note(place, str(error))
+                self.faults.note(each, str(error))
         if self.company is None:
             return
         try:
             await check_geofences(self.session, self.limits, self.company.id)
+            await check_quiet_hours(self.session, self.company.id, joined(place, "quiet_hours"))
         except LimitError as error:
-            self.faults.note("", str(error))
+            self.faults.note(error.field, str(error))
         if not self.grown:
             return
         owner = self.company.id
         crowded = await crowded_beacons(self.session, self.limits, owner, self.now, true())
-        for place, record in self.grown:
+        for each, record in self.grown:
             if isinstance(record, Campaign):
                 period = open_period(record)
-                found = (each.fault(period) for each in crowded if record.id in each.campaigns)
+                found = (one.fault(period) for one in crowded if record.id in one.campaigns)
             else:
-                found = (each.fault() for each in crowded if record.id == each.id)
+                found = (one.fault() for one in crowded if record.id == one.id)
             if fault := next(filter(None, found), None):
-                self.faults.note(place, fault)
+                self.faults.note(each, fault)

@@ -50,7 +50,7 @@ from engine.kafka.detections import (
     Record,
     TagKey,
 )
-from engine.kafka.messages import Authentication, KnownDevice, Timestamp, check_udid, parse
+from engine.kafka.messages import Authentication, KnownDevice, Timestamp, check_device, parse
 from engine.kafka.offsets import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
@@ -320,7 +320,7 @@ class Recount:
         message = _decode_notification(record.value or b"")
         detected_at = parse(message.detected_at)
         udid, company_id = message.device.udid, message.company.id
-        check_udid(udid)
+        check_device(message.device)
         if company_id not in self.catalog.companies:
             return
         if message.id.bytes in self._seen:
@@ -336,7 +336,7 @@ class Recount:
         written = message.authenticated_at
         at = record.timestamp / 1000 if written is None else parse(written)
         udid = message.device.udid
-        check_udid(udid)
+        check_device(message.device)
         if "\0" in message.api_key:
             raise ValueError("an api_key has no NUL character")
         application = self.catalog.applications.get(message.api_key)

@@ -33,7 +33,7 @@ from engine.kafka.messages import (
     Firing,
     Notification,
     PlaceReference,
-    check_udid,
+    check_device,
     parse,
     shown,
 )
@@ -181,7 +181,7 @@ def decode_call(record: ConsumerRecord[bytes, bytes]) -> PendingCall:
 def _check(message: ConnectorCall) -> None:
     """Refuse values that the types allow but SQL, Redis or a notification cannot hold."""
     device, connector = message.device, message.connector
-    check_udid(device.udid)
+    check_device(device)
     if not 0 <= message.delay <= _LONGEST_DELAY:
         raise ValueError(f"delay: {message.delay} s is not from 0 to {_LONGEST_DELAY}")
     places = [place for place in _places(message).values() if place is not None]

@@ -12,7 +12,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
-from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_udid, parse, shown
+from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_device, parse, shown
 from engine.kafka.workers import Records
 from rules.model import PlaceKind, Zone
 from rules.parsing import parse_zone, zone_from_rssi
@@ -221,7 +221,7 @@ def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection
 def detection_of(record: Record, message: Detection, path_loss_exponent: float) -> DecodedDetection:
     """The detection in a record's message. Raises ValueError (a field is wrong)."""
     written = message.detected_at
-    check_udid(message.device.udid)
+    check_device(message.device)
     try:
         detected_at = record.timestamp / 1000 if written is None else parse(written)
     except ValueError as error:

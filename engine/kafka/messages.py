@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from catalog.fields import ZONES
+
 EARLIEST_MS = 978_307_200_000  # 2001-01-01: a smaller number is epoch seconds
 LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
 # The longest strings of a message. A longer one makes the record a dead letter, so that one sender
@@ -25,7 +27,8 @@ LONGEST_VALUE = 1024  # of a tag
 _LONGEST_IP = 64
 _LONGEST_DIGITS = 16
 _LONGEST_KEY = 255
-_LONGEST_ZONE = 32
+_LONGEST_PROXIMITY = 32
+_LONGEST_ZONE = 64
 
 Unsigned16 = Annotated[int, Meta(ge=0, le=65535)]
 DigitString = Annotated[
@@ -52,7 +55,7 @@ Timestamp = (
 ZoneName = Annotated[
     str,
     Meta(
-        max_length=_LONGEST_ZONE,
+        max_length=_LONGEST_PROXIMITY,
         description="immediate, near, far or unknown; any case, a leading 'Proximity' is allowed",
         examples=["near", "ProximityNear"],
     ),
@@ -63,6 +66,11 @@ ZoneNumber = Annotated[
 ]
 _Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 _Ip = Annotated[str, Meta(max_length=_LONGEST_IP)]
+TimeZone = Annotated[
+    str,
+    # check_device compares it with the names that exist.
+    Meta(max_length=_LONGEST_ZONE, description="IANA name", examples=["Europe/Paris"]),
+]
 ApiKey = Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)]
 
 
@@ -75,6 +83,7 @@ class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     model: _Name | None = None
     token_push: Annotated[str, Meta(max_length=LONGEST_TOKEN)] | None = None
     id_connector: int | None = None
+    time_zone: TimeZone | None = None
 
 
 class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -290,10 +299,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
-def check_udid(udid: str) -> None:
-    """Raise ValueError for a udid that no database can hold."""
-    if "\0" in udid:
-        raise ValueError(f"device.udid: {shown(udid)} has a NUL character")
+def check_device(device: ReceivedDevice) -> None:
+    """Raise ValueError for a udid that no database can hold, or an unknown time zone."""
+    if "\0" in device.udid:
+        raise ValueError(f"device.udid: {shown(device.udid)} has a NUL character")
+    if device.time_zone is not None and device.time_zone not in ZONES:
+        zone = shown(device.time_zone)
+        raise ValueError(f"device.time_zone: {zone} is no IANA time zone, such as Europe/Paris")
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -90,6 +90,7 @@ class DeviceChanges(msgspec.Struct, gc=False):
     version: str | None = None
     model: str | None = None
     id_connector: int | None = None
+    time_zone: str | None = None
 
 
 class DetectionRow(NamedTuple):

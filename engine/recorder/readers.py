@@ -30,7 +30,7 @@ from engine.kafka.messages import (
     KnownDevice,
     ReceivedDevice,
     Timestamp,
-    check_udid,
+    check_device,
     parse,
 )
 from engine.kafka.workers import Records
@@ -338,7 +338,7 @@ class NotificationReader(RecordReader):
 
 def _notification_of(record: Record) -> tuple[Record, PublishedNotification, float]:
     message = _decode_notification(record.value or b"")
-    check_udid(message.device.udid)
+    check_device(message.device)
     return record, message, parse(message.detected_at)
 
 
@@ -389,8 +389,9 @@ class AuthenticationReader(RecordReader):
 
 def _authentication_of(record: Record) -> tuple[Record, Authentication, float]:
     message = _decode_authentication(record.value or b"")
-    if "\0" in message.device.udid or "\0" in message.api_key:
-        raise ValueError("udid and api_key have no NUL characters")
+    check_device(message.device)
+    if "\0" in message.api_key:
+        raise ValueError("an api_key has no NUL character")
     at = message.authenticated_at
     return record, message, _arrived_at(record) if at is None else parse(at)
 
@@ -405,6 +406,8 @@ def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
             setattr(change, name, _storable(fact, _LONGEST_NAME))
     if facts.token_push is not None and len(facts.token_push) <= _LONGEST_TOKEN:
         change.token_push = _storable(facts.token_push, _LONGEST_TOKEN)
+    if facts.time_zone is not None:
+        change.time_zone = facts.time_zone
     number = facts.id_connector
     if number is not None and -_INT64 <= number < _INT64:
         change.id_connector = number

@@ -78,11 +78,11 @@ JOIN venue ON venue.id = scan_tag.venue_id AND venue.active AND venue.deleted_at
 -- name: add_devices
 INSERT INTO device (
     company_id, udid, nb_beacon, nb_campaign, token_push, name, version, model, id_connector,
-    test, create_on, update_on
+    time_zone, test, create_on, update_on
 )
 SELECT changes.*, false, {now}, {now}
 FROM ({rows company_id bigint, udid text, nb_beacon bigint, nb_campaign bigint, token_push text,
-    name text, version text, model text, id_connector bigint}) AS changes
+    name text, version text, model text, id_connector bigint, time_zone text}) AS changes
 WHERE true
 ON CONFLICT (company_id, udid) DO UPDATE SET
     nb_beacon = device.nb_beacon + excluded.nb_beacon,
@@ -92,6 +92,7 @@ ON CONFLICT (company_id, udid) DO UPDATE SET
     version = coalesce(excluded.version, device.version),
     model = coalesce(excluded.model, device.model),
     id_connector = coalesce(excluded.id_connector, device.id_connector),
+    time_zone = coalesce(excluded.time_zone, device.time_zone),
     update_on = excluded.update_on
 RETURNING company_id, udid, id, test;
 

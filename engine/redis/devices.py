@@ -44,6 +44,7 @@ class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str | None = None
     version: str | None = None
     model: str | None = None
+    time_zone: str | None = None
 
 
 NO_ANSWER = DeviceRecord(None, None, False)
@@ -103,7 +104,7 @@ DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
 
 def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> KnownDevice:
-    """The device as received, with missing fields filled in from the record."""
+    """The device as received, with missing fields but its time zone filled in from the record."""
     if known is None:
         known = NO_ANSWER
     return KnownDevice(
@@ -113,6 +114,7 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
         model=known.model if device.model is None else device.model,
         token_push=known.token_push if device.token_push is None else device.token_push,
         id_connector=known.id_connector if device.id_connector is None else device.id_connector,
+        time_zone=device.time_zone,
         id=known.id,
     )
 

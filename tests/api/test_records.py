@@ -38,8 +38,9 @@ async def lifecycle(
 @pytest.mark.parametrize("path", ["/region", "/venue"])
 async def test_venues(api: Harness, owner: Headers, bodies: Bodies, path: str):
     body = bodies.venue(time_zone=None)
-    record = await lifecycle(api, owner, path, body, {"active": False, "time_zone": "Asia/Tokyo"})
-    assert record == body | {"id": record["id"], "time_zone": ""}
+    change = {"active": False, "time_zone": "Asia/Tokyo", "visit_silence": 60}
+    record = await lifecycle(api, owner, path, body, change)
+    assert record == body | {"id": record["id"], "time_zone": "", "visit_silence": None}
 
 
 async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int):
@@ -120,7 +121,11 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         hash="h1",
     )
     record = await lifecycle(
-        api, owner, f"/lieu/{venue}/campaign", body, {"active": False, "cache": "week"}
+        api,
+        owner,
+        f"/lieu/{venue}/campaign",
+        body,
+        {"active": False, "cache": "week", "on": "dwell", "dwell_minutes": 5, "priority": 9},
     )
     optional = dict.fromkeys(("template", "html", "background", "color"), "")
     assert record == body | optional | {
@@ -131,6 +136,11 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         "nfcs": [{"id": tag["id"], "name": "Door"}],
         "qrcodes": [],
         "warnings": [],
+        "on": "detection",
+        "dwell_minutes": None,
+        "priority": 5,
+        "ignores_caps": False,
+        "ignores_quiet_hours": False,
     }
     nothing = await api.made(
         f"/lieu/{venue}/campaign", owner, bodies.campaign(tags=None, beacons=None)

@@ -43,6 +43,7 @@ CAMPAIGN = {
     "nfcs": [{"name": "Desk"}],
     "qrcodes": ["Desk"],
 }
+ZONE = "Europe/Madrid"
 BEACON = {"name": "Door", "uuid": UUID, "major": 1, "active": True, "proximity": "Near"}
 DOCUMENT = {
     "companies": [
@@ -57,7 +58,11 @@ DOCUMENT = {
                 "auth": "GET",
                 "parameters": '[{"key": "k", "value": "v"}]',
             },
-            "devices": [{"udid": "phone-1", "test": "1", "id_connector": 7}],
+            "devices": [{"udid": "phone-1", "test": "1", "id_connector": 7, "time_zone": ZONE}],
+            "time_zone": ZONE,
+            "caps": [{"max": 3, "per": "day"}],
+            "quiet_hours": {"start": "22:00", "end": "08:00"},
+            "presence": 1,
             "venues": [
                 {
                     "name": "Main hall",
@@ -137,6 +142,10 @@ async def test_everything_is_kept(database: Database, document: dict, cipher: Ci
         assert json.loads(cipher.decrypt(connector.parameters)) == [{"key": "k", "value": "v"}]
         device = (await session.scalars(select(Device))).one()
         assert (device.test, device.id_connector, device.create_on) == (True, 7, NOON)
+        company = (await session.scalars(select(Company))).one()
+        assert (company.caps, company.presence) == ([{"max": 3, "per": "day"}], True)
+        assert company.quiet_hours == {"start": "22:00", "end": "08:00"}
+        assert company.time_zone == device.time_zone == ZONE
         venue = (await session.scalars(select(Venue))).one()
         assert (venue.width, venue.image, venue.time_zone) == (40, "hall.png", "Europe/Madrid")
         links = [
@@ -295,6 +304,15 @@ async def test_a_fault_found_late_changes_nothing(
     assert list(found.values()) == [f"{UUID}:1:3 is not a beacon of this company"]
     async with database.read() as session:
         assert await session.scalar(select(func.count()).select_from(Company)) == 0
+
+
+async def test_quiet_hours_need_a_time_zone(database: Database, document: dict, cipher: Cipher):
+    del document["companies"][0]["time_zone"]
+    del document["companies"][0]["venues"][0]["time_zone"]
+    found = await faults_of(database, document, cipher)
+    assert found == {
+        "companies[0].quiet_hours": "quiet hours need a time zone, of the company or of each venue"
+    }
 
 
 async def test_two_venues_of_one_name(database: Database, document: dict, cipher: Cipher):

@@ -102,6 +102,10 @@ def test_other_strings_are_bounded(fields: dict[str, str]):
         ({"uuid": None}, "uuid: it is required, and missing"),
         ({"device": {}}, "device.udid: it is required, and missing"),
         ({"device": "phone"}, "device: 'phone' is not accepted: expected object, got str"),
+        (
+            {"device": {"udid": "d", "time_zone": "Mars/Olympus"}},
+            "device.time_zone: 'Mars/Olympus' is no IANA time zone, such as Europe/Paris",
+        ),
         ({"major": 70_000}, "major: 70000 is not accepted: expected int <= 65535"),
         ({"detected_at": "today"}, "detected_at: 'today' is no timestamp: write 2026-11-20T"),
         (

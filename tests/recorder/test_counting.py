@@ -98,6 +98,7 @@ _devices = st.fixed_dictionaries(
         "model": texts,
         "token_push": texts,
         "id_connector": st.integers(-(2**63), 2**64 - 1),
+        "time_zone": st.sampled_from((None, "Europe/Paris", "Asia/Tokyo")),
     },
 )
 messages = st.builds(

@@ -118,6 +118,7 @@ async def test_devices_are_created_and_added_to(scene: Scene):
     theirs = (scene.other.id, "phone")
     tested = (scene.company.id, "of-the-team")
     first = changes(ours, nb_beacon=2, name="ios", token_push="t", id_connector=-(2**63))
+    first[ours].time_zone = "Asia/Tokyo"
     async with scene.ledger.transaction() as transaction:
         known = await transaction.add_devices(
             first | changes(theirs, nb_beacon=7) | changes(tested, nb_beacon=1)
@@ -137,6 +138,7 @@ async def test_devices_are_created_and_added_to(scene: Scene):
         "18",
     )
     assert (device.token_push, device.model, device.id_connector) == ("t", "m", -(2**63))
+    assert device.time_zone == "Asia/Tokyo"
     assert device.create_on < device.update_on
 
 

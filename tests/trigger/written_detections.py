@@ -115,10 +115,12 @@ def detections(unusual: bool) -> st.SearchStrategy[str]:
 
     text, signal = some(TEXTS, UNUSUAL_TEXTS), some(SIGNALS, UNUSUAL_SIGNALS)
     anything = some(("1.5", '"x"', "true", "false", "null"), ANYTHING)
+    zones = st.sampled_from(('"Europe/Paris"', "null", '"Mars/Olympus"', '""', "1"))
     device = made(
         {"udid": some(USUAL_NAMES, [f'"{name}"' for name in DEVICES[5:]])},
         {"name": text, "version": text, "model": text, "token_push": text, "battery": anything}
-        | {"id_connector": some(("5", "null"), ("5.0", '"5"', "05", "-5"))},
+        | {"id_connector": some(("5", "null"), ("5.0", '"5"', "05", "-5"))}
+        | ({"time_zone": zones} if unusual else {}),
     )
     where = {
         "uuid": some(UUIDS, UNUSUAL_UUIDS),

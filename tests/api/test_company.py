@@ -1,0 +1,153 @@
+"""What a company sets for all campaigns, and the fields of campaigns and devices beside it."""
+
+from typing import Any
+
+import pytest
+
+from catalog.models import Company, Device
+from tests.api.harness import Bodies, Harness, Headers
+from tests.catalog.records import NOON
+
+RULES = "/profile/company"
+UNSET: dict[str, Any] = {
+    "time_zone": "",
+    "caps": [],
+    "quiet_hours": None,
+    "presence": False,
+    "visit_silence": None,
+}
+NIGHT = {"start": "22:00", "end": "08:00"}
+
+
+async def put(api: Harness, owner: Headers, **fields: Any) -> Any:
+    answer = await api.call("PUT", RULES, owner, fields)
+    return answer.json().get("fields", answer.json())
+
+
+async def test_the_rules_of_a_company(api: Harness, owner: Headers):
+    before = await api.read(RULES, owner)
+    assert before == before | UNSET
+    caps = [{"max": 3, "per": "day"}, {"max": 10, "per": "P1W"}]
+    rules = {"time_zone": "Europe/Paris", "caps": caps, "presence": True, "visit_silence": 60}
+    quiet = NIGHT | {"weekdays": ["sunday", "monday"]}
+    shown = before | rules | {"quiet_hours": NIGHT | {"weekdays": ["monday", "sunday"]}}
+    assert await put(api, owner, **rules, quiet_hours=quiet) == shown
+    assert await api.read(RULES, owner) == shown
+    assert await put(api, owner) == shown
+    assert await put(api, owner, **shown) == shown
+    (entry,) = await api.read("/audit", owner)
+    assert (entry["kind"], entry["before"]["caps"]) == ("company", [])
+    assert entry["after"] == rules | {"quiet_hours": shown["quiet_hours"]}
+    assert await put(api, owner, **UNSET) == before
+    reader = await api.account(await company_of(api, owner), profile=1)
+    assert await api.read(RULES, reader) == before
+    assert (await api.call("PUT", RULES, reader, {})).status_code == 403
+
+
+async def company_of(api: Harness, owner: Headers) -> Company:
+    async with api.database.read() as session:
+        return await session.get_one(Company, await api.company_of(owner))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("time_zone", ["Mars/Olympus", 3]),
+        ("presence", [None, "often"]),
+        ("visit_silence", [4, 3601, "a"]),
+        (
+            "caps",
+            [
+                None,
+                {},
+                [None],
+                ["day"],
+                [{"max": 0, "per": "day"}],
+                [{"max": 1001, "per": "day"}],
+                [{"max": 1, "per": "59 seconds"}],
+                [{"max": 1, "per": "31 days"}],
+                [{"max": 1, "per": "none"}],
+                [{"max": 1}],
+                [{"max": 1, "per": "day", "of": "all"}],
+                [{"max": 1, "per": "day"}] * 11,
+            ],
+        ),
+        (
+            "quiet_hours",
+            [
+                [],
+                {"start": "22:00"},
+                NIGHT | {"start": "24:00"},
+                NIGHT | {"end": "8:00"},
+                NIGHT | {"weekdays": []},
+                NIGHT | {"weekdays": ["Monday"]},
+                NIGHT | {"weekdays": "monday"},
+                NIGHT | {"day": "monday"},
+            ],
+        ),
+    ],
+)
+async def test_refused_rules(api: Harness, owner: Headers, name: str, values: list[Any]):
+    for value in values:
+        assert [*await put(api, owner, **{name: value})] == [name], value
+    assert await api.read(RULES, owner) == await api.read(RULES, owner) | UNSET
+
+
+async def test_quiet_hours_need_a_time_zone(api: Harness, owner: Headers, bodies: Bodies):
+    assert [*await put(api, owner, quiet_hours=NIGHT)] == ["quiet_hours"]
+    venue = await api.made("/region", owner, bodies.venue(time_zone="Europe/Paris"))
+    assert (await put(api, owner, quiet_hours=NIGHT))["caps"] == []
+    there = f"/region/{venue['id']}"
+    without = bodies.venue(time_zone="")
+    for method, path in (("PUT", there), ("POST", "/region")):
+        refused = await api.call(method, path, owner, without)
+        assert (refused.status_code, [*refused.json()["fields"]]) == (400, ["time_zone"])
+    assert (await put(api, owner, time_zone="Europe/Paris"))["caps"] == []
+    assert (await api.call("PUT", there, owner, without)).status_code == 200
+    assert [*await put(api, owner, time_zone="")] == ["quiet_hours"]
+    assert (await put(api, owner, time_zone="", quiet_hours=None))["quiet_hours"] is None
+
+
+async def test_only_dwell_has_minutes(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    path = f"/lieu/{venue}/campaign"
+    for fields in ({"on": "dwell"}, {"dwell_minutes": 5}, {"on": "exit", "dwell_minutes": 5}):
+        refused = await api.call("POST", path, owner, bodies.campaign(**fields))
+        assert (refused.status_code, [*refused.json()["fields"]]) == (400, ["dwell_minutes"])
+    for name, value in (("on", "leave"), ("priority", 10), ("dwell_minutes", 1441)):
+        refused = await api.call("POST", path, owner, bodies.campaign(on="dwell") | {name: value})
+        assert name in refused.json()["fields"]
+    made = await api.made(path, owner, bodies.campaign(on="dwell", dwell_minutes=5))
+    where = f"{path}/{made['id']}"
+    cases: list[tuple[dict[str, Any], Any]] = [
+        ({}, 5),
+        ({"dwell_minutes": 7}, 7),
+        ({"dwell_minutes": ""}, None),
+        ({"on": "exit", "ignores_caps": 1}, None),
+        ({"dwell_minutes": 7}, None),
+    ]
+    minutes = 5
+    for fields, expected in cases:
+        answer = await api.call("PUT", where, owner, bodies.campaign(**fields))
+        if fields and expected is None and "on" not in fields:
+            assert [*answer.json()["fields"]] == ["dwell_minutes"]
+        else:
+            minutes = expected
+        assert (await api.read(where, owner))["dwell_minutes"] == minutes
+    assert (await api.read(where, owner))["ignores_caps"]
+
+
+async def test_the_time_zone_of_a_device(api: Harness, owner: Headers):
+    company = await api.company_of(owner)
+    await api.add(Device(company_id=company, udid="a", create_on=NOON, update_on=NOON))
+    (device,) = await api.read("/crm", owner)
+    assert device["time_zone"] == ""
+    where = f"/crm/{device['id']}"
+    for body, zone in (
+        ({"test": False, "time_zone": "Asia/Tokyo"}, "Asia/Tokyo"),
+        ({"test": True}, "Asia/Tokyo"),
+        ({"device": [{"test": "0", "time_zone": ""}]}, ""),
+    ):
+        edited = await api.call("PUT", where, owner, body)
+        assert edited.json()["device"][0]["time_zone"] == zone
+    refused = await api.call("PUT", where, owner, {"test": True, "time_zone": "Mars/Olympus"})
+    assert (refused.status_code, [*refused.json()["fields"]]) == (400, ["time_zone"])

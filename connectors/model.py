@@ -63,11 +63,6 @@ class Content:
     title: str | None = None
     push: str | None = None
 
-    @property
-    def size(self) -> int:
-        """In characters."""
-        return len(self.content) + len(self.title or "") + len(self.push or "")
-
 
 @dataclass(frozen=True, slots=True)
 class Declined:

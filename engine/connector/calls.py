@@ -94,11 +94,6 @@ class PendingCall:
             return self.result.fault.value
         return "declined" if isinstance(self.result, Declined) else "published"
 
-    @property
-    def content_size(self) -> int:
-        """The characters of content that wait to be published."""
-        return self.result.size if isinstance(self.result, Content) else 0
-
     def notification(self, topic: str) -> Outgoing | None:
         """The notification, if the reply has content; else None."""
         content = self.result

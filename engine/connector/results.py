@@ -35,33 +35,32 @@ from engine.redis.figures import FigureSums
 log = structlog.get_logger(__name__)
 
 ROLE = "connector"
-_MOST_BYTES = 64 * 1024 * 1024
 _MOST_RESULTS = 1000  # published together
+_MOST_WAITING = 4000  # to be published; then no call starts
 _IDLE_SECONDS = 1.0
 _REDIS_PAUSE = 1.0
 _CLAIMS = "claims to update"  # the operation, in the log
 
 
-class ResultMemory:
-    """Bounds the content that waits to be published, over all partitions of a process.
+class WaitingResults:
+    """Bounds the results that wait to be published, over all partitions of a process.
 
-    `on_room` is called when content has been published.
+    `on_room` is called when some have been published.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
+    def __init__(self) -> None:
+        self._count = 0
         self.on_room: Callable[[], None] = lambda: None
 
     @property
     def has_room(self) -> bool:
-        """Whether more calls may start: not while much content waits for Kafka."""
-        return self._bytes < self._most_bytes
+        """Whether more calls may start: not while many results wait for Kafka."""
+        return self._count < _MOST_WAITING
 
-    def add(self, size: int) -> None:
-        """Count content, or, below 0, content that was published."""
-        self._bytes += size
-        if size < 0:
+    def add(self, count: int) -> None:
+        """Count results, or, below 0, those that were published."""
+        self._count += count
+        if count < 0:
             self.on_room()
 
 
@@ -71,7 +70,7 @@ class ResultParts(NamedTuple):
     topics: Topics
     claims: ClaimUpdater
     history: CallHistoryWriter
-    memory: ResultMemory
+    waiting: WaitingResults
     metrics: Metrics
     sums: FigureSums | None = None
     clock: Callable[[], float] = time.time
@@ -140,7 +139,7 @@ class Results:
         self._publisher = publisher
         self._transactions = transactions
         self._step = StepTimer(parts.metrics, ROLE)
-        self._held = 0  # bytes of content in memory
+        self._waiting = 0
         self._redis_down = False
         self._for_claims: list[PendingCall] = []
         self._claims_wanted = asyncio.Event()
@@ -149,7 +148,6 @@ class Results:
 
     def add(self, call: PendingCall) -> None:
         """Handle the result of a call."""
-        self._hold(call.content_size)
         is_content = isinstance(call.result, Content)
         if call.claim_update() is None or (is_content and self._redis_down):
             self._publish_next([call])
@@ -166,15 +164,15 @@ class Results:
                 task.result()
         finally:
             await cancel(tasks)
-            self._hold(-self._held)
+            self._note_waiting(-self._waiting)
 
-    def _hold(self, size: int) -> None:
-        self._held += size
-        if size:
-            self._parts.memory.add(size)
+    def _note_waiting(self, count: int) -> None:
+        self._waiting += count
+        self._parts.waiting.add(count)
 
     def _publish_next(self, calls: Sequence[PendingCall]) -> None:
         self._for_publish += calls
+        self._note_waiting(len(calls))
         self._publish_wanted.set()
 
     async def _settle_claims(self) -> None:
@@ -212,7 +210,6 @@ class Results:
         self._parts.metrics.redis_errors.answered(_CLAIMS)
         for call, is_held in zip(updates, held, strict=True):
             if isinstance(call.result, Content) and not is_held:
-                self._hold(-call.content_size)
                 call.result = Declined()
 
     async def _publish(self) -> None:
@@ -232,7 +229,7 @@ class Results:
                     if self._transactions is not None:
                         await self._transactions.commit(batch)
                 del waiting[: len(batch)]
-                self._hold(-sum(call.content_size for call in batch))
+                self._note_waiting(-len(batch))
                 self._count(batch)
                 _finish_offsets(batch)
             if self._transactions is not None:
@@ -251,7 +248,6 @@ class Results:
         letters = [letter for call in batch if (letter := call.dead_letter())]
         refused = await self._publisher.publish_or_dead_letter(notifications)
         for call, message, _ in refused:
-            self._hold(-call.content_size)
             detail = f"the notification would have {len(message.value or b'')} bytes"
             call.result = Failed(CallFault.TOO_LARGE, detail)
         if refused:  # a failure, which gives its claim back

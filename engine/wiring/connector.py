@@ -19,10 +19,10 @@ from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import CallPartition, CallReceiver
 from engine.connector.results import (
     ROLE,
-    ResultMemory,
     ResultParts,
     Results,
     ResultTransactions,
+    WaitingResults,
 )
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -93,16 +93,16 @@ def build_connector(parts: ProcessParts) -> Role:
         metrics.connector_call_seconds.observe(seconds, exemplar)
         history.add_breaker(call.company_id, breaker)
 
-    caller, memory = open_caller(settings), ResultMemory()
+    caller, waiting = open_caller(settings), WaitingResults()
     scheduler = CallScheduler(
         caller=caller,
         limits=limits,
         agent=user_agent(),
         on_try=on_try,
         on_retry=metrics.connector_calls.labels("retried").inc,
-        can_start=lambda: memory.has_room,
+        can_start=lambda: waiting.has_room,
     )
-    memory.on_room = scheduler.resume
+    waiting.on_room = scheduler.resume
 
     def breakers(state: BreakerStatus) -> int:
         return scheduler.breaker_counts()[state]
@@ -122,7 +122,7 @@ def build_connector(parts: ProcessParts) -> Role:
         topics=topics,
         claims=ClaimUpdater(redis=redis, prefix=prefix, deadline=_REDIS_SECONDS),
         history=history,
-        memory=memory,
+        waiting=waiting,
         metrics=metrics,
         sums=sums,
     )

@@ -1,7 +1,5 @@
 """Help, usage, and output of the commands, whichever command it is."""
 
-import json
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,9 +7,6 @@ from typing import Any
 import pytest
 
 from engine.cli import application as cli
-from engine.process.settings import Settings
-
-WIDTH = 80
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -22,19 +17,6 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
 def every_command() -> list[tuple[str, ...]]:
     return list(commands(cli.command_group().load()))
-
-
-@pytest.mark.parametrize("words", every_command(), ids=" ".join)
-def test_help_is_not_cut_at_80_columns(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(WIDTH))
-    assert cli.run([*words, "--help"]) == 0
-    usage, *lines = capsys.readouterr().out.splitlines()
-    assert usage.startswith("Usage: proximity")
-    assert [line for line in lines if len(line) > WIDTH or line.rstrip().endswith("...")] == []
-    # Nor is a word cut at its hyphen.
-    assert [line for line in lines if re.search(r"\w-$", line)] == []
 
 
 def example_lines() -> Iterator[str]:
@@ -92,6 +74,12 @@ def test_the_shell_completes_commands(
         (["dead-letters", "list", "--limit", "0"], "limit"),
         (["catalog", "load"], "FILE"),
         (["demo", "--seconds", "0"], "seconds"),
+        (["nonsense"], "nonsense"),
+        (["run", "--role", "painter"], "painter"),
+        (["run", "--embedded", "--workers", "2"], "one worker"),
+        (["run", "--write-env", "x"], "--embedded"),
+        (["--env-file", "/no/such/file", "settings"], "no such file"),
+        (["settings", "--env-file=/no/such/file"], "no such file"),
     ],
 )
 def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,12 +105,12 @@ def test_changed_settings_are_grouped_and_have_units(
     ]
 
 
-def test_settings_for_programs(
+def test_a_command_that_fails_says_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://me:hunter2@host:1/2")
-    assert cli.run(["settings", "--json"]) == 0
-    rows = {row["name"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert len(rows) == len(Settings.model_fields)
-    redis = rows["PROXIMITY_REDIS_URL"]
-    assert (redis["value"], redis["source"]) == ("redis://me:********@host:1/2", "environment")
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", "postgresql://user:secret@127.0.0.1:1/name")
+    assert cli.run(["migrate"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("proximity: cannot migrate the database: ")
+    assert "PROXIMITY_DATABASE_URL is postgresql://user:********@127.0.0.1:1/name" in error
+    assert error.count("\n") == 1

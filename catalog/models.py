@@ -603,6 +603,42 @@ class Statistic(Base):
     notifications: Mapped[int] = mapped_column(BigInteger)
 
 
+class VisitStatistic(Base):
+    """The visits of one day to a venue, beacon or geofence (`kind`, its id is `ref`).
+
+    `day` is that of the entry, in the venue's time zone. `ended` visits took at least `minutes` and
+    less than the next of LENGTHS; `seconds` is the sum of their lengths. `begun` is counted in the
+    row of 0 minutes. Test devices are left out.
+    """
+
+    __tablename__ = "visit_statistic"
+    __table_args__ = (Index(None, "venue_id", "day"),)
+
+    day: Mapped[date] = mapped_column(Date, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16), primary_key=True)
+    ref: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    minutes: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    venue_id: Mapped[int] = mapped_column(BigInteger)
+    begun: Mapped[int] = mapped_column(BigInteger)
+    ended: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[int] = mapped_column(BigInteger)
+
+
+class CountedVisitEvent(Base):
+    """A counted enter or exit. While the row exists, its id is not counted again.
+
+    It names no device. `at` is the entry, `recorded_on` is as in Reception.
+    """
+
+    __tablename__ = "visit_event"
+    __table_args__ = (Index(None, "recorded_on"),)
+
+    id: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
+    company_id: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
+
+
 class StatisticDevice(Base):
     """A device that a day's figures count already."""
 

@@ -5,6 +5,7 @@ greatest one of a partition (`mark`), or as far as `expire` is told. Times are e
 """
 
 import uuid
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -25,6 +26,7 @@ VisitorKey = tuple[int, str]  # company id and udid
 # Seconds without a detection after which a visit has ended, where nothing else is set.
 SILENCE: Mapping[VisitKind, int] = {"beacon": 30, "geofence": 120, "venue": 120}
 MARGIN = 6.0  # dB below the weakest signal within reach
+LENGTHS = (0, 1, 5, 15, 30, 60, 120, 240)  # minutes at which the classes of lengths begin
 _SMOOTHING = 0.3
 _MINUTE = 60
 _NAMESPACE = uuid.UUID("0d9a5a34-4a0e-5a53-8f2e-7a1a3f6f0c11")
@@ -115,6 +117,11 @@ def weakest_signal(
     metres = NEAR_UP_TO if reach is Zone.NEAR else IMMEDIATE_BELOW
     power = DEFAULT_TX_POWER if tx_power is None else tx_power
     return power - 10 * exponent * log10(metres) - margin
+
+
+def length_class(seconds: float) -> int:
+    """The greatest of LENGTHS that a visit of so many seconds reached."""
+    return LENGTHS[bisect(LENGTHS, seconds / _MINUTE) - 1]
 
 
 class VisitBook:

@@ -24,6 +24,7 @@ from catalog.models import (
     AuthenticationTrace,
     Beacon,
     Company,
+    CountedVisitEvent,
     DetectionTrace,
     Device,
     Geofence,
@@ -56,6 +57,7 @@ from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reade
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from rules.geofences import Circle, GeofenceGrid
+from rules.visits import VisitEventType
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
 _STATEMENT_SECONDS = 3600.0
@@ -81,8 +83,9 @@ def verify(
 ) -> None:
     """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.
 
-    Compares nb_beacon and nb_campaign of every device, and the rows of receptions, of
-    authentications and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps. SQL is
+    Compares nb_beacon and nb_campaign of every device, the rows of receptions, of authentications
+    and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps, and of each company
+    the enters and exits that are counted in its visits. SQL is
     read in one read-only transaction, which stays open until the end; recorders may go on. The
     present catalog decides which places and keys count, so a difference that a later edit may
     explain is marked. Memory: about 300 bytes a device and 100 a notification of the topics. Exit
@@ -199,7 +202,7 @@ class RecordedDevice(NamedTuple):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One figure of one device on which SQL and the topics differ.
+    """One figure of one device on which SQL and the topics differ; of visits, of all devices.
 
     `device_id` is None if SQL lacks the device. `may_be_edit`: a later edit of the catalog may
     explain the difference.
@@ -237,6 +240,14 @@ class _Notification(msgspec.Struct, kw_only=True):
             raise ValueError("it has one of beacon, geofence, nfc and qrcode")
 
 
+class _Presence(msgspec.Struct, kw_only=True):
+    id: UUID
+    type: VisitEventType
+    company: _Numbered
+    entered_at: Timestamp
+
+
+_decode_presence = msgspec.json.Decoder(_Presence).decode
 _decode_notification = msgspec.json.Decoder(_Notification).decode
 _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
@@ -254,6 +265,7 @@ class Recount:
     read: Callable[[Record], Iterable[DecodedDetection]]
     devices: dict[CompanyDevice, DeviceCounts] = field(default_factory=dict)
     unknown_beacons: Counter[str] = field(default_factory=Counter)
+    visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
     _seen: set[bytes] = field(default_factory=set)
 
     def add_detection(self, record: Record) -> None:
@@ -348,6 +360,14 @@ class Recount:
             counts.authentications += 1
         else:
             counts.refused += 1
+
+    def add_presence(self, record: Record) -> None:
+        """Count an enter or exit, unless its id was counted before."""
+        event = _decode_presence(record.value or b"")
+        is_new = event.id.bytes not in self._seen
+        if event.type != "dwell" and is_new and self._has_a_row(parse(event.entered_at), record):
+            self._seen.add(event.id.bytes)
+            self.visit_events[event.company.id] += 1
 
     def _has_a_row(self, at: float, record: Record) -> bool:
         """Whether a row is written: not if its time is more than a day after its record's."""
@@ -473,6 +493,17 @@ async def recorded_devices(
             yield RecordedDevice._make(row)
 
 
+async def recorded_visit_events(
+    connection: AsyncConnection, retained: Interval
+) -> Mapping[int, int]:
+    """The counted enters and exits of visits that began in that time, by company."""
+    event = CountedVisitEvent
+    since, until = (datetime.fromtimestamp(instant, UTC) for instant in retained)
+    query = select(event.company_id, func.count()).where(event.at >= since, event.at < until)
+    rows = await connection.execute(query.group_by(event.company_id))
+    return {row[0]: row[1] for row in rows}
+
+
 def _counts(
     table: type[DetectionTrace | AuthenticationTrace | Reception], retained: Interval
 ) -> Subquery:
@@ -509,6 +540,7 @@ class Verification:
         self._figures: dict[str, tuple[str, ...]] = dict.fromkeys(topics.all_detections, detections)
         self._figures[topics.notifications] = ("nb_campaign", "reception")
         self._figures[topics.authentications] = ("authentication_trace",)
+        self._figures[topics.presence] = ("visit_event",)
         self._topics = topics
         self._connection = connection
         self._reader = reader
@@ -541,6 +573,13 @@ class Verification:
         for (company_id, udid), counts in recount.devices.items():
             nothing = RecordedDevice(None, company_id, udid, traces=0 if traces else None)
             self._compare(recount, counts, nothing)
+        recorded = await recorded_visit_events(self._connection, retained)
+        for company_id in sorted(recorded.keys() | recount.visit_events.keys()):
+            topics, rows = recount.visit_events[company_id], recorded.get(company_id, 0)
+            if topics > rows or (topics < rows and "visit_event" not in self._partial):
+                self._note(
+                    Difference(company_id, None, "", "visit_event", topics, rows, may_be_edit=False)
+                )
 
     async def _find_ranges(self) -> None:
         names = tuple(self._figures)
@@ -597,18 +636,22 @@ class Verification:
     def _compare(self, recount: Recount, counts: DeviceCounts, sql: RecordedDevice) -> None:
         unknown = recount.unknown_beacons[sql.udid]
         for each in differences(counts, sql, unknown_beacons=unknown, partial=self._partial):
-            self.differences += 1
-            self.explained += each.may_be_edit
-            if self._json:
-                echo_json(msgspec.structs.asdict(each))
-            elif self.differences <= self._limit:
-                self.shown.append(each)
+            self._note(each)
+
+    def _note(self, found: Difference) -> None:
+        self.differences += 1
+        self.explained += found.may_be_edit
+        if self._json:
+            echo_json(msgspec.structs.asdict(found))
+        elif self.differences <= self._limit:
+            self.shown.append(found)
 
     async def _read_into(self, recount: Recount, progress: ShownProgress) -> None:
         count = {
             **dict.fromkeys(self._decoders, recount.add_detection),
             self._topics.notifications: recount.add_notification,
             self._topics.authentications: recount.add_authentication,
+            self._topics.presence: recount.add_presence,
         }
         begins = {tp: begin for tp, (begin, _) in self._ranges.items()}
         ends = {tp: end for tp, (_, end) in self._ranges.items()}
@@ -623,7 +666,7 @@ class Verification:
 
 
 def _cells(each: Difference) -> tuple[str, ...]:
-    device = "missing" if each.device_id is None else str(each.device_id)
+    device = str(each.device_id or ("missing" if each.udid else "all"))
     note = "an edit of the catalog may explain it" if each.may_be_edit else ""
     topics, sql = f"{each.topics:,}", f"{each.sql:,}"
     return str(each.company_id), device, each.udid, each.figure, topics, sql, note

@@ -143,7 +143,7 @@ class Metrics:
             "recorder_transaction_seconds", "Time of a transaction, with its commit", buckets=_STEP
         )
         self.recorder_skipped = counter(
-            "recorder_skipped_total", "Malformed detections, repeated notifications", "reason"
+            "recorder_skipped_total", "Malformed detections, repeated messages", "reason"
         )
         # The connector role.
         self.connector_calls = counter(

@@ -169,11 +169,37 @@ class Figures(msgspec.Struct):
     devices: set[int] = msgspec.field(default_factory=set)
 
 
+class VisitEventRow(msgspec.Struct, gc=False):
+    """A row of visit_event."""
+
+    id: UUID
+    company_id: int
+    at: datetime
+
+
+class VisitKey(NamedTuple):
+    """One day of a venue, beacon or geofence (`kind`), and the least length of its visits."""
+
+    day: date
+    kind: str
+    ref: int
+    minutes: int
+
+
+class VisitFigures(msgspec.Struct):
+    """The additions to a row of visit_statistic."""
+
+    venue_id: int
+    begun: int = 0
+    ended: int = 0
+    seconds: int = 0
+
+
 class RetentionWindow(NamedTuple):
     """The rows to keep.
 
-    They are traces dated from `since` to `until`, receptions and presences recorded from `since`
-    on, and the devices that the figures from `day` on count.
+    They are traces dated from `since` to `until`, receptions, presences and visit events recorded
+    from `since` on, and the devices that the figures from `day` on count.
     """
 
     since: datetime
@@ -287,6 +313,30 @@ class LedgerTransaction(ABC):
             await self._fetch_for("add_receptions", sorted(rows, key=lambda r: r.notification))
         except self.duplicate_error as error:
             raise WriteAgainError("already_counted") from error
+
+    async def counted_visit_events(self, ids: Collection[UUID]) -> set[UUID]:
+        """The enters and exits that were counted before."""
+        found = await self._fetch_for("counted_visit_events", list(ids))
+        return {UUID(str(number)) for (number,) in found}
+
+    async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
+        """The test devices among these."""
+        rows = [{"company_id": company_id, "udid": udid} for company_id, udid in devices]
+        return {(company, udid) for company, udid in await self._fetch_for("test_devices", rows)}
+
+    async def add_visits(
+        self, events: Sequence[VisitEventRow], figures: Mapping[VisitKey, VisitFigures]
+    ) -> None:
+        """Store events as counted, and add to daily figures of visits.
+
+        Raises WriteAgainError if another transaction has just counted one of the events.
+        """
+        try:
+            await self._fetch_for("add_visit_events", sorted(events, key=lambda row: row.id))
+        except self.duplicate_error as error:
+            raise WriteAgainError("already_counted") from error
+        rows = [key._asdict() | msgspec.structs.asdict(figures[key]) for key in sorted(figures)]
+        await self._fetch_for("add_visits", rows)
 
     async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
         """The last trace rows of devices at places."""

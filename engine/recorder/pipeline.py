@@ -220,6 +220,7 @@ class PartitionRecorder:
         metrics.recorder_rows.labels("detection_trace").inc(len(rows.detections))
         metrics.recorder_rows.labels("authentication_trace").inc(len(rows.authentications))
         metrics.recorder_rows.labels("reception").inc(len(rows.receptions))
+        metrics.recorder_rows.labels("visit_event").inc(len(rows.visit_events))
         if rows.recent:
             self._shared.on_recent(rows.recent)
 
@@ -228,11 +229,10 @@ class PartitionRecorder:
     ) -> tuple[int, NewRows]:
         """Write the devices and the rows that need their ids; the number of devices, the rows."""
         counted = await self._reader.count(transaction, batch)
-        changes = self._reader.changes(counted)
-        if not changes:
+        if not counted:
             return 0, NewRows()
         now = await transaction.now()
-        devices = await transaction.add_devices(changes)
+        devices = await transaction.add_devices(self._reader.changes(counted))
         rows = self._reader.rows(counted, devices, now.timestamp())
         if self._reader.only_changes:
             rows.detections = await _only_changes(transaction, rows.detections)
@@ -240,6 +240,7 @@ class PartitionRecorder:
         await transaction.add_authentications(rows.authentications)
         await transaction.add_receptions(rows.receptions)
         await transaction.add_statistics(rows.figures)
+        await transaction.add_visits(rows.visit_events, rows.visits)
         return len(devices), rows
 
 

@@ -30,7 +30,7 @@ from engine.recorder.ledger import (
 )
 
 _TRACES = ("detection_trace", "authentication_trace")
-_OTHERS = ("reception", "presence")
+_OTHERS = ("reception", "presence", "visit_event")
 _DAY = timedelta(days=1)
 _ROWS = 10_000
 _SQL = statements(

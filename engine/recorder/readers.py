@@ -53,6 +53,9 @@ from engine.recorder.ledger import (
     ReceptionRow,
     StatisticKey,
     StoredDevice,
+    VisitEventRow,
+    VisitFigures,
+    VisitKey,
 )
 from engine.recorder.places import PlaceFinder, PlacesOf
 from engine.redis.figures import MINUTES, BeaconMinute
@@ -82,6 +85,8 @@ class NewRows:
     authentications: list[AuthenticationRow] = field(default_factory=list)
     receptions: list[ReceptionRow] = field(default_factory=list)
     figures: dict[StatisticKey, Figures] = field(default_factory=dict)
+    visit_events: list[VisitEventRow] = field(default_factory=list)
+    visits: dict[VisitKey, VisitFigures] = field(default_factory=dict)
     recent: Counter[BeaconMinute] = field(default_factory=Counter)
 
     def figures_of(self, day: date, kind: str, ref: int, venue_id: int) -> Figures:
@@ -174,7 +179,7 @@ class DetectionReader(RecordReader):
                 each.message,
                 (place.company_id, each.message.device.udid),
                 each.detected_at,
-                _arrived_at(each.record),
+                arrived_at_of(each.record),
                 (place, each.zone),
             )
             for each in batch
@@ -297,7 +302,7 @@ class NotificationReader(RecordReader):
             company, zone = message.company.id, zones.get(message.venue.id)
             if company in companies:
                 device = (company, message.device.udid)
-                received.append(Counted(message, device, at, _arrived_at(record), zone))
+                received.append(Counted(message, device, at, arrived_at_of(record), zone))
             else:
                 detail = f"no company has the id {company}"
                 dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_COMPANY, detail))
@@ -364,7 +369,7 @@ class AuthenticationReader(RecordReader):
             application = applications.get(message.api_key)
             if application is not None and application.admits(at):
                 device = (application.company_id, message.device.udid)
-                accepted.append(Counted(message, device, at, _arrived_at(record), application.id))
+                accepted.append(Counted(message, device, at, arrived_at_of(record), application.id))
             else:
                 # The message never quotes the key, because people read dead letters.
                 detail = "the api_key belongs to no application that is active and not expired"
@@ -393,7 +398,7 @@ def _authentication_of(record: Record) -> tuple[Record, Authentication, float]:
     if "\0" in message.api_key:
         raise ValueError("an api_key has no NUL character")
     at = message.authenticated_at
-    return record, message, _arrived_at(record) if at is None else parse(at)
+    return record, message, arrived_at_of(record) if at is None else parse(at)
 
 
 def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
@@ -431,7 +436,7 @@ def rows_of_changes(
     return kept
 
 
-def _arrived_at(record: Record) -> float:
+def arrived_at_of(record: Record) -> float:
     """The record's timestamp."""
     return float(record.timestamp) / 1000
 

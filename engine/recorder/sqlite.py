@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from catalog.database import with_write_lock
 from catalog.models import (
     AuthenticationTrace,
+    CountedVisitEvent,
     DetectionTrace,
     Presence,
     Reception,
@@ -84,6 +85,7 @@ class SqliteLedger(Ledger):
         for statement in (
             delete(Reception).where(Reception.recorded_on < window.since),
             delete(Presence).where(Presence.recorded_on < window.since),
+            delete(CountedVisitEvent).where(CountedVisitEvent.recorded_on < window.since),
             delete(StatisticDevice).where(StatisticDevice.day < window.day),
         ):
             deleted += await self._run(statement)

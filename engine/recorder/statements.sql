@@ -116,6 +116,29 @@ SELECT counted.*, {now}
 FROM ({rows notification uuid, device_id bigint, campaign_id bigint, create_on timestamptz})
     AS counted;
 
+-- name: counted_visit_events
+SELECT id FROM visit_event WHERE id IN ({list uuid});
+
+-- name: test_devices
+SELECT device.company_id, device.udid
+FROM ({rows company_id bigint, udid text}) AS wanted
+JOIN device ON device.company_id = wanted.company_id AND device.udid = wanted.udid AND device.test;
+
+-- name: add_visit_events
+INSERT INTO visit_event (id, company_id, at, recorded_on)
+SELECT counted.*, {now} FROM ({rows id uuid, company_id bigint, at timestamptz}) AS counted;
+
+-- name: add_visits
+INSERT INTO visit_statistic (day, kind, ref, minutes, venue_id, begun, ended, seconds)
+SELECT figures.*
+FROM ({rows day date, kind text, ref bigint, minutes integer, venue_id bigint, begun bigint,
+    ended bigint, seconds bigint}) AS figures
+WHERE true
+ON CONFLICT (day, kind, ref, minutes) DO UPDATE SET
+    begun = visit_statistic.begun + excluded.begun,
+    ended = visit_statistic.ended + excluded.ended,
+    seconds = visit_statistic.seconds + excluded.seconds;
+
 -- name: presences
 SELECT device_id, kind, ref, status, create_on
 FROM ({rows device_id bigint, kind text, ref bigint}) AS wanted

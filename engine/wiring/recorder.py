@@ -23,6 +23,7 @@ from engine.recorder.readers import (
 )
 from engine.recorder.retention import RecentCounts, Retention
 from engine.recorder.sqlite import SqliteLedger
+from engine.recorder.visits import PresenceReader
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.redis.role_states import redis_time
 from engine.wiring.parts import ProcessParts, Role, role_consumer
@@ -96,6 +97,13 @@ def recorder_of(
         ledger=ledger,
         dead_letters=dead_letters,
         limit=DeadLetterLimit.from_settings(settings),
+        rule=rule,
+    )
+    readers[topics.presence] = PresenceReader(
+        ledger=ledger,
+        dead_letters=dead_letters,
+        limit=DeadLetterLimit.from_settings(settings),
+        skipped=metrics.recorder_skipped,
         rule=rule,
     )
     return Recorder(

@@ -180,6 +180,20 @@ def test_notifications_are_counted_once_by_id() -> None:
     assert counting.devices == {(1, "a"): DeviceCounts(notifications=3, receptions=2)}
 
 
+def visited(number: int, type_: str = "enter", at: str = "2026-11-20T10:00:00+0000") -> Record:
+    """A presence event; `number` stands for its id."""
+    event = {"id": str(uuid.UUID(int=number)), "type": type_, "entered_at": at}
+    return record(event | {"company": {"id": 1}, "device": {"udid": "a"}})
+
+
+def test_enters_and_exits_are_counted_once_by_id() -> None:
+    counting = recount()
+    records = [visited(1), visited(2, "exit"), visited(1), visited(3, "dwell")]
+    assert count_all([*records, visited(4, at=LONG_AGO)], counting.add_presence) == 0
+    assert counting.visit_events == {1: 2}
+    assert count_all([visited(5, "left")], counting.add_presence) == 1
+
+
 def test_authentications() -> None:
     counting = recount()
     keys = ["expired", "off", "never heard of"]
@@ -361,6 +375,18 @@ async def test_differences_are_shown_and_are_a_failure(
     done = proximity("verify", "--json")
     found = {(e["udid"], e["topics"], e["sql"]) for e in map(json.loads, done.stdout.splitlines())}
     assert found == {("a", 4, 3), ("b", 1, 0)}
+
+
+async def test_visit_events_that_no_record_explains(
+    proximity: Proximity, database: Database
+) -> None:
+    await recorded(proximity, database, "a", "a", "a")
+    async with database.engine.begin() as connection:
+        row = f"('{uuid.uuid4().hex}', 1, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"
+        await connection.execute(text(f"INSERT INTO visit_event VALUES {row}"))
+    done = proximity("verify")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1].split() == ["1", "all", "visit_event", "0", "1"]
 
 
 @on_one_database

@@ -18,6 +18,8 @@ from engine.kafka.messages import format_instant
 from tests.catalog.records import UUID
 from tests.recorder.estate import TEST_DEVICES, Estate, Spot
 
+VISITED = ("beacon", "geofence")
+LENGTHS = (0, 1, 5, 15, 30, 60, 120, 240)  # minutes
 ZONES = ("immediate", "near", "far", "unknown")
 _DAY_MS = 86_400_000
 # Longer after its detection a record counts for no day but the one on which it comes: the settings
@@ -65,6 +67,9 @@ class Expected:
         # Detections, those of other places than beacons, and notifications.
         self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
         self.visitors: dict[tuple[date, str, int], set[str]] = defaultdict(set)
+        # Visits begun and ended, and their seconds, by day, kind, id and least minutes.
+        self.visits: dict[tuple[date, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+        self.visit_events: set[str] = set()
         self.dead_letters: Counter[str] = Counter()
 
     def note_figures(self, day: date, refs: Iterator[tuple[str, int]], what: int, who: str) -> None:
@@ -77,7 +82,7 @@ class Expected:
 
 
 class Flood:
-    """Makes records of all three topics; `expected` keeps up. `now_ms` is the end of their time."""
+    """Makes records of all topics; `expected` keeps up. `now_ms` is the end of their time."""
 
     def __init__(self, estate: Estate, dice: random.Random, *, devices: int, now_ms: int) -> None:
         self.expected = Expected()
@@ -122,6 +127,49 @@ class Flood:
             else:
                 add_row(self.expected.authentications[company, udid], at, ip)
             yield Message("authentications", udid.encode(), orjson.dumps(body), self._now_ms)
+
+    def presence(self, count: int) -> Iterator[Message]:
+        """Generate enters and exits; some repeat an earlier one, some are of no use."""
+        sent: list[Message] = []
+        for _ in range(count):
+            fate = self._dice.random()
+            if fate < 0.1 and sent:
+                yield self._dice.choice(sent)
+            elif fate < 0.11:
+                self.expected.dead_letters["presence"] += 1
+                yield Message("presence", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+            else:
+                sent.append(self._presence())
+                yield sent[-1]
+
+    def _presence(self) -> Message:
+        dice, udid = self._dice, self._udid()
+        spot = dice.choice(self._places[int(udid.split()[1])])
+        number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
+        type_, seconds = dice.choice(("enter", "dwell", "exit")), dice.randrange(20_000)
+        at = self._instant() // 1000 * 1000
+        kind = dice.choice((spot.kind, "venue")) if spot.kind in VISITED else "venue"
+        place = spot.venue if kind == "venue" else spot.id
+        body: dict[str, Any] = {
+            "id": number,
+            "type": type_,
+            "place": {"kind": kind, "id": place},
+            "venue": {"id": spot.venue},
+            "company": {"id": spot.company},
+            "device": {"udid": udid},
+            "entered_at": format_instant(at / 1000),
+        }
+        if type_ == "exit":
+            body["duration_seconds"] = seconds
+        if type_ != "dwell":
+            self.expected.visit_events.add(number)
+        if type_ != "dwell" and int(udid.split()[1]) >= TEST_DEVICES:
+            ended = type_ == "exit"
+            minutes = max(each for each in LENGTHS if each * 60 <= seconds) if ended else 0
+            figures = self.expected.visits[_day(at, spot), kind, place, minutes]
+            figures[ended] += 1
+            figures[2] += seconds * ended
+        return Message("presence", udid.encode(), orjson.dumps(body), self._arrival(at))
 
     def _detection(self, *, unknown: bool) -> Message:
         dice, udid = self._dice, self._udid()
@@ -215,6 +263,7 @@ async def assert_written(database: Database, expected: Expected) -> None:
     }
     assert receptions == expected.receptions
     await _assert_figures(database, expected)
+    await _assert_visits(database, expected)
 
 
 async def recorded(database: Database) -> int:
@@ -260,6 +309,17 @@ async def _assert_figures(database: Database, expected: Expected) -> None:
     assert found == {
         key: (*figures, len(expected.visitors[key])) for key, figures in expected.figures.items()
     }
+
+
+async def _assert_visits(database: Database, expected: Expected) -> None:
+    rows = await _rows(database, "SELECT * FROM visit_statistic")
+    found = {
+        (_date_of(row.day), row.kind, row.ref, row.minutes): [row.begun, row.ended, row.seconds]
+        for row in rows
+    }
+    assert found == expected.visits
+    events = await _rows(database, "SELECT id FROM visit_event")
+    assert {str(uuid.UUID(str(row.id))) for row in events} == expected.visit_events
 
 
 async def _rows(database: Database, query: str) -> list[Any]:

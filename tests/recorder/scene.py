@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
+from uuid import UUID
 
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition
@@ -22,6 +23,7 @@ from catalog.models import (
     ScanTag,
     Statistic,
     Venue,
+    VisitStatistic,
 )
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
@@ -35,6 +37,7 @@ from engine.recorder.pipeline import Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import AuthenticationReader, DetectionReader, NotificationReader, Trace
 from engine.recorder.sqlite import SqliteLedger
+from engine.recorder.visits import PresenceReader
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords
 from tests.servers.schema import make_schema
@@ -43,6 +46,7 @@ from tests.servers.schema import make_schema
 NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
 RULE = DayRule(max_age=300.0, retention=30 * 86_400.0)
 DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
+PRESENCE = "presence"
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ def recorder_over(
         ),
         NOTIFICATIONS: NotificationReader(**aside, skipped=skipped, rule=late),
         AUTHENTICATIONS: AuthenticationReader(**aside, rule=rule),
+        PRESENCE: PresenceReader(**aside, skipped=skipped, rule=rule),
     }
     return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
 
@@ -221,6 +226,30 @@ class Rig:
                 **fields,
             },
         )
+
+    def presence(self, offset: int, number: str, minutes: float | None = None, **more: Any) -> Any:
+        """An enter, or with `minutes` the exit of a visit of this length to the venue."""
+        scene, entered = self.scene, NOW.timestamp()
+        exited = {} if minutes is None else {"duration_seconds": round(minutes * 60)}
+        body = {
+            "id": number,
+            "visit_id": str(UUID(int=1)),
+            "type": "enter" if minutes is None else "exit",
+            "place": {"kind": "venue", "id": scene.venue.id, "name": "v"},
+            "venue": {"id": scene.venue.id, "name": "v"},
+            "company": {"id": scene.company.id},
+            "device": {"udid": "phone", "name": "android"},
+            "entered_at": format_instant(entered),
+            "last_seen": format_instant(entered + (minutes or 0) * 60),
+            "detections": 3,
+        }
+        return record(PRESENCE, offset, body | exited | more)
+
+    async def visits(self) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """Visits begun and ended and their seconds by kind and least minutes."""
+        async with self.scene.database.read() as session:
+            rows = await session.scalars(select(VisitStatistic))
+            return {(r.kind, r.minutes): (r.begun, r.ended, r.seconds) for r in rows}
 
     async def counters(self, udid: str = "phone") -> tuple[int, int]:
         """nb_beacon and nb_campaign."""

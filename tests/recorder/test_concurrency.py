@@ -77,6 +77,7 @@ def flooded(estate: Estate, place: Callable[[Message], int]) -> tuple[Flood, Par
         *flood.detections(4000),
         *flood.notifications(1000),
         *flood.authentications(200),
+        *flood.presence(1000),
     ):
         number = place(Message(topic, key, value, arrived_ms))
         records = partitions[TopicPartition(topic, number)]
@@ -90,7 +91,7 @@ async def test_nobody_waits_in_a_circle(database: Database, estate: Estate) -> N
 
     def place(message: Message) -> int:
         # A repeat that another partition counts meanwhile is tried again; not tested here.
-        by_key = message.topic == "notifications"
+        by_key = message.topic in ("notifications", "presence")
         return (zlib.crc32(message.key) if by_key else dice.getrandbits(8)) % PARTITIONS
 
     flood, partitions = flooded(estate, place)

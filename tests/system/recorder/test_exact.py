@@ -26,8 +26,8 @@ SEED = int(os.environ.get("PROXIMITY_TEST_SEED", "5"))
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5", "BATCH_RECORDS": "2000"}
 ROUNDS = 20 if FULL else 5
-DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS, DEVICES = (
-    (50_000, 2500, 500, 20_000) if FULL else (15_000, 1000, 200, 2000)  # a round; devices in all
+DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS, PRESENCE, DEVICES = (  # a round; devices in all
+    (50_000, 2500, 500, 2500, 20_000) if FULL else (15_000, 1000, 200, 1000, 2000)
 )
 CATCH_UP = 1200.0 if FULL else 90.0
 
@@ -53,6 +53,7 @@ class Crew:
         for messages in (
             flood.authentications(AUTHENTICATIONS),
             flood.notifications(NOTIFICATIONS),
+            flood.presence(PRESENCE),
             flood.detections(DETECTIONS),
         ):
             prefix = self._topics.name("")

@@ -25,8 +25,9 @@ venv: $(VENV)/.developing ## make .venv with the development tools too
 demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
 	$(BIN)/proximity demo $(ARGS)
 
-test: venv ## run the tests, one worker per file (ARGS="-k word" to choose, "-n 0" for one worker)
-	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+test: venv ## run the tests, then those of latencies alone (ARGS="-k word" to choose, "-n 0" for one worker)
+	$(BIN)/pytest -n auto --dist loadfile -m "not alone" $(ARGS)
+	$(BIN)/pytest -m alone tests/system $(ARGS) || test $$? -eq 5
 
 lint: venv ## check style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -3,8 +3,11 @@
 import gc
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -14,6 +17,11 @@ import structlog
 # Modules and their rewritten assertions stay: the search for garbage among them took a fifth of
 # the collection, and then a part of each test.
 gc.disable()
+# Servers and databases write thousands of small files: a third of the time in memory. (pytest has
+# asked for the folder before, and subprocesses ask again.)
+_MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 8 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 # Of trio, which selenium brings and nothing here uses.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
@@ -39,7 +47,6 @@ pytest_plugins = [
     "tests.servers.handles",
     "tests.servers.fixtures",
     "tests.servers.scheduling",
-    "tests.servers.alone",
 ]
 
 

@@ -94,7 +94,7 @@ def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> 
         start_minute=draw(minutes),
         end_minute=draw(minutes | st.just(1440)),
         weekdays=draw(st.just(127) | st.integers(0, 127)),
-        delay=draw(st.sampled_from((0, 60, 3600))),
+        delay=draw(st.sampled_from((0, 1, 60, 3600))),
         time_zone=zone,
     )
 

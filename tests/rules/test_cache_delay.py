@@ -31,6 +31,7 @@ from rules.parsing import DAY, HOUR, LONGEST_DELAY, MONTH, WEEK, YEAR, parse_del
         ("P1DT12H", 36 * HOUR),
         ("100 years", LONGEST_DELAY),
         ("P100Y", LONGEST_DELAY),
+        ("15" + " " * 55 + "minutes", 900),  # 64 characters
     ],
 )
 def test_accepts_words_and_durations(text: str, seconds: int) -> None:
@@ -64,6 +65,7 @@ def test_accepts_words_and_durations(text: str, seconds: int) -> None:
         "ſecond",
         "101 years",
         "P100YT1S",
+        "15" + " " * 56 + "minutes",
         "9" * 5000 + " days",
         "9" * 60 + " s",
     ],

@@ -147,6 +147,7 @@ def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
     refused = refusal(case)
     if refused is not None:
         assert made(decision) == (refused, {refused: 1}, [])
+        assert dict(decision.by_campaign) == {}
         return
     fates = {campaign.id: fate(campaign, case) for campaign in case.campaigns}
     counts = Counter(fates.values())
@@ -154,6 +155,7 @@ def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
     furthest = max(fates.values(), key=ORDER.index)
     counts.pop("granted", None)
     assert made(decision) == (furthest, counts, granted)
+    assert dict(decision.by_campaign) == fates
 
 
 def test_the_order_is_that_of_the_contract() -> None:

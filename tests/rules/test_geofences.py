@@ -44,11 +44,11 @@ def test_any_circle_anywhere(places, latitude, longitude):
     assert_agrees(GeofenceGrid(circles), circles, latitude, longitude)
 
 
-def test_positions_near_the_edges_of_a_thousand_circles():
+def test_positions_near_the_edges_of_many_circles():
     """Among them the poles and the 180th meridian; benchmarks.places asks a million times."""
     chance = random.Random(28)
     circles = []
-    for number in range(1000):
+    for number in range(400):
         radius = 10 ** chance.uniform(1, 4)
         latitude = chance.choice([chance.uniform(-90, 90), 90 - chance.random() / 9, -89.95])
         longitude = chance.choice([chance.uniform(-180, 180), 180 - chance.random() / 99, -179.999])

@@ -36,15 +36,6 @@ def test_the_next_moment(fields: dict[str, Any], claimed: float | None, at: str 
     assert found.blocked_by == ()
 
 
-def test_a_stale_detection_counts_from_the_moment_of_its_decision() -> None:
-    assert only(at_beacon(new_question(decided_at=FRIDAY + 3600))).next_at == FRIDAY + 3600
-
-
-def test_a_detection_from_the_future_counts_from_its_decision_and_others_from_their_time() -> None:
-    assert only(at_beacon(new_question(decided_at=FRIDAY - 3600))).next_at == FRIDAY - 3600
-    assert only(at_beacon(new_question(decided_at=FRIDAY + 100))).next_at == FRIDAY
-
-
 def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
     explanation = at_beacon(start=start, end=start, asleep=True)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
-from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_network
 from typing import Annotated, Any, NamedTuple
 
@@ -47,7 +46,6 @@ from engine.wiring.connector import open_caller
 
 _REQUEST_SECONDS = 5.0
 _STATEMENT_SECONDS = 10.0
-_PROBE_SECONDS = 2.0
 _SKEW_NOTED, _SKEW_TOO_LARGE = 1.0, 10.0
 _OLDEST_REDIS = (6, 2)
 _MIB = 1024 * 1024
@@ -87,9 +85,8 @@ def check(
 
     Kafka: whether it is reachable, topics, partitions, and the token of the login if it uses one.
     Redis: version, memory, eviction policy, persistence. SQL: migrations, rights. Also
-    the clocks of the servers, the secret key, egress, ports (one on which this engine answers is
-    fine), and the schema registry if a topic needs it. The exit status is 1 if a check fails;
-    warnings alone are no failure.
+    the clocks of the servers, the secret key, egress, ports, and the schema registry if a topic
+    needs it. The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_check_all(settings))
@@ -323,12 +320,12 @@ async def _egress(settings: Settings) -> list[Finding]:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    """Each port is free, or this engine answers on it, and no other setting has it."""
+    """Each port is free, and no other setting has it."""
     seen: dict[int, str] = {}
-    for name, host, port, path in (
-        ("METRICS_PORT", settings.metrics_host, settings.metrics_port, "/metrics"),
-        ("API_PORT", settings.api_host, settings.api_port, "/openapi.json"),
-        ("API_METRICS_PORT", settings.metrics_host, settings.api_metrics_port, "/metrics"),
+    for name, host, port in (
+        ("METRICS_PORT", settings.metrics_host, settings.metrics_port),
+        ("API_PORT", settings.api_host, settings.api_port),
+        ("API_METRICS_PORT", settings.metrics_host, settings.api_metrics_port),
     ):
         other = seen.setdefault(port, name) if port else name
         if other != name:
@@ -337,23 +334,6 @@ def _ports(settings: Settings) -> Iterator[Finding]:
         try:
             listen(host, port, setting=f"{PREFIX}{name}").close()
         except PortInUseError as error:
-            if _is_engine(host, port, path):
-                yield ok("process", name, f"{host}:{port} is this engine's, which is running")
-            else:
-                yield bad("process", name, f"{error}; another program has it")
+            yield warning("process", name, f"{error}; fine if it is this engine, which is running")
         else:
             yield ok("process", name, f"{host}:{port} is free")
-
-
-def _is_engine(host: str, port: int, path: str) -> bool:
-    """Whether this product answers there: its pages name it."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # compared, not bound
-    connection = HTTPConnection(here, port, timeout=_PROBE_SECONDS)
-    try:
-        connection.request("GET", path)
-        page = connection.getresponse().read(_MIB)
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
-    return b"proximity_build_info" in page or b"Proximity management interface" in page

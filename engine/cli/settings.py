@@ -4,7 +4,6 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
@@ -23,15 +22,6 @@ from engine.process.settings_sources import (
 
 _INDENT = " " * 6
 _WIDEST = 100
-# The first word of a setting's name says which group it is in.
-_GROUPS = {
-    "Kafka": ("kafka", "topic", "group", "detection", "schema"),
-    "Redis, SQL and secrets": ("redis", "database", "secret"),
-    "Logs, metrics and traces of spans": ("log", "metrics", "otel"),
-    "Management interface": ("api", "console", "login", "campaign", "venue", "beacon"),
-    "Connectors": ("connector",),
-}
-_OTHER = "Roles"
 
 
 class _Row(NamedTuple):
@@ -41,7 +31,6 @@ class _Row(NamedTuple):
     source: str
     meaning: str
     unit: str
-    group: str
 
 
 app = new_app()
@@ -56,19 +45,15 @@ def settings(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
-    order = [*_GROUPS, _OTHER]
-    rows = sorted(_rows(context.find_root().obj), key=lambda row: order.index(row.group))
+    rows = list(_rows(context.find_root().obj))
     if changed:
         rows = [row for row in rows if row.value != row.default]
-    if json:
-        for row in rows:
+    for row in rows:
+        if json:
             echo_json(row._asdict())
-        return
-    for group, members in groupby(rows, key=lambda row: row.group):
-        typer.echo(group)
-        for row in members:
+        else:
             _print(row)
-    if changed and not rows:
+    if changed and not rows and not json:
         typer.echo("every setting has its default")
 
 
@@ -77,7 +62,6 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
     written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
     environment = {key.upper() for key in os.environ}
     files, secrets = secret_files(written), frozenset(secret_settings())
-    groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
         variable = variable_name(name)
         source = "default"
@@ -90,15 +74,14 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
         meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
-        group = groups.get(name.partition("_")[0], _OTHER)
         value, default = shown(getattr(current, name)), shown(field.default)
-        yield _Row(variable, value, default, source, meaning, unit_of(name), group)
+        yield _Row(variable, value, default, source, meaning, unit_of(name))
 
 
 def _print(row: _Row) -> None:
     value = f"{row.value} {row.unit}" if row.unit and row.value else row.value
     origin = "default" if row.source == "default" else f"{row.source}; default: {row.default}"
-    typer.echo(for_terminal(f"  {row.name}={value}  [{origin}]"))
+    typer.echo(for_terminal(f"{row.name}={value}  [{origin}]"))
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     wrapper = textwrap.TextWrapper(
         width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False

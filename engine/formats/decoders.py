@@ -8,7 +8,7 @@ import base64
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -51,35 +51,8 @@ from engine.process.settings_types import REGISTERED_FORMATS
 _POSITIONS_AN_EVENT = 2**32
 
 
-class DetectionDecoder(Protocol):
-    """Decodes the records of one topic.
-
-    `read` raises one of UNDECODABLE for a record that must become a dead letter. At most
-    `records_at_once` records may be decoded together, because each may have many detections.
-    """
-
-    @property
-    def records_at_once(self) -> int: ...
-    @property
-    def limit(self) -> DeadLetterLimit | None:
-        """The limit on the topic's dead letters, if there is one."""
-
-    async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
-        """Decode a batch, as decode_records does."""
-
-    async def prepare(self, records: Records) -> None:
-        """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.
-
-        Waits while the schema registry is down; without `registry_errors` raises
-        SchemaRegistryError instead.
-        """
-
-    def read(self, record: Record) -> Sequence[DecodedDetection]:
-        """The detections of one record, all or none."""
-
-
 class OwnFormatDecoder:
-    """Decodes this project's own format: a record is a detection. Implements DetectionDecoder."""
+    """Decodes this project's own format: a record is a detection."""
 
     records_at_once = 1_000_000  # batches are smaller
 
@@ -102,7 +75,10 @@ class OwnFormatDecoder:
 
 
 class ReportDecoder:
-    """Decodes any other format: a record is a report of sightings. Implements DetectionDecoder."""
+    """Decodes any other format: a record is a report of sightings.
+
+    At most `records_at_once` records may be decoded together, because each may have many.
+    """
 
     records_at_once = 200
 
@@ -126,7 +102,11 @@ class ReportDecoder:
         return await decode_each(records, self.read, self.limit, prepare=self.prepare)
 
     async def prepare(self, records: Records) -> None:
-        """Fetch the schemas of a few records, if the format has schemas."""
+        """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.
+
+        Waits while the schema registry is down; without `registry_errors` raises
+        SchemaRegistryError instead.
+        """
         if self._schemas is None:
             return
         reports: list[Report] = []
@@ -136,7 +116,10 @@ class ReportDecoder:
         await self._schemas.prepare(reports)
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
-        """The detections of the record's report, or of those in its CloudEvents."""
+        """The detections of the record's report, or of those in its CloudEvents: all or none.
+
+        Raises one of UNDECODABLE for a record that must become a dead letter.
+        """
         found: list[DecodedDetection] = []
         for number, report in enumerate(self._reports(record)):
             for sighting in self._read_report(report):
@@ -165,6 +148,9 @@ class ReportDecoder:
         if message.detected_at is None:
             detection.detected_at = report.at if at is None else at
         return detection
+
+
+DetectionDecoder: TypeAlias = OwnFormatDecoder | ReportDecoder
 
 
 # CloudEvents 1.0 around any format, structured, binary or in batches:

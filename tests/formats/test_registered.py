@@ -131,8 +131,8 @@ async def test_an_unknown_schema_is_requested_again_after_a_minute(
     registry: SchemaRegistryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    one = registered_decoder(registry, "avro")
-    monkeypatch.setattr(one._read_report._registry, "_clock", lambda: now)  # type: ignore[attr-defined]
+    one: Any = registered_decoder(registry, "avro")
+    monkeypatch.setattr(one._schemas._registry, "_clock", lambda: now)
     record = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
     (letter,) = (await one.decode([record])).dead_letters
     assert "schema 7 of the registry: it has no schema of this id" in letter.detail

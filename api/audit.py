@@ -35,7 +35,7 @@ class AuditEntryAnswer(Answer):
     account_id: Id
     email: str
     request: str = Field(description="The `x-request-id` of the request.")
-    action: Literal["create", "edit", "delete"]
+    action: Literal["create", "edit", "delete", "restore"]
     kind: str = Field(json_schema_extra={"enum": list(AUDITED_KINDS)})
     ref: Id = Field(description="The id of the record.")
     before: dict[str, Any]

@@ -1,7 +1,8 @@
 """What requests have in common: parameters of paths and queries, and the reading of bodies."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import orjson
@@ -9,7 +10,8 @@ from fastapi import Path, Query
 from starlette.requests import ClientDisconnect, Request
 
 from api.answers import INT64, ApiError, bad_fields
-from catalog.fields import Conflicts, Faults, FieldFault, Fields, read_fields
+from catalog.errors import LimitError
+from catalog.fields import Conflicts, Faults, FieldFault, Fields, joined, read_fields
 
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
@@ -27,38 +29,50 @@ After = Annotated[
     ),
 ]
 
+MOST_LISTED = 1000
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
 
 
-def accepts(model: type[Fields], example: dict[str, Any]) -> dict[str, Any]:
+def accepts(
+    model: type[Fields], example: dict[str, Any], *, listed: bool = False
+) -> dict[str, Any]:
     """The `openapi_extra` of an operation whose body the caller reads (AuthorizedCaller.values).
 
-    FastAPI itself would read the body before it has checked the session.
+    With `listed` the body may be a list. FastAPI itself would read the body before it has checked
+    the session.
     """
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{model.__name__}"}
+    if listed:
+        array = {"type": "array", "items": schema, "minItems": 1, "maxItems": MOST_LISTED}
+        schema = {"anyOf": [schema, array]}
     content = {"application/json": {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
     """The object. Raises ApiError: 415, 413 over `longest` bytes, 408 after `seconds`, 400."""
+    content = await read_json(request, longest=longest, seconds=seconds)
+    if not isinstance(content, dict):
+        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
+    return content
+
+
+async def read_json(request: Request, *, longest: int, seconds: float) -> Any:
+    """The JSON of the body. Raises as `read_object`."""
     kind, _, parameters = request.headers.get("content-type", "application/json").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('" ')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8", "utf8"):
         raise ApiError(415, "the body must be application/json in UTF-8", headers=_CLOSE)
     raw = await read_bytes(request, longest=longest, seconds=seconds)
     try:
-        content = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         message, fault = "the body is empty", "required"
         if raw.strip():
             message = "the body is not JSON"
             fault = f"line {error.lineno}, column {error.colno}: {error.msg}"
         raise ApiError(400, message, fields={"body": f"{fault}; {_ACCEPTED}"}) from None
-    if not isinstance(content, dict):
-        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
-    return content
 
 
 async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes:
@@ -108,3 +122,15 @@ def raise_faults(faults: Sequence[FieldFault]) -> None:
         by_place[fault.place] = f"{before}; {fault.message}" if before else fault.message
     if by_place:
         raise bad_fields(by_place)
+
+
+@contextmanager
+def at_place(place: str) -> Iterator[None]:
+    """Errors about fields name them below a place of the body; an empty place changes nothing."""
+    try:
+        yield
+    except LimitError as error:
+        raise LimitError(joined(place, error.field) if error.field else "", str(error)) from None
+    except ApiError as error:
+        error.fields = {joined(place, name): text for name, text in error.fields.items()}
+        raise

@@ -140,10 +140,12 @@ async def _check(
     session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign, before: Any
 ) -> None:
     limits, now = caller.services.catalog_limits, caller.services.clock()
-    if before is None:
-        await check_venue_size(session, limits, Campaign, campaign.venue_id)
     if campaign.active if before is None else scope_of(campaign).goes_beyond(before):
         await check_campaign(session, limits, caller.company_id, campaign, now)
+
+
+async def _check_size(session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign) -> None:
+    await check_venue_size(session, caller.services.catalog_limits, Campaign, campaign.venue_id)
 
 
 CAMPAIGNS = Records(
@@ -173,6 +175,7 @@ CAMPAIGNS = Records(
     columns=_columns,
     scope=scope_of,
     check=_check,
+    check_size=_check_size,
 )
 
 add_operations(router, CAMPAIGNS)

@@ -14,8 +14,8 @@ from typing import Any
 from fastapi import Depends
 from starlette.requests import Request
 
-from api.answers import forbidden, no_session
-from api.bodies import accepted, read_object
+from api.answers import bad_fields, forbidden, no_session
+from api.bodies import MOST_LISTED, accepted, read_json, read_object
 from api.services import Services
 from api.sessions import SignedIn
 from catalog.audit import Author, set_author
@@ -69,6 +69,17 @@ class AuthorizedCaller:
         return await read_object(
             self.request, longest=limits.body_bytes, seconds=limits.body_seconds
         )
+
+    async def listed(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """The object in the request's body, or the list of objects. Raises ApiError."""
+        limits = self.services.limits
+        body: Any = await read_json(
+            self.request, longest=limits.body_bytes, seconds=limits.body_seconds
+        )
+        items = body if isinstance(body, list) else [body]
+        if 1 <= len(items) <= MOST_LISTED and all(isinstance(each, dict) for each in items):
+            return body  # type: ignore[no-any-return]
+        raise bad_fields({"body": f"accepted: an object, or a list of 1 to {MOST_LISTED} objects"})
 
     async def values(
         self, model: type[Fields], conflicts: Conflicts = lambda _: ()

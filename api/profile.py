@@ -265,4 +265,4 @@ APPLICATIONS = Records(
     columns=_with_key,
 )
 
-add_operations(router, APPLICATIONS, with_get=False)
+add_operations(router, APPLICATIONS, whole=False)

@@ -7,22 +7,46 @@ by its id. All must belong to the company, and other places than beacons to the 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, Any, Generic, NamedTuple
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field
-from sqlalchemy import or_, tuple_
+from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import INT64, Answer, DoneAnswer, Record, bad_fields
-from api.bodies import After, Limit, OwnId, RecordId, VenueId, accepts
+from api.answers import INT64, Answer, ApiError, DoneAnswer, Record, bad_fields
+from api.bodies import (
+    After,
+    Limit,
+    OwnId,
+    RecordId,
+    VenueId,
+    accepts,
+    at_place,
+    raise_faults,
+)
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, write, written
-from catalog.fields import Conflicts, Fields, integer
+from api.tenancy import (
+    PAGE,
+    M,
+    Query,
+    all_written,
+    find,
+    find_venue,
+    listed,
+    of_company,
+    write,
+    written,
+)
+from catalog.fields import Conflicts, Faults, Fields, integer, read_fields
 from catalog.inputs import Name, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, Tag
+from catalog.session import undelete, with_deleted
+
+RESTORABLE = timedelta(days=30)
 
 
 class Place(NamedTuple):
@@ -56,6 +80,9 @@ class Records(Generic[M]):
     - `conflicts` finds faults in the combination of a new record's fields.
     - `columns` are the attributes to set for values, those of a new record if there is none yet.
     - `check` raises LimitError over a limit, given what `scope` was before; None if it is new.
+      `check_size` does after additions, given one of the new records.
+    - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
+      records have the same.
     """
 
     kind: str
@@ -76,6 +103,14 @@ class Records(Generic[M]):
     )
     scope: Callable[[M], Any] = lambda _: None
     check: Callable[[AsyncSession, AuthorizedCaller, M, Any], Awaitable[None]] = _unlimited
+    check_size: Callable[[AsyncSession, AuthorizedCaller, M], Awaitable[None]] = _unlimited
+    listed: bool = False
+    unique: tuple[str, ...] = ()
+
+    @property
+    def creation(self) -> Any:
+        """The type of the answer to a POST."""
+        return self.answer | list[self.answer] if self.listed else self.answer  # type: ignore[name-defined]
 
     def query(self, caller: AuthorizedCaller, venue_id: int | None) -> Query[M]:
         """The records in a place, with what their answers show."""
@@ -88,25 +123,68 @@ class Records(Generic[M]):
             found = await find(session, self.query(caller, place.venue_id), place.number)
             return self.answer.model_validate(found)
 
-    async def create(self, caller: AuthorizedCaller, place: Place) -> Answer:
-        """Add the record in the body. Raises ApiError, 404 if there is no such venue."""
-        values = await caller.values(self.created, self.conflicts)
+    async def create(self, caller: AuthorizedCaller, place: Place) -> Answer | list[Answer]:
+        """Add the record in the body, or all records of the list in it.
 
-        async def work(session: AsyncSession) -> Answer:
+        Raises ApiError, 404 if there is no such venue. Faults in a list begin with an index: [3].
+        """
+        body = await (caller.listed() if self.listed else caller.body())
+        given = body if isinstance(body, list) else [body]
+        places = [f"[{number}]" if body is given else "" for number in range(len(given))]
+        faults, values = Faults(), []
+        for each, at in zip(given, places, strict=True):
+            values.append(read_fields(self.created, each, place=at, faults=faults))
+            faults.note_conflicts(at, self.conflicts(values[-1]))
+        raise_faults(faults)
+        query = self.query(caller, place.venue_id)
+
+        async def work(session: AsyncSession) -> list[Answer]:
             await lock_company(session, caller.company_id)
             owner = {"company_id": caller.company_id}
             if place.venue_id is not None:
                 await find_venue(session, caller.company_id, place.venue_id, lock=True)
                 owner = {"venue_id": place.venue_id}
-            record = self.model(**await self.columns(session, caller, values | owner, None))
-            session.add(record)
+            if body is given:
+                if self.unique:
+                    await self._refuse_taken(session, caller, values)
+                await _add_tags(session, caller.company_id, values)
+            records: list[Any] = []
+            for each, at in zip(values, places, strict=True):
+                with at_place(at):
+                    columns = await self.columns(session, caller, each | owner, None)
+                records.append(self.model(**columns))
+            session.add_all(records)
             await session.flush()
-            await self.check(session, caller, record, None)
-            number = record.id  # type: ignore[attr-defined]
-            found = await written(session, self.query(caller, place.venue_id), number)
-            return self.answer.model_validate(found)
+            await self.check_size(session, caller, records[0])
+            for record, at in zip(records, places, strict=True):
+                with at_place(at):
+                    await self.check(session, caller, record, None)
+            numbers = [record.id for record in records]
+            return [
+                self.answer.model_validate(each)
+                for each in await all_written(session, query, numbers)
+            ]
 
-        return await write(caller.services, work)
+        made = await write(caller.services, work)
+        return made if body is given else made[0]
+
+    async def _refuse_taken(
+        self, session: AsyncSession, caller: AuthorizedCaller, values: Sequence[Values]
+    ) -> None:
+        """Raise ApiError 409 if records of a list have the same unique attributes as others."""
+        columns = [getattr(self.model, name) for name in self.unique]
+        keys = [tuple(each[name] for name in self.unique) for each in values]
+        taken = select(*columns).where(tuple_(*columns).in_(keys), *self.where)
+        if (company := getattr(self.model, "company_id", None)) is not None:
+            taken = taken.where(company == caller.company_id)
+        seen = {tuple(row): "taken" for row in await session.execute(taken)}
+        faults = {}
+        for number, key in enumerate(keys):
+            if key in seen:
+                faults[f"[{number}].{self.unique[-1]}"] = seen[key]
+            seen.setdefault(key, f"the same as [{number}]")
+        if faults:
+            raise ApiError(409, f"the {', '.join(self.unique)} is taken", fields=faults)
 
     async def edit(self, caller: AuthorizedCaller, place: Place) -> Answer:
         """Set the fields in the body; others stay as they are."""
@@ -135,6 +213,32 @@ class Records(Generic[M]):
         await write(caller.services, work)
         return DoneAnswer()
 
+    async def restore(self, caller: AuthorizedCaller, place: Place) -> Answer:
+        """Bring back a record that was deleted in the last 30 days; a venue with its records.
+
+        Raises ApiError: 404 if there is none, 409 if its name or what makes it unique is taken.
+        """
+        query = self.query(caller, place.venue_id)
+        since = caller.services.clock() - RESTORABLE
+
+        async def work(session: AsyncSession) -> Answer:
+            await lock_company(session, caller.company_id)
+            if place.venue_id is not None:
+                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+            model: Any = self.model
+            deleted = of_company(self.model, caller.company_id, place.venue_id)
+            deleted = with_deleted(deleted.where(model.deleted_at >= since, *self.where))
+            record: Any = await find(session, deleted, place.number, lock=True)
+            if await session.scalar(query.where(model.name == record.name).limit(1)):
+                raise ApiError(409, "the name is taken")
+            await undelete(session, record)
+            found = await written(session, query, place.number)
+            await self.check_size(session, caller, found)
+            await self.check(session, caller, found, None)
+            return self.answer.model_validate(found)
+
+        return await write(caller.services, work)
+
 
 def _of_company() -> Place:
     return Place()
@@ -152,15 +256,22 @@ def _one_of_venue(venue_id: VenueId, number: RecordId) -> Place:
     return Place(venue_id, number)
 
 
+def _addresses(path: str) -> tuple[str, Any, Any]:
+    """The path of one record, and the dependencies that read both paths."""
+    if "{id}" in path:
+        return f"{path}/{{uid}}", Depends(_of_venue), Depends(_one_of_venue)
+    return f"{path}/{{id}}", Depends(_of_company), Depends(_one_of_company)
+
+
 def add_operations(
-    router: APIRouter, records: Records[Any], *, with_get: bool = True, other_path: str = ""
+    router: APIRouter, records: Records[Any], *, whole: bool = True, other_path: str = ""
 ) -> None:
-    """Add the operations to a router. `other_path` creates a record, too."""
+    """Add the operations to a router. `other_path` creates a record, too.
+
+    Unless `whole`, there is no operation for reading one record, nor for restoring it.
+    """
     kind, path, answer = records.kind, records.path, records.answer
-    in_venue = "{id}" in path
-    one = f"{path}/{{uid}}" if in_venue else f"{path}/{{id}}"
-    all_of = Depends(_of_venue if in_venue else _of_company)
-    one_of = Depends(_one_of_venue if in_venue else _one_of_company)
+    one, all_of, one_of = _addresses(path)
     reader, writer = may_read(kind), may_write(kind)
 
     async def list_all(
@@ -180,7 +291,9 @@ def add_operations(
             page=records.page,
         )
 
-    async def create(caller: AuthorizedCaller = writer, place: Place = all_of) -> Answer:
+    async def create(
+        caller: AuthorizedCaller = writer, place: Place = all_of
+    ) -> Answer | list[Answer]:
         return await records.create(caller, place)
 
     async def get(caller: AuthorizedCaller = reader, place: Place = one_of) -> Answer:
@@ -191,6 +304,9 @@ def add_operations(
 
     async def delete(caller: AuthorizedCaller = writer, place: Place = one_of) -> DoneAnswer:
         return await records.delete(caller, place)
+
+    async def restore(caller: AuthorizedCaller = writer, place: Place = one_of) -> Answer:
+        return await records.restore(caller, place)
 
     def add(verb: str, method: str, at: str, work: Any, shown: Any, text: str, **more: Any) -> None:
         text = f"{text} {records.about.get(verb, '')}".strip()
@@ -206,20 +322,33 @@ def add_operations(
             **more,
         )
 
-    text = f"Create {'an' if kind[0] in 'aeiou' else 'a'} {kind}."
-    body: Record = {"openapi_extra": accepts(records.created, records.example)}
     changes: Record = {"openapi_extra": accepts(records.edited or records.created, records.example)}
     several: Any = list[answer]  # type: ignore[valid-type]
+    body: Record = {
+        "openapi_extra": accepts(records.created, records.example, listed=records.listed)
+    }
+    text = f"Create a new {kind}."
     add("list", "GET", path, list_all, several, f"The {kind}s.")
-    add("create", "POST", path, create, answer, text, status_code=201, **body)
+    add("create", "POST", path, create, records.creation, text, status_code=201, **body)
     if other_path:
         body["name"] = f"create_{kind}_by_its_other_path"
         add("create", "POST", other_path, create, answer, text, status_code=201, **body)
-    if with_get:
-        add("get", "GET", one, get, answer, f"One {kind}.")
     text = f"Change the {kind}. Optional fields that are not given stay as they are."
     add("edit", "PUT", one, edit, answer, text, **changes)
     add("delete", "DELETE", one, delete, DoneAnswer, f"Delete the {kind}.")
+    if whole:
+        add("get", "GET", one, get, answer, f"One {kind}.")
+        text = f"Bring back a {kind} that was deleted in the last {RESTORABLE.days} days."
+        add("restore", "POST", f"{one}/restore", restore, answer, text)
+
+
+async def _add_tags(session: AsyncSession, company_id: int, values: Sequence[Values]) -> None:
+    """Add the new tags of a list, so that its records find them."""
+    tags = {tag for each in values for tag in each.get("tags", ()) if isinstance(tag, str)}
+    if len(tags) > _MOST:
+        raise bad_fields({"tags": f"accepted: at most {_MOST} different tags in a list"})
+    await find_referenced(session, company_id, "tags", sorted(tags))
+    await session.flush()
 
 
 _MOST = 1000

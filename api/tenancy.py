@@ -5,7 +5,7 @@ transaction with the outbox rows and the audit entry (CatalogSession adds both),
 drained.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
 from api.permissions import AuthorizedCaller
 from api.services import Services
+from catalog.chunks import chunked
 from catalog.database import is_lock_conflict
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
@@ -56,6 +57,18 @@ async def written(session: AsyncSession, query: Query[M], number: int) -> M:
     """The record as the transaction has written it, its relations in order."""
     await session.flush()
     return await find(session, query.execution_options(populate_existing=True), number)
+
+
+async def all_written(session: AsyncSession, query: Query[M], numbers: Sequence[int]) -> list[M]:
+    """As `written`, for several records in order."""
+    await session.flush()
+    model: Any = query.column_descriptions[0]["entity"]
+    found: list[Any] = []
+    for chunk in chunked(numbers, PAGE):
+        part = query.where(model.id.in_(chunk)).execution_options(populate_existing=True)
+        found += await session.scalars(part)
+    by_id = {record.id: record for record in found}
+    return [by_id[number] for number in numbers]
 
 
 async def find_venue(

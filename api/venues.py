@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.answers import Answer, Count, Id, NamedAnswer, Text
+from api.bodies import MOST_LISTED
 from api.permissions import PREFIX, AuthorizedCaller
 from api.records import Records, Tags, Values, add_operations, referenced
 from catalog.fields import ABSENT
@@ -16,6 +17,8 @@ from catalog.limits import check_beacon, check_geofences, check_quiet_hours, che
 from catalog.models import Beacon, Geofence, ScanTag, Tag, Venue
 
 router = APIRouter(prefix=PREFIX)
+_GONE = "Nothing fires by it any more."
+_LIST = f"A list of up to {MOST_LISTED} creates all of them or none."
 
 
 class VenueAnswer(Answer):
@@ -31,7 +34,7 @@ class VenueAnswer(Answer):
 
 
 async def _check_venue(
-    session: AsyncSession, caller: AuthorizedCaller, _venue: Venue, _before: bool | None
+    session: AsyncSession, caller: AuthorizedCaller, _venue: Venue, _before: None
 ) -> None:
     await check_quiet_hours(session, caller.company_id, "time_zone")
 
@@ -85,10 +88,12 @@ async def _check_beacon(
     session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon, before: set[Tag] | None
 ) -> None:
     limits, now = caller.services.catalog_limits, caller.services.clock()
-    if before is None:
-        await check_venue_size(session, limits, Beacon, beacon.venue_id)
     if not (before or set()).issuperset(beacon.tags):
         await check_beacon(session, limits, caller.company_id, beacon, now)
+
+
+async def _check_beacons(session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon) -> None:
+    await check_venue_size(session, caller.services.catalog_limits, Beacon, beacon.venue_id)
 
 
 _TAKEN = "409: the triple uuid, major, minor is taken, perhaps by another company's beacon."
@@ -107,11 +112,18 @@ BEACONS = Records(
         "proximity": "near",
         "tags": [{"name": "study"}],
     },
-    about={"create": _TAKEN, "edit": _TAKEN, "delete": "Nothing fires by it any more."},
+    about={
+        "create": f"{_LIST} {_TAKEN}",
+        "edit": _TAKEN,
+        "delete": _GONE,
+    },
     options=(selectinload(Beacon.tags),),
     columns=_beacon_columns,
     scope=lambda beacon: set(beacon.tags),
     check=_check_beacon,
+    check_size=_check_beacons,
+    listed=True,
+    unique=("uuid", "major", "minor"),
 )
 
 
@@ -137,11 +149,8 @@ async def _geofence_columns(
     return {**values, **await referenced(session, caller.company_id, values)}
 
 
-async def _check_geofence(
-    session: AsyncSession, caller: AuthorizedCaller, _geofence: Geofence, before: bool | None
-) -> None:
-    if before is None:
-        await check_geofences(session, caller.services.catalog_limits, caller.company_id)
+async def _check_geofences(session: AsyncSession, caller: AuthorizedCaller, _: Geofence) -> None:
+    await check_geofences(session, caller.services.catalog_limits, caller.company_id)
 
 
 GEOFENCES = Records(
@@ -157,11 +166,11 @@ GEOFENCES = Records(
         "radius": 300,
         "active": True,
     },
-    about={"delete": "Nothing fires by it any more."},
+    about={"create": _LIST, "delete": _GONE},
     options=(selectinload(Geofence.tags),),
     columns=_geofence_columns,
-    scope=lambda _: True,
-    check=_check_geofence,
+    check_size=_check_geofences,
+    listed=True,
 )
 
 
@@ -194,10 +203,16 @@ def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]
         answer=ScanTagAnswer,
         created=ScanTagInput,
         example={"name": "Door", "value": example, "active": True, "tags": [{"name": "study"}]},
-        about={"create": taken, "edit": taken, "delete": "Nothing fires by it any more."},
+        about={
+            "create": f"{_LIST} {taken}",
+            "edit": taken,
+            "delete": _GONE,
+        },
         options=(selectinload(ScanTag.tags),),
         where=(ScanTag.kind == kind,),
         columns=columns,
+        listed=True,
+        unique=("value",),
     )
 
 

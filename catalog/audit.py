@@ -121,7 +121,8 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
     state = inspect(item)
     fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
     if isinstance(item, SoftDeletable) and has_changed(item, "deleted_at"):
-        action = "delete"
+        action = "restore" if item.deleted_at is None else "delete"
+        fields = fields if action == "delete" else []
     if action == "delete" and isinstance(item, _PERSONAL):
         fields = []
     if action == "edit":

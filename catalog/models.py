@@ -248,8 +248,8 @@ class Device(HasId, Base):
 class AuditEntry(HasId, Base):
     """One change of one record. It is never edited, and has no foreign keys: it outlives them.
 
-    `action` is create, edit or delete; `kind` and `ref` name the record; `before` and `after`
-    hold the fields that changed, without secrets, long texts shortened.
+    `action` is create, edit, delete or restore; `kind` and `ref` name the record; `before` and
+    `after` hold the fields that changed, without secrets, long texts shortened.
     """
 
     __tablename__ = "audit_entry"

@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.orm.attributes import History
@@ -88,6 +89,16 @@ def has_changed(record: object, *names: str) -> bool:
 def with_deleted(query: Select[*Columns]) -> Select[*Columns]:
     """Make the query find deleted records too."""
     return query.execution_options(**{_WITH_DELETED: True})
+
+
+async def undelete(session: AsyncSession, record: Any) -> None:
+    """Bring back a deleted record; a venue with the records that were deleted with it."""
+    deleted_at, record.deleted_at = record.deleted_at, None
+    if isinstance(record, Venue):
+        for model in IN_VENUES:
+            inside = (model.venue_id == record.id, model.deleted_at == deleted_at)
+            for each in await session.scalars(with_deleted(select(model).where(*inside))):
+                each.deleted_at = None
 
 
 @event.listens_for(CatalogSession, "do_orm_execute")

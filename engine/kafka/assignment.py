@@ -8,6 +8,7 @@ publishes has the ids of the next owner's messages.
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -19,9 +20,15 @@ from aiokafka.errors import (
 
 from engine.kafka.client import KafkaCluster
 from engine.kafka.errors import PartitionRestartError
-from engine.kafka.offsets import Position, Positioner
+from engine.kafka.offsets import (
+    POSITION_SECONDS,
+    POSITIONING,
+    Position,
+    Positions,
+    PositionStore,
+)
 from engine.kafka.workers import PartitionWorker
-from engine.process.failures import Backoff, describe
+from engine.process.failures import Backoff, describe, retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 
@@ -36,6 +43,15 @@ _COMMIT_SECONDS = 10.0
 # is for leaving the group, and for closing what the process has open.
 _DRAIN_SHARE, _COMMIT_SHARE = 0.6, 0.7
 
+
+class _Extent(NamedTuple):
+    """The brokers' data on partitions: first offset, the offset after the last, topic ids."""
+
+    begin: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+
 # Makes a worker: the partition, its position, and the callback for progress.
 WorkerFactory = Callable[[TopicPartition, Position, Callable[[], None]], PartitionWorker]
 
@@ -47,103 +63,29 @@ class AssignedPartition:
         """The worker begins at `position`, which need not be committed."""
         self.worker = worker
         self.topic_id = position.topic_id
-        self._committed = position
+        self.committed = position
 
     def to_commit(self) -> Position | None:
         """The position to commit, or None."""
         done, ranges = self.worker.done_offset, self.worker.finished_ranges
         if done is None and not ranges:
             return None
-        position = Position(self._committed.offset if done is None else done, self.topic_id, ranges)
-        return None if position == self._committed else position
+        position = Position(self.committed.offset if done is None else done, self.topic_id, ranges)
+        return None if position == self.committed else position
 
     @property
     def uncommitted(self) -> int:
         """How many offsets are done and not committed."""
-        return max(0, (self.worker.done_offset or 0) - self._committed.offset)
-
-    def note_committed(self, position: Position) -> None:
-        """The group has committed `position`."""
-        self._committed = position
-
-
-class OffsetCommitter:
-    """Commits offsets as soon as their records are done, so that a crash repeats little.
-
-    One request at a time commits all partitions; offsets that become done meanwhile are in the next
-    request. `on_commit` is called after each success.
-    """
-
-    def __init__(
-        self,
-        consumer: AIOKafkaConsumer,
-        role: str,
-        metrics: Metrics,
-        *,
-        on_commit: Callable[[], None],
-    ) -> None:
-        self._consumer = consumer
-        self._role = role
-        self._errors = metrics.kafka_errors
-        self._step = StepTimer(metrics, role)
-        self._on_commit = on_commit
-        self._progress = asyncio.Event()
-
-    def note_progress(self) -> None:
-        """A worker may have finished more records."""
-        self._progress.set()
-
-    async def run(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
-        """Commit whenever there is an offset to commit, until cancelled."""
-        backoff = Backoff(_COMMIT_RETRY_SECONDS, _COMMIT_RETRY_SECONDS)
-        while True:
-            await self._progress.wait()
-            self._progress.clear()
-            if not await self.commit(dict(partitions)):
-                self._progress.set()
-                await backoff.pause()
-
-    async def commit(
-        self,
-        partitions: Mapping[TopicPartition, AssignedPartition],
-        deadline: float = _COMMIT_SECONDS,
-    ) -> bool:
-        """Commit the done offsets within `deadline` seconds; False if that failed.
-
-        A commit that the group refuses is not retried for long: the partitions are about to be
-        revoked, and the next owner begins at the last commit.
-        """
-        commits = {
-            partition: position
-            for partition, each in partitions.items()
-            if (position := each.to_commit()) is not None
-        }
-        if not commits:
-            return True
-        try:
-            with self._step("commit"):
-                async with asyncio.timeout(deadline):
-                    offsets = {each: at.to_commit() for each, at in commits.items()}
-                    await self._consumer.commit(offsets)
-        except (CommitFailedError, IllegalStateError):
-            self._errors.inc()
-            return False
-        except (KafkaError, TimeoutError) as error:
-            if not self._errors.may_recover(error):
-                raise
-            self._errors.failed(error, _COMMITTING)
-            return False
-        self._errors.answered(_COMMITTING)
-        for partition, position in commits.items():
-            partitions[partition].note_committed(position)
-        self._on_commit()
-        return True
+        return max(0, (self.worker.done_offset or 0) - self.committed.offset)
 
 
 class Assignment:
     """Gives each partition a position and a worker; until it has both, the partition is paused.
 
-    Workers call `on_progress`, and so does positioning when it is done.
+    Offsets are committed as soon as their records are done, so that a crash repeats little: one
+    request at a time commits all partitions, and what becomes done meanwhile is in the next one.
+    `on_progress` is called when a worker has finished records, a position is set, or a commit has
+    succeeded.
     """
 
     def __init__(
@@ -152,8 +94,7 @@ class Assignment:
         cluster: KafkaCluster,
         *,
         role: str,
-        positioner: Positioner,
-        committer: OffsetCommitter,
+        store: PositionStore,
         worker_for: WorkerFactory,
         metrics: Metrics,
         drain_timeout: float,
@@ -163,12 +104,14 @@ class Assignment:
         self._consumer = consumer
         self._cluster = cluster
         self._role = role
-        self._positioner = positioner
-        self._committer = committer
+        self._store = store
         self._worker_for = worker_for
         self._metrics = metrics
+        self._errors = metrics.kafka_errors
+        self._step = StepTimer(metrics, role)
         self._drain_timeout = drain_timeout
         self._on_progress = on_progress
+        self._progress = asyncio.Event()
         self._unplaced: set[TopicPartition] = set()
         self._positioning: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
@@ -222,6 +165,16 @@ class Assignment:
             elif failure is not None:
                 raise failure
 
+    async def run_commits(self) -> None:
+        """Commit whenever there is an offset to commit, until cancelled."""
+        backoff = Backoff(_COMMIT_RETRY_SECONDS, _COMMIT_RETRY_SECONDS)
+        while True:
+            await self._progress.wait()
+            self._progress.clear()
+            if not await self._commit(dict(self.partitions)):
+                self._progress.set()
+                await backoff.pause()
+
     async def watch_topics(self) -> None:
         """Restart partitions whose topic was deleted and created again, until cancelled."""
         while True:
@@ -238,6 +191,46 @@ class Assignment:
                 if recreated:
                     self._position(recreated, self._begin_again(recreated))
 
+    def _note_progress(self) -> None:
+        self._progress.set()
+        self._on_progress()
+
+    async def _commit(
+        self,
+        partitions: Mapping[TopicPartition, AssignedPartition],
+        deadline: float = _COMMIT_SECONDS,
+    ) -> bool:
+        """Commit the done offsets within `deadline` seconds; False if that failed.
+
+        A commit that the group refuses is not retried for long: the partitions are about to be
+        revoked, and the next owner begins at the last commit.
+        """
+        commits = {
+            partition: position
+            for partition, each in partitions.items()
+            if (position := each.to_commit()) is not None
+        }
+        if not commits:
+            return True
+        try:
+            with self._step("commit"):
+                async with asyncio.timeout(deadline):
+                    offsets = {each: at.to_commit() for each, at in commits.items()}
+                    await self._consumer.commit(offsets)
+        except (CommitFailedError, IllegalStateError):
+            self._errors.inc()
+            return False
+        except (KafkaError, TimeoutError) as error:
+            if not self._errors.may_recover(error):
+                raise
+            self._errors.failed(error, _COMMITTING)
+            return False
+        self._errors.answered(_COMMITTING)
+        for partition, position in commits.items():
+            partitions[partition].committed = position
+        self._on_progress()
+        return True
+
     def _position(
         self, partitions: Collection[TopicPartition], work: Coroutine[None, None, None]
     ) -> None:
@@ -246,7 +239,7 @@ class Assignment:
         self._unplaced.update(partitions)
         task = asyncio.create_task(work, name=f"{self._role} positions")
         self._positioning.add(task)
-        task.add_done_callback(lambda _: self._on_progress())
+        task.add_done_callback(lambda _: self._note_progress())
 
     async def _cancel_positioning(self) -> None:
         await cancel(self._positioning)
@@ -254,9 +247,9 @@ class Assignment:
         self._unplaced.clear()
 
     async def _begin(self, partitions: Collection[TopicPartition]) -> None:
-        positions = await self._positioner.seek(partitions)
+        positions = await self._seek(partitions)
         for partition, position in positions.items():
-            worker = self._worker_for(partition, position, self._on_progress)
+            worker = self._worker_for(partition, position, self._note_progress)
             self.partitions[partition] = AssignedPartition(worker, position)
         self._resume(partitions)
 
@@ -281,13 +274,13 @@ class Assignment:
         await self._begin(partitions)
 
     async def _skip_gap(self, partition: TopicPartition, position: int) -> None:
-        extent = await self._positioner.extent([partition])
+        extent = await self._extent([partition])
         here = Position(position, self.partitions[partition].topic_id)
         begin = extent.begin[partition]
         if position >= begin or not here.may_belong_to(extent.topic_ids.get(partition.topic)):
             await self._begin_again([partition])
             return
-        self._positioner.note_skipped(partition, begin - position)
+        self._note_skipped(partition, begin - position)
         self._consumer.seek(partition, begin)
         self._resume([partition])
 
@@ -301,14 +294,14 @@ class Assignment:
             partition=partition.partition,
             error=describe(failure),
         )
-        self._metrics.kafka_errors.inc()
+        self._errors.inc()
         self._position([partition], self._begin_again([partition], pause=_RESTART_SECONDS))
 
     async def _drain(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
         until = asyncio.get_running_loop().time() + _COMMIT_SHARE * self._drain_timeout
         deadline = _DRAIN_SHARE * self._drain_timeout
         await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
-        await self._committer.commit(ended, until - asyncio.get_running_loop().time())
+        await self._commit(ended, until - asyncio.get_running_loop().time())
 
     def _forget(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
         for (topic, number), assigned in ended.items():
@@ -317,3 +310,61 @@ class Assignment:
                 self._failure = self._failure or failure
             with suppress(KeyError):  # never measured
                 self._metrics.lag.remove(self._role, topic, str(number))
+
+    async def _seek(self, partitions: Collection[TopicPartition]) -> Positions:
+        """Move each partition to its position, and return the positions. Waits for brokers.
+
+        If a topic is another one than the position's, it is read from its beginning. Deleted
+        records are skipped. Both are logged, and skipped records are counted. Raises the store's
+        errors.
+        """
+        while True:
+            known = await self._store.load(partitions)
+            extent = await self._extent(partitions)
+            found = {each: self._placed(each, known.get(each), extent) for each in partitions}
+            changed = {each: at for each, at in found.items() if at != known.get(each)}
+            if not changed or await self._store.replace(known, changed):
+                break
+        for partition, position in found.items():
+            self._consumer.seek(partition, position.offset)
+        return found
+
+    async def _extent(self, partitions: Collection[TopicPartition]) -> _Extent:
+        """The extent of partitions. Waits for brokers that are down."""
+
+        async def fetch() -> _Extent:
+            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
+            begin = await self._consumer.beginning_offsets(partitions)
+            return _Extent(begin, await self._consumer.end_offsets(partitions), ids)
+
+        return await retry(fetch, self._errors, POSITIONING, deadline=POSITION_SECONDS)
+
+    def _note_skipped(self, partition: TopicPartition, missing: int) -> None:
+        """Count and log records that were deleted before they were read."""
+        self._log("records are gone that were never read", partition, missing=missing)
+        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+
+    def _placed(
+        self, partition: TopicPartition, known: Position | None, extent: _Extent
+    ) -> Position:
+        begin, end = extent.begin[partition], extent.end[partition]
+        topic_id = extent.topic_ids.get(partition.topic)
+        if known is None:
+            return Position(begin, topic_id)
+        is_same = topic_id is not None and topic_id == known.topic_id
+        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
+            event = "the topic is another one, reading it from its beginning"
+            self._log(event, partition, known_offset=known.offset)
+            return Position(begin, topic_id)
+        if known.offset > end:
+            event = "the partition has lost its end, going on where it ends"
+            self._log(event, partition, known_offset=known.offset)
+            return Position(end, topic_id)
+        if known.offset < begin:
+            self._note_skipped(partition, begin - known.offset)
+            known = known._replace(offset=begin)
+        return known._replace(topic_id=topic_id or known.topic_id)
+
+    def _log(self, event: str, partition: TopicPartition, **fields: int) -> None:
+        topic, number = partition
+        log.error(event, role=self._role, topic=topic, partition=number, **fields)

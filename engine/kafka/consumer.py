@@ -18,14 +18,9 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from engine.kafka.assignment import (
-    AssignedPartition,
-    Assignment,
-    OffsetCommitter,
-    WorkerFactory,
-)
+from engine.kafka.assignment import AssignedPartition, Assignment, WorkerFactory
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
-from engine.kafka.offsets import GroupOffsets, Positioner, PositionStore
+from engine.kafka.offsets import GroupOffsets, PositionStore
 from engine.kafka.workers import Records
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
@@ -106,18 +101,16 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._has_backpressure = False
         self._any_full = False
         self._next_fetch = 0.0
-        self._committer = OffsetCommitter(self._consumer, role, metrics, on_commit=self._make_room)
         store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
         self._assignment = Assignment(
             self._consumer,
             self._cluster,
             role=role,
-            positioner=Positioner(self._consumer, self._cluster, store, role=role, metrics=metrics),
-            committer=self._committer,
+            store=store,
             worker_for=worker_for,
             metrics=metrics,
             drain_timeout=settings.drain_timeout,
-            on_progress=self._note_progress,
+            on_progress=self._make_room,
         )
         self._lag = _Lag(self._consumer, role, self.partitions, metrics)
 
@@ -144,7 +137,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         background = [
             asyncio.create_task(work, name=f"{self._role} {name}")
             for name, work in {
-                "commits": self._committer.run(self.partitions),
+                "commits": self._assignment.run_commits(),
                 "lag": self._lag.run(),
                 "topic ids": self._assignment.watch_topics(),
             }.items()
@@ -237,10 +230,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """
         uncommitted = assigned.uncommitted if self._waits_for_commits else 0
         return assigned.worker.pending + uncommitted
-
-    def _note_progress(self) -> None:
-        self._committer.note_progress()
-        self._make_room()
 
     def _make_room(self) -> None:
         self._progress.set()

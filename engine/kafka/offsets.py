@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client import KafkaCluster
@@ -200,8 +200,8 @@ class FinishedOffsets(OffsetTracker):
         return Position(offset, self._begin_at.topic_id, self.ranges(finishing).text())
 
 
-_DEADLINE = 30.0
-_POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
+POSITION_SECONDS = 30.0
+POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
 
 
 class PositionStore(Protocol):
@@ -228,94 +228,9 @@ class GroupOffsets:
     async def load(self, partitions: Collection[TopicPartition]) -> Positions:
         """The committed positions. Waits for brokers that are down."""
         fetch = partial(self._cluster.committed, self._group, partitions)
-        found = await retry(fetch, self._errors, _POSITIONING, deadline=_DEADLINE)
+        found = await retry(fetch, self._errors, POSITIONING, deadline=POSITION_SECONDS)
         return {partition: Position.from_commit(each) for partition, each in found.items()}
 
     async def replace(self, _old: Positions, _new: Positions) -> bool:
         """Nothing to do: the next commit writes the new position."""
         return True
-
-
-class Extent(NamedTuple):
-    """The brokers' data on partitions: first offset, the offset after the last, topic ids."""
-
-    begin: Mapping[TopicPartition, int]
-    end: Mapping[TopicPartition, int]
-    topic_ids: Mapping[str, str]
-
-
-class Positioner:
-    """Seeks a consumer to the positions of its partitions; logs and counts skipped records."""
-
-    def __init__(
-        self,
-        consumer: AIOKafkaConsumer,
-        cluster: KafkaCluster,
-        store: PositionStore,
-        *,
-        role: str,
-        metrics: Metrics,
-    ) -> None:
-        self._consumer = consumer
-        self._cluster = cluster
-        self._store = store
-        self._role = role
-        self._metrics = metrics
-
-    async def seek(self, partitions: Collection[TopicPartition]) -> Positions:
-        """Move each partition to its position, and return the positions. Waits for brokers.
-
-        If a topic is another one than the position's, it is read from its beginning. Deleted
-        records are skipped. Both are logged, and skipped records are counted. Raises the store's
-        errors.
-        """
-        while True:
-            known = await self._store.load(partitions)
-            extent = await self.extent(partitions)
-            found = {each: self._position(each, known.get(each), extent) for each in partitions}
-            changed = {each: at for each, at in found.items() if at != known.get(each)}
-            if not changed or await self._store.replace(known, changed):
-                break
-        for partition, position in found.items():
-            self._consumer.seek(partition, position.offset)
-        return found
-
-    async def extent(self, partitions: Collection[TopicPartition]) -> Extent:
-        """The extent of partitions. Waits for brokers that are down."""
-
-        async def fetch() -> Extent:
-            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
-            begin = await self._consumer.beginning_offsets(partitions)
-            return Extent(begin, await self._consumer.end_offsets(partitions), ids)
-
-        return await retry(fetch, self._metrics.kafka_errors, _POSITIONING, deadline=_DEADLINE)
-
-    def note_skipped(self, partition: TopicPartition, missing: int) -> None:
-        """Count and log records that were deleted before they were read."""
-        self._log("records are gone that were never read", partition, missing=missing)
-        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
-
-    def _position(
-        self, partition: TopicPartition, known: Position | None, extent: Extent
-    ) -> Position:
-        begin, end = extent.begin[partition], extent.end[partition]
-        topic_id = extent.topic_ids.get(partition.topic)
-        if known is None:
-            return Position(begin, topic_id)
-        is_same = topic_id is not None and topic_id == known.topic_id
-        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
-            event = "the topic is another one, reading it from its beginning"
-            self._log(event, partition, known_offset=known.offset)
-            return Position(begin, topic_id)
-        if known.offset > end:
-            event = "the partition has lost its end, going on where it ends"
-            self._log(event, partition, known_offset=known.offset)
-            return Position(end, topic_id)
-        if known.offset < begin:
-            self.note_skipped(partition, begin - known.offset)
-            known = known._replace(offset=begin)
-        return known._replace(topic_id=topic_id or known.topic_id)
-
-    def _log(self, event: str, partition: TopicPartition, **fields: int) -> None:
-        topic, number = partition
-        log.error(event, role=self._role, topic=topic, partition=number, **fields)

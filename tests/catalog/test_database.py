@@ -45,15 +45,6 @@ def test_a_url_that_cannot_work_is_refused_without_its_password(url: str):
     assert "\n" not in str(caught.value)
 
 
-def test_drivers():
-    database = open_database(f"postgresql://me:{PASSWORD}@localhost/x?sslmode=require")
-    assert database.dialect == "postgresql"
-    url = database.engine.url
-    assert (url.drivername, url.query) == ("postgresql+asyncpg", {})
-    assert PASSWORD not in repr(database)
-    assert open_database("sqlite:///file").engine.url.drivername == "sqlite+aiosqlite"
-
-
 @pytest.fixture
 async def pooled(postgres_url: str) -> AsyncIterator[Database]:
     database = open_database(postgres_url, pool_size=POOL_SIZE)

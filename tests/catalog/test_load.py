@@ -228,21 +228,18 @@ async def test_a_beacon_moves_to_another_venue(database: Database, document: dic
         assert await session.scalar(query.where(Beacon.minor == 2)) == "Annex"
 
 
-async def test_ten_thousand_beacons(
+async def test_thousands_of_beacons(
     database: Database, store: IndexStore, document: dict, cipher: Cipher
 ):
     venue = document["companies"][0]["venues"][0]
-    venue["beacons"] = [
-        {**BEACON, "major": n // 5000 + 1, "minor": n % 5000, "tags": [{"name": "entrance"}]}
-        for n in range(10_000)
-    ]
+    venue["beacons"] = [{**BEACON, "minor": n, "tags": [{"name": "entrance"}]} for n in range(3000)]
     venue["campaigns"] = [
         {**CAMPAIGN, "name": f"c{n}", "beacons": [{"uuid": UUID, "major": 1, "minor": n}]}
         for n in range(100)
     ]
     await load(database, document, cipher)
     assert not (await load(database, document, cipher)).changed
-    assert (await rebuild(database, store)).beacons == 10_000
+    assert (await rebuild(database, store)).beacons == 3000
 
 
 async def test_every_fault_at_once_and_nothing_changed(

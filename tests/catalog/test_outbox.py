@@ -17,17 +17,13 @@ from catalog.models import (
     Account,
     Beacon,
     Campaign,
-    Company,
-    Connector,
-    Geofence,
     Outbox,
-    ScanTag,
     Tag,
     Venue,
     campaign_beacon,
 )
 from catalog.redis_connection import RedisClient
-from tests.catalog.records import UUID, Records, fresh_index, index_of
+from tests.catalog.records import Records, fresh_index, index_of
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
@@ -59,10 +55,6 @@ async def emptied(database: Database) -> set[tuple[str, str]]:
     return rows
 
 
-def ref(beacon: Beacon) -> str:
-    return f"{UUID}:{beacon.major}:{beacon.minor}"
-
-
 @pytest.fixture
 async def scene(database: Database, records: Records) -> Scene:
     made = Scene(records)
@@ -70,83 +62,6 @@ async def scene(database: Database, records: Records) -> Scene:
         session.add_all(made.all)
     await emptied(database)
     return made
-
-
-async def test_created_records_are_in_the_outbox(database: Database, records: Records):
-    scene = Scene(records)
-    async with database.write.begin() as session:
-        session.add_all(scene.all)
-    assert await emptied(database) == {
-        ("beacon_id", str(scene.beacon.id)),
-        ("beacon_id", str(scene.tagged.id)),
-        ("campaign", str(scene.campaign.id)),
-        ("tagged", f"{scene.venue.id}:{scene.tag.id}"),
-        ("company", str(scene.company.id)),
-        ("geofence", str(scene.places[0].id)),
-        ("geofences", str(scene.venue.id)),
-        ("scan_tag_id", str(scene.places[1].id)),
-    }
-
-
-@pytest.mark.parametrize(
-    ("model", "values", "kind"),
-    [
-        (Beacon, {"name": "new"}, "beacon_id"),
-        (Beacon, {"x": 3, "color": "red"}, None),
-        (Campaign, {"title": "new"}, "campaign"),
-        (Geofence, {"name": "new"}, "geofence"),
-        (ScanTag, {"active": False}, "scan_tag_id"),
-        (Venue, {"active": False}, "venue geofences"),
-        (Venue, {"time_zone": "Asia/Tokyo"}, "venue geofences"),
-        (Venue, {"address": "new", "width": 3}, None),
-        (Connector, {"url": "https://example.org/new"}, "company"),
-        (Company, {"description": "new"}, None),
-        (Company, {"caps": [{"max": 1, "per": "day"}]}, "rules"),
-        (Company, {"presence": True}, "rules"),
-        (Campaign, {"priority": 9}, "campaign"),
-        (Campaign, {"on": "exit"}, "campaign visits"),
-        (Tag, {"name": "new"}, None),
-    ],
-)
-async def test_edited_records_are_in_the_outbox(
-    database: Database, scene: Scene, model, values, kind
-):
-    async with database.write.begin() as session:
-        record = (await session.scalars(select(model).order_by(model.id).limit(1))).one()
-        for name, value in values.items():
-            setattr(record, name, value)
-    number = scene.company.id if kind == "company" else record.id
-    kinds = kind.split() if kind else ()
-    assert await emptied(database) == {(each, str(number)) for each in kinds}
-
-
-async def test_old_and_new_triple(database: Database, scene: Scene):
-    before = ref(scene.beacon)
-    async with database.write.begin() as session:
-        beacon = await session.get_one(Beacon, scene.beacon.id)
-        beacon.minor = 60000
-    assert await emptied(database) == {("beacon", before), ("beacon_id", str(beacon.id))}
-
-
-async def test_targets_and_tags(database: Database, scene: Scene):
-    async with database.write.begin() as session:
-        query = select(Campaign).options(
-            selectinload(Campaign.beacons), selectinload(Campaign.tags)
-        )
-        campaign = (await session.scalars(query)).one()
-        campaign.beacons = [await session.get_one(Beacon, scene.tagged.id)]
-        campaign.tags = [await session.get_one(Tag, scene.other_tag.id)]
-    assert await emptied(database) == {
-        ("beacon_id", str(scene.beacon.id)),
-        ("beacon_id", str(scene.tagged.id)),
-        ("tagged", f"{scene.venue.id}:{scene.tag.id}"),
-        ("tagged", f"{scene.venue.id}:{scene.other_tag.id}"),
-    }
-    async with database.write.begin() as session:
-        tagged = select(Beacon).where(Beacon.id == scene.tagged.id)
-        beacon = (await session.scalars(tagged.options(selectinload(Beacon.tags)))).one()
-        beacon.tags = []
-    assert await emptied(database) == {("beacon_id", str(scene.tagged.id))}
 
 
 async def test_rolled_back(database: Database, scene: Scene):

@@ -78,6 +78,10 @@ async def test_which_lines(database: Database, choice: StatisticFilter, lines: i
     )
 
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@on_sqlite
 @pytest.mark.usefixtures("database")
 def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
@@ -92,6 +96,7 @@ def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     ]
 
 
+@on_sqlite
 @pytest.mark.usefixtures("database")
 def test_for_programs(proximity: Proximity) -> None:
     done = proximity("statistics", "--from", "2026-11-20", "--to", "2026-11-20", "--json")
@@ -102,6 +107,7 @@ def test_for_programs(proximity: Proximity) -> None:
     assert proximity("statistics", "--json", "--csv", "-").returncode == 2
 
 
+@on_sqlite
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     ("options", "complaint"),

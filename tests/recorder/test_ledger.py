@@ -2,28 +2,19 @@
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import select, text
 
 from catalog.models import (
-    AuthenticationTrace,
     DetectionTrace,
-    Device,
     Reception,
     ReplacedTopic,
 )
-from engine.kafka.detections import BeaconKey
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import (
-    ActivePlace,
-    AuthenticationRow,
     DetectionRow,
-    DeviceChanges,
-    DeviceIdentity,
     Ledger,
     ReceptionRow,
     WriteAgainError,
@@ -37,10 +28,6 @@ TOPIC = "t.detections"
 
 def reception(notification: UUID) -> ReceptionRow:
     return ReceptionRow(notification, 1, 2, NOW)
-
-
-def changes(identity: DeviceIdentity, **fields: Any) -> dict[DeviceIdentity, DeviceChanges]:
-    return {identity: DeviceChanges(*identity, **fields)}
 
 
 async def move_position(
@@ -97,68 +84,6 @@ async def past(scene: Scene) -> set[str]:
         return set(await session.scalars(select(ReplacedTopic.topic)))
 
 
-async def test_places_are_those_of_active_beacons_at_active_venues(scene: Scene):
-    records = scene.records
-    closed = records.venue(scene.company, active=False)
-    off = records.beacon(scene.venue, active=False)
-    elsewhere = records.beacon(closed)
-    async with scene.database.write() as session, session.begin():
-        session.add_all([closed, off, elsewhere])
-    keys = [BeaconKey(b.uuid, b.major, b.minor) for b in (scene.beacon, off, elsewhere)]
-    unknown = BeaconKey(scene.beacon.uuid, 1, 65535)
-    async with scene.ledger.transaction() as transaction:
-        found = await transaction.active_beacons([*keys, unknown])
-        assert await transaction.active_beacons([]) == {}
-    expected = ActivePlace(scene.beacon.id, scene.venue.id, scene.company.id, "Europe/Paris")
-    assert found == {keys[0]: expected}
-
-
-async def test_devices_are_created_and_added_to(scene: Scene):
-    ours = (scene.company.id, "phone")
-    theirs = (scene.other.id, "phone")
-    tested = (scene.company.id, "of-the-team")
-    first = changes(ours, nb_beacon=2, name="ios", token_push="t", id_connector=-(2**63))
-    first[ours].time_zone = "Asia/Tokyo"
-    async with scene.ledger.transaction() as transaction:
-        known = await transaction.add_devices(
-            first | changes(theirs, nb_beacon=7) | changes(tested, nb_beacon=1)
-        )
-    assert (known[ours][1], known[theirs][1], known[tested][1]) == (False, False, True)
-    async with scene.ledger.transaction() as transaction:
-        again = await transaction.add_devices(
-            changes(ours, nb_beacon=1, nb_campaign=3, version="18", model="m")
-        )
-    assert again == {ours: known[ours]}
-    async with scene.database.read() as session:
-        device = await session.get_one(Device, known[ours][0])
-    assert (device.nb_beacon, device.nb_campaign, device.name, device.version) == (
-        3,
-        3,
-        "ios",
-        "18",
-    )
-    assert (device.token_push, device.model, device.id_connector) == ("t", "m", -(2**63))
-    assert device.time_zone == "Asia/Tokyo"
-    assert device.create_on < device.update_on
-
-
-async def test_traces_take_any_instant(scene: Scene):
-    at = datetime(1970, 1, 1, tzinfo=UTC)
-    await scene.ledger.create_days([TODAY, at.date()])
-    async with scene.ledger.transaction() as transaction:
-        await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, "10.0.0.1")] * 2)
-        await transaction.add_authentications([AuthenticationRow(1, 4, at, None)])
-        await transaction.add_detections([])
-    async with scene.database.read() as session:
-        traces = (await session.scalars(select(DetectionTrace))).all()
-        (signed,) = (await session.scalars(select(AuthenticationTrace))).all()
-    assert len({trace.id for trace in traces}) == 2
-    trace = traces[0]
-    assert (trace.device_id, trace.venue_id, trace.beacon_id, trace.ip) == (1, 2, 3, "10.0.0.1")
-    assert (trace.status, trace.create_on) == ("near", at)
-    assert (signed.device_id, signed.application_id, signed.create_on) == (1, 4, at)
-
-
 async def test_a_notification_is_counted_once(scene: Scene):
     first, second = uuid4(), uuid4()
     async with scene.ledger.transaction() as transaction:
@@ -169,20 +94,6 @@ async def test_a_notification_is_counted_once(scene: Scene):
         async with scene.ledger.transaction() as transaction:
             await transaction.add_receptions([reception(second), reception(first)])
     assert await count(scene, Reception) == 1
-
-
-async def test_look_ups(scene: Scene):
-    ledger = scene.ledger
-    assert await ledger.existing_companies({scene.company.id, 999}) == {scene.company.id}
-    assert await ledger.venue_time_zones({scene.venue.id, 999}) == {scene.venue.id: "Europe/Paris"}
-    found = await ledger.applications({"key-1", "key-2"})
-    assert found == {"key-1": (scene.application.id, scene.company.id, True, None)}
-    assert await ledger.existing_companies([]) == set()
-    async with scene.database.write() as session, session.begin():
-        application = await session.merge(scene.application)
-        application.expire_on, application.active = NOW, False
-    found = await ledger.applications(["key-1"])
-    assert found["key-1"][2:] == (False, NOW)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 5])

@@ -20,7 +20,6 @@ from catalog.models import (
     Geofence,
     Presence,
     Reception,
-    Statistic,
     StatisticDevice,
     Venue,
 )
@@ -35,47 +34,10 @@ from tests.recorder.scene import (
     NOTIFICATIONS,
     NOW,
     Rig,
-    next_offsets,
     record,
 )
 
 MINUTE = timedelta(minutes=1)
-
-
-async def test_detections_of_active_beacons_are_counted_and_traced(rig: Rig):
-    unknown = rig.detections(range(2, 3), minor=65535)
-    broken = [record(DETECTIONS, 3, b"{")]
-    ours = rig.detections(range(2))
-    tested = rig.detections(range(4, 5), device={"udid": "of-the-team"}, ip="10.0.0.1\0")
-    await rig.recorder(DETECTIONS).handle([*ours, *unknown, *broken, *tested])
-    assert await rig.counters() == (2, 0)
-    assert await rig.counters("of-the-team") == (1, 0)
-    assert await rig.count(DetectionTrace) == 3
-    assert await rig.statistics() == {"venue": (2, 1, 0), "beacon": (2, 1, 0)}
-    assert rig.letters.reasons == []  # those are the trigger's
-    assert await next_offsets(rig.scene.ledger, DETECTIONS) == {0: 5}
-
-
-async def test_places_of_every_kind_are_counted_and_traced(rig: Rig):
-    scene = rig.scene
-    await rig.recorder(DETECTIONS).handle([*rig.signals(0), *rig.signals(5)])
-    await rig.recorder(DETECTIONS).handle(rig.signals(0))
-    assert await rig.counters() == (2, 0)
-    async with scene.database.read() as session:
-        traces = (await session.scalars(select(DetectionTrace))).all()
-        figures = (await session.scalars(select(Statistic))).all()
-    places = [(each.beacon_id, each.geofence_id, each.scan_tag_id) for each in traces]
-    expected: list[Any] = [(scene.beacon.id, None, None), *[(None, scene.geofence.id, None)] * 2]
-    expected += [(None, None, scene.nfc.id), (None, None, scene.qrcode.id)]
-    assert Counter(places) == {place: 2 * expected.count(place) for place in expected}
-    found = {(f.kind, f.ref): (f.detections, f.place_detections, f.devices) for f in figures}
-    assert found == {
-        ("venue", scene.venue.id): (2, 8, 1),
-        ("beacon", scene.beacon.id): (2, 0, 1),
-        ("geofence", scene.geofence.id): (0, 4, 1),
-        ("nfc", scene.nfc.id): (0, 2, 1),
-        ("qrcode", scene.qrcode.id): (0, 2, 1),
-    }
 
 
 async def test_a_device_that_stays_at_a_place_leaves_a_row_a_minute(rig: Rig):
@@ -88,29 +50,33 @@ async def test_a_device_that_stays_at_a_place_leaves_a_row_a_minute(rig: Rig):
     assert (await rig.statistics())["venue"] == (3, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("geofence", {"geofence": {"transition": "exit"}}),
-        ("geofence", {"geofence": {"id": 2**63 - 1}}),
-        ("position", {"position": {"accuracy": 101}}),
-        ("position", {"position": {"latitude": 48.8510}}),  # 111 m to the north
-        ("position", {"api_key": "key-of-nobody"}),
-        ("position", {"api_key": "key\0"}),
-        ("qrcode", {"api_key": "key-of-nobody"}),
-        ("qrcode", {"tag": {"value": "HTTPS://example.org"}}),
-        ("qrcode", {"tag": {"value": "\0"}}),
-        ("qrcode", {"tag": {"kind": "nfc"}}),
-    ],
-)
-async def test_where_no_place_is_nothing_is_counted(rig: Rig, kind: str, fields: dict[str, Any]):
-    signal = rig.scene.signals()[kind]
-    for name, value in fields.items():
-        signal[name] = value if isinstance(value, str) else signal[name] | value
-    body = signal | {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000}
-    await rig.recorder(DETECTIONS).handle([record(DETECTIONS, 0, body), *rig.signals(1)[:1]])
+NOWHERE: list[tuple[str, dict[str, Any]]] = [
+    ("geofence", {"geofence": {"transition": "exit"}}),
+    ("geofence", {"geofence": {"id": 2**63 - 1}}),
+    ("position", {"position": {"accuracy": 101}}),
+    ("position", {"position": {"latitude": 48.8510}}),  # 111 m to the north
+    ("position", {"api_key": "key-of-nobody"}),
+    ("position", {"api_key": "key\0"}),
+    ("qrcode", {"api_key": "key-of-nobody"}),
+    ("qrcode", {"tag": {"value": "HTTPS://example.org"}}),
+    ("qrcode", {"tag": {"value": "\0"}}),
+    ("qrcode", {"tag": {"kind": "nfc"}}),
+]
+
+
+async def test_where_no_place_is_nothing_is_counted(rig: Rig):
+    records = list(rig.signals(0)[:1])
+    for kind, fields in NOWHERE:
+        signal = rig.scene.signals()[kind]
+        for name, value in fields.items():
+            signal[name] = value if isinstance(value, str) else signal[name] | value
+        body = signal | {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000}
+        records.append(record(DETECTIONS, len(records), body))
+    records.append(record(DETECTIONS, len(records), b"{"))
+    await rig.recorder(DETECTIONS).handle(records)
     assert await rig.counters() == (1, 0)
     assert await rig.count(DetectionTrace) == 1
+    assert rig.letters.reasons == []  # those are the trigger's
 
 
 @pytest.mark.parametrize(
@@ -132,21 +98,6 @@ async def test_an_edit_counts_for_the_next_position(rig: Rig, edit: Any):
     assert await rig.count(DetectionTrace) == 1
 
 
-async def test_a_notification_counts_for_its_place(rig: Rig):
-    scene = rig.scene
-    for offset, kind in enumerate(("geofence", "nfc", "qrcode")):
-        place = {"beacon": None, kind: {"id": getattr(scene, kind).id}}
-        sent = rig.notification(offset, str(uuid4()), **place)
-        await rig.recorder(NOTIFICATIONS).handle([sent])
-    both = rig.notification(3, str(uuid4()), nfc={"id": 1})
-    await rig.recorder(NOTIFICATIONS).handle([both])
-    assert await rig.counters() == (0, 3)
-    once, all_ = (0, 1, 1), (0, 1, 3)
-    kinds = {"geofence": once, "nfc": once, "qrcode": once}
-    assert await rig.statistics() == {"venue": all_, "campaign": all_, **kinds}
-    assert rig.letters.reasons == [b"invalid_field"]
-
-
 async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig):
     """Records of gateways hold many detections each: few of them are a batch."""
     recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
@@ -155,25 +106,6 @@ async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig
     assert await rig.counters() == (12, 0)
     name = "proximity_recorder_transaction_seconds_count"
     assert rig.metrics.registry.get_sample_value(name) == 4 + 1
-
-
-async def test_the_same_records_again_count_nothing(rig: Rig):
-    records = rig.detections(range(10))
-    for batch in (records[:6], records[:6], records[3:8], records):
-        await rig.recorder(DETECTIONS).handle(batch)
-    assert await rig.counters() == (10, 0)
-    assert await rig.count(DetectionTrace) == 10
-
-
-async def test_an_owner_of_old_cannot_write(rig: Rig):
-    old, new = rig.recorder(DETECTIONS), rig.recorder(DETECTIONS)
-    await old.handle(rig.detections(range(3)))
-    await new.handle(rig.detections(range(3, 6)))
-    await old.handle(rig.detections(range(3, 6)))  # it has them in flight and does not know
-    await old.handle(rig.detections(range(6, 8)))
-    await new.handle(rig.detections(range(6, 9)))
-    assert await rig.counters() == (9, 0)
-    assert await rig.count(DetectionTrace) == 9
 
 
 async def test_offsets_that_went_back_are_reported(rig: Rig):
@@ -204,26 +136,6 @@ class FailingLedger:
                 raise ConnectionResetError
         if failure == "after":
             raise ConnectionResetError
-
-
-@pytest.mark.parametrize("failures", [["before"], ["after"]])
-async def test_a_lost_answer_counts_once(rig: Rig, failures: list[str]):
-    ledger: Any = FailingLedger(rig.scene.ledger, failures)
-    recorder = rig.recorder(DETECTIONS, ledger=ledger)
-    await recorder.handle(rig.detections(range(4)))
-    await recorder.handle(rig.detections(range(4, 6)))
-    assert await rig.counters() == (6, 0)
-    assert await rig.count(DetectionTrace) == 6
-
-
-async def test_notifications_count_once_by_their_id(rig: Rig):
-    first, second = str(uuid4()), str(uuid4())
-    recorder = rig.recorder(NOTIFICATIONS)
-    await recorder.handle([rig.notification(0, first), rig.notification(1, first.upper())])
-    await recorder.handle([rig.notification(2, first), rig.notification(3, second)])
-    assert await rig.counters() == (0, 2)
-    assert await rig.count(Reception) == 2
-    assert await rig.statistics() == dict.fromkeys(("venue", "beacon", "campaign"), (0, 1, 2))
 
 
 async def test_a_notification_of_a_device_with_long_facts_counts(rig: Rig):
@@ -268,17 +180,6 @@ async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(ri
     )
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]
-
-
-async def test_authentications_leave_a_trace(rig: Rig):
-    device = {"udid": "phone", "name": "ios", "version": "18"}
-    message = {"api_key": "key-1", "device": device, "ip": "10.0.0.2"}
-    unknown = message | {"api_key": "key-2"}
-    records = [record(AUTHENTICATIONS, n, value) for n, value in enumerate([message, unknown])]
-    await rig.recorder(AUTHENTICATIONS).handle(records)
-    assert await rig.count(AuthenticationTrace) == 1
-    assert await rig.counters() == (0, 0)
-    assert rig.letters.reasons == [b"unknown_application"]
 
 
 @pytest.mark.parametrize(("trace", "expected"), [("changes", 4), ("none", 0)])

@@ -58,21 +58,3 @@ async def test_a_write_on_top_does_not_hide_what_is_lost(
     await reader.edit(title="the next edit")
     assert await drain_once(reader.database, reader.store) is DrainResult.REBUILT
     assert await index_of(redis, reader.store) == await fresh_index(reader.database)
-
-
-async def test_the_second_of_two_writes_of_a_transaction_is_missed_too(
-    reader: Reader, redis: RedisClient
-) -> None:
-    bucket = reader.store.keys.of(campaign_field(reader.campaign.id))
-    await rebuild(reader.database, reader.store)
-    async with index_transaction(reader.database, reader.store, wait=True) as transaction:
-        assert transaction is not None
-        await transaction.write({campaign_field(reader.campaign.id): b"{}"})
-        half: Any = await redis.dump(bucket)
-        await transaction.write({}, [campaign_field(reader.campaign.id)])
-    await redis.restore(bucket, 0, half, replace=True)
-    reader.lags.clear()
-    async with reader.kept():
-        await eventually(lambda: 1 in reader.lags, deadline=30)
-        await eventually(lambda: reader.lags[-1] == 0)
-    assert await index_of(redis, reader.store) == await fresh_index(reader.database)

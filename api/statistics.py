@@ -35,9 +35,11 @@ from catalog.statistics import (
     latest_week,
     record_totals,
     statistic_page,
+    visit_totals,
 )
 from rules.model import DayFigures, Reason
 from rules.schedule import zone_clock
+from rules.visits import VisitKind
 
 router = APIRouter(prefix=f"{PREFIX}/statistics", tags=["analytic"])
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]
@@ -91,7 +93,7 @@ class StatisticLineAnswer(Answer):
 class SumsAnswer(Answer):
     detections: Count
     place_detections: Count = _OF_PLACES
-    visits: Count = Field(
+    device_days: Count = Field(
         description="The sum over the days of the distinct devices of each day and record."
     )
     notifications: Count
@@ -129,6 +131,26 @@ class ReasonFiguresAnswer(Answer):
     campaigns: list[CampaignReasonAnswer] = Field(
         description="The largest first; empty if the reason applies before campaigns are checked."
     )
+
+
+class VisitLengthAnswer(Answer):
+    minutes: Count = Field(description="They took so long or longer, up to the next.")
+    visits: Count
+
+
+class VisitTotalsAnswer(Answer):
+    venue_id: Id
+    venue: Text
+    kind: VisitKind
+    id: Id
+    name: Text
+    visits: Count = Field(description="Those that began on these days.")
+    ended: Count = Field(description="How many of them have ended.")
+    seconds: Count = Field(description="The sum of the lengths of those that have ended.")
+    open: Count = Field(
+        description="The visits now: those of these days that began today or yesterday and go on."
+    )
+    lengths: list[VisitLengthAnswer] = Field(description="Those that have ended by length.")
 
 
 class BeaconDetectionsAnswer(Answer):
@@ -219,6 +241,39 @@ async def statistics_by_record(
     async with caller.services.database.autocommit() as session:
         found = await record_totals(session, caller.company_id, choice, limit)
     return [RecordTotalAnswer.model_validate(each) for each in found]
+
+
+@router.get("/visits")
+async def visits(
+    caller: Reader,
+    first: First = None,
+    last: Last = None,
+    kind: Annotated[VisitKind, Query(description="What was visited.")] = "venue",
+    venue: VenueOnly = None,
+    limit: Largest = 20,
+) -> list[VisitTotalsAnswer]:
+    """The visits to each record of a kind, the most visited first, with their lengths.
+
+    A visit counts for the day of its entry, in the venue's local time. Test devices are left out.
+    Visits are counted from when the company asks for presence events.
+    """
+    days = _days(caller, first, last)
+    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
+    async with caller.services.database.autocommit() as session:
+        found = await visit_totals(
+            session,
+            choice,
+            now=caller.services.clock(),
+            company_id=caller.company_id,
+            limit=limit,
+        )
+    return [
+        VisitTotalsAnswer.model_validate(
+            {name: getattr(each, name) for name in VisitTotalsAnswer.model_fields}
+            | {"lengths": [{"minutes": m, "visits": n} for m, n in each.lengths.items()]}
+        )
+        for each in found
+    ]
 
 
 @router.get("/hours")

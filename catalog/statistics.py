@@ -1,8 +1,8 @@
-"""Reads the daily figures of venues, places and campaigns that the recorder writes."""
+"""Reads the daily figures of venues, places, campaigns and visits that the recorder writes."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,8 +20,18 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from catalog.models import Beacon, Campaign, Company, Geofence, ScanTag, Statistic, Venue
+from catalog.models import (
+    Beacon,
+    Campaign,
+    Company,
+    Geofence,
+    ScanTag,
+    Statistic,
+    Venue,
+    VisitStatistic,
+)
 from catalog.session import with_deleted
+from rules.visits import LENGTHS, VisitKind
 
 _LONGEST_ID = 18  # digits
 # The offset at which a day begins first.
@@ -169,7 +179,7 @@ _FIGURES = (
     func.sum(Statistic.detections, type_=Integer).label("detections"),
     func.sum(Statistic.place_detections, type_=Integer).label("place_detections"),
     # A device counts once a day and record.
-    func.sum(Statistic.devices, type_=Integer).label("visits"),
+    func.sum(Statistic.devices, type_=Integer).label("device_days"),
     func.sum(Statistic.notifications, type_=Integer).label("notifications"),
 )
 
@@ -229,3 +239,78 @@ def _chosen(
         of.day.between(choice.first, choice.last),
     )
     return query if choice.venue_id is None else query.where(of.venue_id == choice.venue_id)
+
+
+class VisitTotals(NamedTuple):
+    """The visits of a venue, beacon or geofence that began on some days.
+
+    `seconds` is the sum of the lengths of those that have `ended`. `lengths` counts these by the
+    minutes at which their class begins. `open` visits go on; they began today or yesterday.
+    """
+
+    company: str | None
+    venue_id: int
+    venue: str | None
+    kind: str
+    id: int
+    name: str | None
+    visits: int
+    ended: int
+    seconds: int
+    open: int
+    lengths: dict[int, int]
+
+
+async def visit_totals(
+    session: AsyncSession,
+    choice: StatisticFilter,
+    *,
+    now: datetime,
+    company_id: int | None = None,
+    limit: int | None = None,
+) -> list[VisitTotals]:
+    """The most visited places first, of one company or of `choice.company`. `now` is in UTC.
+
+    Raises SQLAlchemyError.
+    """
+    of = VisitStatistic
+    sums = [func.sum(each, type_=Integer) for each in (of.begun, of.ended, of.seconds)]
+    # The local yesterday of every venue. A visit whose exit is never published is open no longer.
+    since = now.date() - timedelta(days=2)
+    recent = case((of.day >= since, of.begun - of.ended), else_=0)
+    lengths = [case((of.minutes == each, of.ended), else_=0) for each in LENGTHS]
+    sums += [func.sum(each, type_=Integer) for each in (recent, *lengths)]
+    labelled = [each.label(f"sum_{number}") for number, each in enumerate(sums)]
+    query = select(of.venue_id, of.kind, of.ref, *labelled)
+    query = query.where(of.day.between(choice.first, choice.last))
+    for column, wanted in ((of.kind, choice.kind), (of.venue_id, choice.venue_id)):
+        query = query if wanted is None else query.where(column == wanted)
+    query = query.join(Venue, Venue.id == of.venue_id).join(Company, Company.id == Venue.company_id)
+    if company_id is not None:
+        query = query.where(Company.id == company_id)
+    for table, wanted in ((Company, choice.company), (Venue, choice.venue)):
+        query = query if wanted is None else query.where(_has_name_or_id(table, wanted))
+    query = query.group_by(of.venue_id, of.kind, of.ref).order_by(sums[0].desc(), of.kind, of.ref)
+    top = with_deleted(query.limit(limit)).subquery("top")
+    names = {
+        kind: select(table.name).where(table.id == top.c.ref).correlate(top).scalar_subquery()
+        for kind, table in _TABLES.items()
+        if kind in get_args(VisitKind)
+    }
+    named = (
+        select(
+            *(Company.name, top.c.venue_id, Venue.name, top.c.kind, top.c.ref),
+            case(names, value=top.c.kind),
+            *top.c[-len(sums) :],
+        )
+        .join(Venue, Venue.id == top.c.venue_id)
+        .join(Company, Company.id == Venue.company_id)
+        .order_by(top.c.sum_0.desc(), top.c.kind, top.c.ref)
+    )
+    found = []
+    for row in await session.execute(with_deleted(named)):
+        begun, ended, seconds, going_on, *counts = map(int, row[6:])  # PostgreSQL's are decimal
+        by_length = dict(zip(LENGTHS, counts, strict=True))
+        figures = begun, ended, seconds, max(0, going_on), by_length
+        found.append(VisitTotals._make((*row[:6], *figures)))
+    return found

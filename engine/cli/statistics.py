@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -16,13 +17,16 @@ from catalog.statistics import (
     WEEK,
     StatisticFilter,
     StatisticLine,
+    VisitTotals,
     latest_week,
     statistic_lines,
+    visit_totals,
 )
 from engine.cli.command import CommandError, begin_quietly, examples, new_app
 from engine.cli.output import echo_json, print_table
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
+from rules.visits import LENGTHS
 
 Keep = Callable[[StatisticLine], None]
 
@@ -61,6 +65,9 @@ def statistics(
     file: Annotated[
         Path | None, typer.Option("--csv", help="Write CSV to this file; - is standard output.")
     ] = None,
+    visits: Annotated[
+        bool, typer.Option("--visits", help="Show visits instead: how many, how long, and now.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show detections, devices and notifications by day, venue, place and campaign.
@@ -68,14 +75,25 @@ def statistics(
     Detections are those of beacons, those of geofences, NFC tags and QR codes are beside them. A
     day is the day of the detection in the venue's time zone (UTC if it has none). The devices of a
     line are distinct, so the numbers of several lines cannot be added. Test devices are left out.
-    The role recorder updates these statistics.
+    The role recorder updates these statistics. Visits are those of companies that ask for presence
+    events; a visit counts for the day of its entry, and `now` are those that began today or
+    yesterday and go on.
     """
-
+    if visits and file is not None:
+        raise typer.BadParameter("goes without --csv", param_hint="visits")
     if json and file is not None:
         raise typer.BadParameter("goes without --csv", param_hint="json")
     settings = begin_quietly(context)
     choice = _choice(first, last, company, venue, kind)
-    if json:
+    if visits:
+        found = asyncio.run(_read_visits(settings, choice))
+        if json:
+            for each in found:
+                lengths = {str(minutes): count for minutes, count in each.lengths.items()}
+                echo_json(each._asdict() | {"lengths": lengths})
+        else:
+            _show_visits(found, choice)
+    elif json:
         asyncio.run(_read(settings, choice, lambda line: echo_json(line._asdict())))
     elif file is None:
         lines: list[StatisticLine] = []
@@ -162,3 +180,28 @@ def _cells(line: StatisticLine) -> tuple[str, ...]:
         f"{line.notifications:,}",
         f"{line.place_detections:,}",
     )
+
+
+async def _read_visits(settings: Settings, choice: StatisticFilter) -> list[VisitTotals]:
+    async with open_migrated_database(settings) as database, database.read() as session:
+        return await visit_totals(session, choice, now=datetime.now(UTC))
+
+
+def _show_visits(found: list[VisitTotals], choice: StatisticFilter) -> None:
+    if not found:
+        typer.echo(f"no visits from {choice.first} to {choice.last}")
+        return
+    header = ("company", "venue", "kind", "id", "name")
+    lengths = [f"{each}-{above} min" for each, above in pairwise(LENGTHS)]
+    lengths.append(f"{LENGTHS[-1]}+ min")
+    figures = ("visits", "now", "mean", *lengths)
+    rows = [
+        (
+            *(each.company or "-", each.venue or "-", each.kind, str(each.id), each.name or "-"),
+            *(f"{each.visits:,}", f"{each.open:,}"),
+            f"{each.seconds / each.ended / 60:.1f} min" if each.ended else "-",
+            *(f"{count:,}" for count in each.lengths.values()),
+        )
+        for each in found
+    ]
+    print_table((*header, *figures), rows, numbers=len(figures))

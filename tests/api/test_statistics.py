@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api import statistics
-from catalog.models import Statistic
+from catalog.models import Statistic, VisitStatistic
 from engine.redis.figures import CompanyDay, FigureStore
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
 from rules.model import CampaignReason, DayFigures, Reason
@@ -110,7 +110,7 @@ async def test_as_a_sheet(
         assert {row[header.index("venue")] for row in rows} == {"x;'=1+1"}
 
 
-_TOTALS = {"detections": 18, "place_detections": 0, "visits": 9, "notifications": 9}
+_TOTALS = {"detections": 18, "place_detections": 0, "device_days": 9, "notifications": 9}
 
 
 @pytest.mark.parametrize("kind", ["geofencing", "nfc", "qrcode"])
@@ -127,7 +127,7 @@ async def test_figures_of_other_places(
     (line,) = await api.read(f"/statistics?kind={kind}", owner)
     assert (line["name"], line["place_detections"]) == (place["name"], 7)
     (total,) = await api.read(f"/statistics/totals?kind={kind}", owner)
-    assert (total["name"], total["place_detections"], total["visits"]) == (place["name"], 7, 2)
+    assert (total["name"], total["place_detections"], total["device_days"]) == (place["name"], 7, 2)
 
 
 async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: Bodies, today: date):
@@ -249,3 +249,20 @@ async def test_live_decisions(api: Harness, owner: Headers):
 async def test_refused_parameters(api: Harness, owner: Headers, path: str, fields: set[str]):
     answer = await api.call("GET", path, owner)
     assert (answer.status_code, set(answer.json()["fields"])) == (400, fields), answer.text
+
+
+async def test_visits(api: Harness, owner: Headers, bodies: Bodies, today: date):
+    ids = await fill(api, owner, bodies, today)
+    others = await fill(api, await api.account(), bodies, today)
+    for venue in (ids["venue"], others["venue"]):
+        of = {"day": today, "kind": "venue", "ref": venue, "venue_id": venue}
+        await api.add(VisitStatistic(**of, minutes=0, begun=3, ended=1, seconds=30))
+        await api.add(VisitStatistic(**of, minutes=5, begun=0, ended=1, seconds=400))
+    (found,) = await api.read("/statistics/visits", owner)
+    assert (found["id"], found["kind"], found["venue"]) == (ids["venue"], "venue", "x;=1+1")
+    assert [found[name] for name in ("visits", "ended", "seconds", "open")] == [3, 2, 430, 1]
+    lengths = {each["minutes"]: each["visits"] for each in found["lengths"] if each["visits"]}
+    assert (lengths, len(found["lengths"])) == ({0: 1, 5: 1}, 8)
+    for query in ("kind=beacon", f"venue={others['venue']}", f"to={today - DAY}"):
+        assert await api.read(f"/statistics/visits?{query}", owner) == []
+    assert (await api.call("GET", "/statistics/visits?kind=nfc", owner)).status_code == 400

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from catalog.database import Database, open_database
-from catalog.models import Company, Statistic
-from catalog.statistics import StatisticFilter, StatisticLine, latest_week, statistic_lines
+from catalog.models import Company, Statistic, VisitStatistic
+from catalog.statistics import (
+    StatisticFilter,
+    StatisticLine,
+    latest_week,
+    statistic_lines,
+    visit_totals,
+)
 from tests.catalog.records import NOON, Records
 from tests.cli.proximity import Proximity
 from tests.servers.schema import make_schema
@@ -132,3 +138,73 @@ def test_each_refusal_names_its_cause(
 def test_the_last_week_ends_with_the_day_that_has_begun_in_the_east(hour: int, last: date) -> None:
     now = datetime(2026, 11, 21, hour, 59 * (hour == 9), tzinfo=UTC)
     assert latest_week(now) == (date(2026, 11, 15), last)
+
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DAYS = StatisticFilter(TODAY - timedelta(days=6), TODAY)
+
+
+def _visited(age: int, ref: int, minutes: int, *sums: int, kind: str = "venue") -> VisitStatistic:
+    """`sums` are begun, ended and seconds."""
+    begun, ended, seconds = sums
+    return VisitStatistic(
+        day=TODAY - timedelta(days=age),
+        kind=kind,
+        ref=ref,
+        minutes=minutes,
+        venue_id=ref,
+        begun=begun,
+        ended=ended,
+        seconds=seconds,
+    )
+
+
+@pytest.fixture
+async def visited(database: Database) -> Database:
+    """Visits to the venues 1 and 2, and to the beacon 1."""
+    async with database.write.begin() as session:
+        session.add_all(
+            [
+                _visited(0, 1, 0, 5, 1, 30),
+                _visited(0, 1, 15, 0, 2, 2400),
+                _visited(1, 1, 0, 4, 2, 20),
+                _visited(5, 1, 0, 9, 3, 90),  # six exits of that day never came
+                _visited(0, 2, 0, 1, 2, 3),  # began before the company asked for presence
+                _visited(0, 1, 0, 2, 0, 0, kind="beacon"),
+                _visited(7, 1, 0, 100, 0, 0),
+            ]
+        )
+    return database
+
+
+async def test_visits_with_their_lengths_and_those_that_go_on(visited: Database) -> None:
+    async with visited.read() as session:
+        found = await visit_totals(session, DAYS, now=NOW)
+        ours = await visit_totals(session, DAYS._replace(kind="venue"), now=NOW, company_id=2)
+        named = await visit_totals(session, DAYS._replace(company="alpha"), now=NOW, limit=1)
+    first, second, third = found
+    assert first[:6] == ("alpha", 1, "alpha hall", "venue", 1, "alpha hall")
+    assert (first.visits, first.ended, first.seconds, first.open) == (18, 8, 2540, 2 + 2)
+    assert tuple(first.lengths.values()) == (6, 0, 0, 2, 0, 0, 0, 0)
+    assert (second.kind, second.name, second.visits, second.open) == ("beacon", "door", 2, 2)
+    assert (third.company, third.visits, third.ended, third.open) == ("beta", 1, 2, 0)
+    assert (ours, named) == ([third], [first])
+
+
+async def test_visits_in_a_terminal(visited: Database, proximity: Proximity) -> None:
+    days = ["--visits", "--from", "2026-11-14", "--to", "2026-11-20"]
+    done = proximity("statistics", *days)
+    header, first, *_ = done.stdout.splitlines()
+    assert header.split("  ")[-1].strip() == "240+ min"
+    assert "5.3 min" in first
+    written = proximity("statistics", *days, "--json").stdout
+    lines = list(map(json.loads, written.splitlines()))
+    assert [(each["kind"], each["visits"]) for each in lines] == [
+        ("venue", 18),
+        ("beacon", 2),
+        ("venue", 1),
+    ]
+    assert lines[0]["lengths"]["15"] == 2
+    nothing = proximity("statistics", *days, "--kind", "campaign")
+    assert nothing.stdout == "no visits from 2026-11-14 to 2026-11-20\n"
+    assert proximity("statistics", "--visits", "--csv", "-").returncode == 2

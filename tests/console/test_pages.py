@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from catalog.models import VisitStatistic
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, device_of, statistic
@@ -158,13 +159,16 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date
             for back in (0, 3)
         )
     figures = await visitor.get("/parts/figures")
-    assert figures.text.startswith("Detections 2 003 today 1 000 Visits 20 today 10")
+    assert figures.text.startswith("Detections 2 003 today 1 000 Device days 20 today 10")
     (plot,) = [found["data-plot"] for _, found in figures.tags if "data-plot" in found]
     assert '"values":[7,0,0,4]' in (plot or "")
     assert "Boats" in (await visitor.get("/parts/largest/campaigns")).texts
     assert "Boats" in (await visitor.get("/statistics")).texts
+    assert "240+ min" not in (await visitor.get("/statistics")).texts, "nobody counts visits"
+    visits = {"day": today, "kind": "venue", "ref": venue, "venue_id": venue}
+    await visitor.api.add(VisitStatistic(**visits, minutes=5, begun=4321, ended=2, seconds=840))
     chosen = await visitor.get(f"/statistics?kind=venue&venue={venue}&from={today}&to={today}")
-    assert "1\u202f000" in chosen.texts
+    assert {"1\u202f000", "4\u202f321", "4\u202f319", "7 min", "240+ min"} <= set(chosen.texts)
     refused = await visitor.get("/statistics?from=yesterday", status=400)
     assert "from-note" in {found.get("id") for _, found in refused.tags}
     results = await visitor.get(f"/venues/{venue}/campaigns/{campaign}/results")

@@ -96,7 +96,7 @@ async def results(context: PageContext) -> Response:
     found = await context.interface.get(
         "/statistics/days", kind="campaign", id=context.path_number("uid"), **span
     )
-    plot = daily_plot(found, ("visits", "notifications"), context.texts)
+    plot = daily_plot(found, ("device_days", "notifications"), context.texts)
     return context.page("campaign_form.html#results", plot=plot, days=_DAYS_SHOWN)
 
 

@@ -14,7 +14,7 @@ from api.console.pages.statistics import daily_plot, first_hour, hourly_plot, la
 from api.console.texts import Translations, display_zone, format_time, in_zone
 
 _DAYS = 30
-_FIGURES = ("detections", "visits", "notifications")
+_FIGURES = ("detections", "device_days", "notifications")
 _LARGEST = 8
 _MOST_CAMPAIGNS = 20
 _MOST_VENUES = 20
@@ -76,7 +76,7 @@ def _utc_days(first: datetime, last: datetime) -> dict[str, str]:
 
 
 async def largest(context: PageContext) -> Response:
-    """Show the largest campaigns by notifications, or beacons by visits."""
+    """Show the largest campaigns by notifications, or beacons by their devices."""
     kind = "campaign" if context.request.path_params["kind"] == "campaigns" else "beacon"
     found = await context.interface.get(
         "/statistics/totals", kind=kind, limit=_LARGEST, **last_days(context, _DAYS)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
 from api.console.context import PageContext
 from api.console.texts import Translations, parse_time
+from rules.visits import VisitKind
 
 _KINDS = ("campaign", "beacon", "geofence", "nfc", "qrcode", "venue")
 _MOST = 100
@@ -23,8 +24,12 @@ async def show(context: PageContext) -> Response:
         "GET", "/statistics/totals", query=query | {"kind": kind, "limit": _MOST}
     )
     by_day = await interface.call("GET", "/statistics/days", query=query)
+    visited = kind if kind in get_args(VisitKind) else "venue"
+    visits = await interface.call(
+        "GET", "/statistics/visits", query=query | {"kind": visited, "limit": _MOST}
+    )
     days = by_day.body if by_day.is_success else []
-    plot = daily_plot(days, ("detections", "visits", "notifications"), context.texts)
+    plot = daily_plot(days, ("detections", "device_days", "notifications"), context.texts)
     return context.page(
         "statistics.html",
         200 if records.is_success else records.status,
@@ -33,6 +38,7 @@ async def show(context: PageContext) -> Response:
         message=records.message,
         found=records.body if records.is_success else [],
         most=_MOST,
+        visits=visits.body if visits.is_success else [],
         venues=await context.venues(),
         plot=plot,
     )

@@ -6,7 +6,7 @@ minutes count from local midnight.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -244,27 +244,6 @@ def _shared_tally(
 _NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
 
 
-class CampaignOutcomes(msgspec.Struct, frozen=True, eq=False):
-    """The ids of the campaigns that a decision checked, by reason, including GRANTED.
-
-    Compared and hashed by identity, as its decision is. It may be kept for longer than the
-    decision, which refers to the campaigns' content and would keep old versions of it in memory.
-    """
-
-    company_id: int
-    closed: Mapping[Reason, Sequence[int]]
-    open: tuple[tuple[int, Reason], ...]
-
-    def __iter__(self) -> Iterator[tuple[int, Reason]]:
-        for reason, closed in self.closed.items():
-            for campaign_id in closed:
-                yield campaign_id, reason
-        yield from self.open
-
-    def __len__(self) -> int:
-        return len(self.open) + sum(map(len, self.closed.values()))
-
-
 class Decision(msgspec.Struct, frozen=True, eq=False):
     """The outcome of one detection. Detections share decisions: compared and hashed by identity.
 
@@ -284,7 +263,6 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     closed_campaigns: Mapping[Reason, Sequence[int]] = {}
     company_id: int = 0
     tally: DecisionTally = _NO_TALLY
-    kept_outcomes: CampaignOutcomes | None = None
 
     def __post_init__(self) -> None:
         granted = len(self.granted)
@@ -297,22 +275,17 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         return self.tally.outcomes
 
     @property
-    def by_campaign(self) -> CampaignOutcomes:
+    def by_campaign(self) -> Iterator[tuple[int, Reason]]:
         """The id of each checked campaign, with the reason of its refusal, or GRANTED.
 
-        Always the same object. Empty if the detection was refused before its campaigns were
-        checked.
+        Empty if the detection was refused before its campaigns were checked.
         """
-        found = self.kept_outcomes
-        if found is None:
-            granted = {campaign.id for campaign in self.granted}
-            reasons = tuple(
-                (campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED)
-                for campaign in self.open
-            )
-            found = CampaignOutcomes(self.company_id, self.closed_campaigns, reasons)
-            msgspec.structs.force_setattr(self, "kept_outcomes", found)
-        return found
+        for reason, closed in self.closed_campaigns.items():
+            for campaign_id in closed:
+                yield campaign_id, reason
+        granted = {campaign.id for campaign in self.granted}
+        for campaign in self.open:
+            yield campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED
 
 
 class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -350,11 +323,3 @@ class DayFigures(msgspec.Struct, eq=True):
     notifications: Counter[int] = msgspec.field(default_factory=Counter)
     reasons: Counter[Reason] = msgspec.field(default_factory=Counter)
     campaigns: Counter[CampaignReason] = msgspec.field(default_factory=Counter)
-
-    @property
-    def size(self) -> int:
-        """How many sums there are."""
-        return sum(len(sums) for sums in self._all())
-
-    def _all(self) -> Collection[Counter[int] | Counter[Reason] | Counter[CampaignReason]]:
-        return self.detections, self.notifications, self.reasons, self.campaigns

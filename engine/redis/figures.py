@@ -1,18 +1,19 @@
 """Sums in Redis: outcomes of detections by company and day, detections of beacons by minute.
 
-A company's day is one hash of sums, kept for a month. The number of its fields is bounded, for any
-number of campaigns and of writing processes. FigureSums adds up in memory and writes every few
-seconds; no other task waits for it. A minute of a venue is one hash, kept for a quarter of an hour.
+A company's day is one hash of sums, kept for a month: `d:HOUR` detections, `n:HOUR` notifications,
+`r:REASON`, `c:CAMPAIGN:REASON`. The number of its fields is bounded, for any number of campaigns
+and of writing processes. FigureSums adds up in memory and writes every few seconds; no other task
+waits for it. A minute of a venue is one hash, kept for a quarter of an hour.
 """
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -47,25 +48,22 @@ class FigureStore:
         self._prefix = prefix
         self._deadline = deadline
 
-    async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
-        """Add these sums, in one round trip (on a cluster one for each node).
+    async def add(self, days: Mapping[CompanyDay, Mapping[str, int]]) -> list[CompanyDay]:
+        """Add these sums by field, in one round trip (on a cluster one for each node).
 
-        Returns those that Redis refused. After TimeoutError some may have been added.
+        Returns the days that Redis refused. After TimeoutError some may have been added.
         """
         pipeline: Any = self._redis.pipeline(transaction=False)
-        for place, day in figures.items():
-            arguments = [part for pair in _fields(day) for part in pair]
+        for day, sums in days.items():
+            arguments = [part for pair in sums.items() for part in pair]
             # (EVAL, not EVALSHA: a retry after NOSCRIPT would add the other sums twice.)
             pipeline.execute_command(
-                "EVAL", _ADD, 1, self._key(place), _KEPT_MS, MOST_FIELDS, *arguments
+                "EVAL", _ADD, 1, self._key(day), _KEPT_MS, MOST_FIELDS, *arguments
             )
         async with asyncio.timeout(self._deadline):
             answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        return [
-            place
-            for place, answer in zip(figures, answers, strict=True)
-            if isinstance(answer, Exception)
-        ]
+        found = zip(days, answers, strict=True)
+        return [day for day, answer in found if isinstance(answer, Exception)]
 
     async def read(self, company_id: int, first: date, last: date) -> dict[date, DayFigures]:
         """The sums of a company's days from `first` to `last`, both included; no empty days."""
@@ -80,17 +78,6 @@ class FigureStore:
     def _key(self, place: CompanyDay) -> str:
         """The key of a day. The hash tag keeps a company's days in one slot of a cluster."""
         return f"{self._prefix}figures:{{{place.company_id}}}:{place.day.isoformat()}"
-
-
-def _fields(figures: DayFigures) -> Iterator[tuple[str, int]]:
-    for hour, count in figures.detections.items():
-        yield f"d:{hour}", count
-    for hour, count in figures.notifications.items():
-        yield f"n:{hour}", count
-    for reason, count in figures.reasons.items():
-        yield f"r:{reason.value}", count
-    for (campaign, reason), count in figures.campaigns.items():
-        yield f"c:{campaign}:{reason.value}", count
 
 
 def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
@@ -115,74 +102,44 @@ def _read_field(figures: DayFigures, field: str, count: int) -> None:
 
 
 _WRITE_SECONDS = 5.0
-# Bounds of memory: days of companies, sums by campaign of one day, sums by campaign of all.
-_MOST_DAYS = 5_000
-_MOST_OF_A_DAY = 400
-_MOST_BY_CAMPAIGN = 100_000
+# Bounds of memory: sums in all, and sums by campaign of a company's day.
+_MOST_SUMS = 200_000
+_MOST_CAMPAIGNS = 400
 _DAYS_A_WRITE = 100
-
-
-class FigureWriter(Protocol):
-    """Writes sums. Raises RedisError, OSError or TimeoutError."""
-
-    async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
-        """Add these sums. Returns those that were refused.
-
-        After TimeoutError some may have been added.
-        """
 
 
 class FigureSums:
     """Sums by company and day that are not written yet. `clock` in epoch seconds."""
 
     def __init__(
-        self,
-        *,
-        store: FigureWriter,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.time,
+        self, *, store: FigureStore, metrics: Metrics, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._errors = metrics.redis_errors
         self._dropped = metrics.figures_dropped
         self._clock = clock
-        self._days: dict[CompanyDay, DayFigures] = {}
-        self._by_campaign = 0
+        self._days: dict[CompanyDay, Counter[str]] = {}
+        self._size = 0
 
-    def now(self) -> datetime:
-        """The present time, whose day and hour get the next figures."""
-        return datetime.fromtimestamp(self._clock(), UTC)
+    def note_detections(self, company_id: int, count: int) -> None:
+        """Add detections of this hour."""
+        self._note(company_id, f"d:{self._now().hour}", count)
 
-    def today(self, company_id: int, now: datetime) -> DayFigures | None:
-        """The sums of a company's day. The caller adds to them before its next await.
+    def note_notifications(self, company_id: int, count: int) -> None:
+        """Add notifications that were published in this hour."""
+        self._note(company_id, f"n:{self._now().hour}", count)
 
-        None, which is counted as dropped, if there is no room. Only `add_campaigns` may add sums by
-        campaign.
-        """
-        return self._day(CompanyDay(company_id, now.date()))
+    def note_reason(self, company_id: int, reason: Reason, count: int) -> None:
+        """Add campaigns, or detections that were refused before their campaigns were checked."""
+        self._note(company_id, f"r:{reason.value}", count)
 
-    def add_campaigns(self, figures: DayFigures, counts: Mapping[CampaignReason, int]) -> None:
-        """Add the counts of campaigns. Campaigns over the bounds are left out."""
-        sums = figures.campaigns
-        for each, count in counts.items():
-            if each in sums:
-                sums[each] += count
-            elif self._by_campaign >= _MOST_BY_CAMPAIGN:
-                self.drop(1)
-            elif len(sums) < _MOST_OF_A_DAY:
-                sums[each] = count
-                self._by_campaign += 1
+    def note_campaign(self, company_id: int, campaign_id: int, reason: Reason, count: int) -> None:
+        """Add decisions about a campaign. Those of a company's 400 first ones are kept."""
+        self._note(company_id, f"c:{campaign_id}:{reason.value}", count)
 
     def drop(self, count: int) -> None:
         """Count sums that are left out."""
         self._dropped.inc(count)
-
-    def note_notifications(self, company_id: int, count: int) -> None:
-        """Add `count` notifications that were published for a company."""
-        now = self.now()
-        figures = self.today(company_id, now) if count else None
-        if figures is not None:
-            figures.notifications[now.hour] += count
 
     async def run(self) -> None:
         """Write every few seconds until cancelled, and then the rest."""
@@ -195,52 +152,45 @@ class FigureSums:
 
     async def write(self) -> None:
         """Write all sums. Those that cannot be written are kept for the next write."""
-        gathered, self._days, self._by_campaign = self._days, {}, 0
-        parts = chunked(gathered.items(), _DAYS_A_WRITE)
-        try:
-            for part in parts:
-                if not await self._write(dict(part)):
-                    break
-        finally:
-            for part in parts:
-                self._gather(dict(part))
+        for places in chunked(list(self._days), _DAYS_A_WRITE):
+            days = {place: self._days.pop(place) for place in places}
+            self._size -= sum(map(len, days.values()))
+            refused: Collection[CompanyDay] = ()
+            try:
+                refused = await self._store.add(days)
+            except (TimeoutError, RedisTimeoutError):
+                # Redis may have added some. Sums that are too low are better than sums counted
+                # twice. (Calls that the pipelines wait for log the outage.)
+                self._errors.inc()
+                self.drop(sum(map(len, days.values())))
+                return
+            except (RedisError, OSError):
+                refused = days
+            if refused:
+                self._errors.inc()
+            for place in refused:
+                for field, count in days[place].items():
+                    self._add(place, field, count)
+            if refused is days:
+                return
 
-    async def _write(self, days: Mapping[CompanyDay, DayFigures]) -> bool:
-        """Write some days. Returns whether Redis answered."""
-        try:
-            refused = await self._store.add(days)
-        except (TimeoutError, RedisTimeoutError):
-            # Redis may have added some. Sums that are too low are better than sums counted twice.
-            self._errors.inc()  # calls that the pipelines wait for log the outage
-            self.drop(sum(figures.size for figures in days.values()))
-            return False
-        except (RedisError, OSError):
-            self._errors.inc()
-            self._gather(days)
-            return False
-        if refused:
-            self._errors.inc()
-            self._gather({place: days[place] for place in refused})
-        return True
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
-    def _gather(self, days: Mapping[CompanyDay, DayFigures]) -> None:
-        for place, figures in days.items():
-            found = self._day(place)
-            if found is None:
-                continue
-            found.detections.update(figures.detections)
-            found.notifications.update(figures.notifications)
-            found.reasons.update(figures.reasons)
-            self.add_campaigns(found, figures.campaigns)
+    def _note(self, company_id: int, field: str, count: int) -> None:
+        if count:
+            self._add(CompanyDay(company_id, self._now().date()), field, count)
 
-    def _day(self, place: CompanyDay) -> DayFigures | None:
-        found = self._days.get(place)
-        if found is None:
-            if len(self._days) >= _MOST_DAYS:
+    def _add(self, place: CompanyDay, field: str, count: int) -> None:
+        sums = self._days.setdefault(place, Counter())
+        if field not in sums:
+            if self._size >= _MOST_SUMS:
                 self.drop(1)
-                return None
-            found = self._days[place] = DayFigures()
-        return found
+                return
+            if field.startswith("c:") and len(sums) >= _MOST_CAMPAIGNS:
+                return
+            self._size += 1
+        sums[field] += count
 
 
 MINUTES = 15

@@ -1,15 +1,13 @@
 """Counts decisions and messages: in the metrics, and by company for account holders.
 
 Decisions of many detections share their tallies, so a batch is counted in a few calls. By campaign
-each decision is multiplied out beside the pipeline: a bounded number every few seconds, because a
-beacon may have hundreds of campaigns that are closed. Of large batches a part stands for all there.
+each decision is multiplied out beside the pipeline; of large batches a part stands for all there.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from operator import attrgetter
 from uuid import UUID
 
@@ -17,15 +15,14 @@ from engine.kafka.tracing import note_exemplar
 from engine.process.metrics import Metrics
 from engine.redis.figures import FigureSums
 from engine.trigger.grants import DecidedDetection, Grant
-from rules.model import CampaignOutcomes, CampaignReason, Decision, DecisionTally, Reason
+from rules.model import Decision, DecisionTally, Reason
 
 _WRITE_SECONDS = 5.0
-_MOST_TALLIES = 20_000  # different ones, until they are added
-_MOST_CAMPAIGNS = 200_000  # of decisions that wait to be multiplied out
+_MOST_WAITING = 20_000  # different tallies, or grants, until they are added
+_MOST_CAMPAIGNS = 100_000  # of decisions that wait to be multiplied out
 _LARGE = 200  # decisions of a batch
 _PART = 16  # one in so many of a large batch is looked at by campaign
 _CAMPAIGNS_AT_ONCE = 2_000
-_CAMPAIGNS_AT_THE_END = 100_000
 # The statistics of days do not count these either.
 _NO_DETECTIONS = frozenset(
     {
@@ -84,7 +81,9 @@ class DecisionCounter:
         if sent and metrics.latency.wants_exemplar(now):
             self._note_slowest(sent, now)
         if self.sums is not None:
-            self.sums.note_sent(sent)
+            companies = Counter([grant.beacon.company_reference.id for grant in sent])
+            for company, count in companies.items():
+                self.sums.figures.note_notifications(company, count)
 
     def _note_slowest(self, sent: Sequence[Grant], now: float) -> None:
         slowest = min(sent, key=lambda grant: grant.detection.detected_at)
@@ -128,132 +127,92 @@ class DecisionSums:
 
     name = "decision sums"
 
-    def __init__(self, sums: FigureSums) -> None:
-        self._sums = sums
+    def __init__(self, figures: FigureSums) -> None:
+        self.figures = figures
         self._tallies: Counter[DecisionTally] = Counter()
-        # To be multiplied out by campaign: whole batches, parts of large ones, and those before.
-        # Their outcomes wait, not the decisions: these would keep campaigns that were edited since.
-        self._granted: Counter[CampaignOutcomes] = Counter()
+        # Of a large batch a part stands for all. What waits refers to the campaigns' content, so it
+        # is kept for no longer than a write.
+        self._decisions: Counter[Decision] = Counter()
+        self._campaigns = 0
+        self._granted: Counter[Decision] = Counter()
         self._denied: Counter[tuple[int, int]] = Counter()  # by company and campaign
-        self._whole: Counter[CampaignOutcomes] = Counter()
-        self._sampled: Counter[CampaignOutcomes] = Counter()
-        self._next: Iterator[tuple[CampaignOutcomes, int]] = iter(())
-        self._waiting_campaigns = self._next_campaigns = 0
 
     def note_decided(self, decisions: Sequence[Decision], tallies: Counter[DecisionTally]) -> None:
         """Decisions about a batch's detections; their grants are noted by themselves."""
         self._tallies.update(tallies)
-        if len(self._tallies) > _MOST_TALLIES:
+        if len(self._tallies) > _MOST_WAITING:
             self._add_tallies()
-        if len(decisions) <= _LARGE:
-            self._keep(self._whole, decisions)
-        else:
-            self._keep(self._sampled, decisions[random.randrange(_PART) :: _PART])  # noqa: S311
+        part = 1 if len(decisions) <= _LARGE else _PART
+        for decision, count in Counter(decisions[random.randrange(part) :: part]).items():  # noqa: S311
+            if decision not in self._decisions:
+                if self._campaigns >= _MOST_CAMPAIGNS:
+                    self.figures.drop(1)
+                    continue
+                self._campaigns += len(decision.open) + sum(n for _, n in decision.closed)
+            self._decisions[decision] += count * part
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Grants that hold their claim or need none, and those that were denied one."""
         # Detections share their decisions, and few grants are denied.
-        self._granted.update([each.decision.by_campaign for each in decided])
+        self._granted.update([each.decision for each in decided])
         for each in [each for each in decided if each.denied]:
             held = {grant.campaign.id for grant in each.grants}
             for campaign in each.decision.granted:
                 if campaign.id not in held:
                     self._denied[each.decision.company_id, campaign.id] += 1
-        if len(self._granted) + len(self._denied) > _MOST_TALLIES:
+        if len(self._granted) + len(self._denied) > _MOST_WAITING:
             self._add_grants()
-
-    def note_sent(self, grants: Sequence[Grant]) -> None:
-        """Notifications that were published."""
-        sent = Counter([grant.beacon.company_reference.id for grant in grants])
-        for company, count in sent.items():
-            self._sums.note_notifications(company, count)
 
     async def run(self) -> None:
         """Add up and write every few seconds until cancelled, and then the rest."""
         try:
             while True:
                 await asyncio.sleep(_WRITE_SECONDS)
-                self._add_tallies()
-                self._add_grants()
-                self._add_campaigns(_CAMPAIGNS_AT_ONCE)
-                await self._sums.write()
+                await self._write()
         finally:
-            self._add_tallies()
-            self._add_grants()
-            self._add_campaigns(_CAMPAIGNS_AT_THE_END)
-            await self._sums.write()
+            await self._write()
 
-    def _add_grants(self) -> None:
-        """Add grants, and denied ones."""
-        granted: Counter[tuple[int, int]] = Counter()
-        for outcomes, count in self._granted.items():
-            for campaign_id, reason in outcomes.open:
-                if reason is Reason.GRANTED:
-                    granted[outcomes.company_id, campaign_id] += count
-        denied = self._denied
-        self._granted, self._denied = Counter(), Counter()
-        self._add_by_campaign(granted - denied, Reason.GRANTED)
-        self._add_by_campaign(denied, Reason.THROTTLED)
-
-    def _add_by_campaign(self, counts: Counter[tuple[int, int]], reason: Reason) -> None:
-        now = self._sums.now()
-        for (company, campaign), count in counts.items():
-            figures = self._sums.today(company, now)
-            if figures is not None:
-                figures.reasons[reason] += count
-                self._sums.add_campaigns(figures, {CampaignReason(campaign, reason): count})
+    async def _write(self) -> None:
+        self._add_tallies()
+        self._add_grants()
+        await self._add_campaigns()
+        await self.figures.write()
 
     def _add_tallies(self) -> None:
         """Add detections and reasons."""
         tallies, self._tallies = self._tallies, Counter()
-        now = self._sums.now()
         for tally, count in tallies.items():
-            if not tally.company_id:
+            company = tally.company_id
+            if not company:
                 continue  # of a place that no company has
-            figures = self._sums.today(tally.company_id, now)
-            if figures is None:
-                continue
             if tally.reason not in _NO_DETECTIONS:
-                figures.detections[now.hour] += count
+                self.figures.note_detections(company, count)
             for reason, campaigns in tally.outcomes:
-                figures.reasons[reason] += campaigns * count
+                self.figures.note_reason(company, reason, campaigns * count)
 
-    def _add_campaigns(self, most: int) -> None:
-        """Multiply out by campaign, the oldest first, until so many campaigns were added to."""
-        now, left = self._sums.now(), most
-        for outcomes, count in self._waiting():
-            self._next_campaigns -= len(outcomes)
-            left -= 1
-            # (Those that fire are grants.)
-            refused = [
-                CampaignReason(number, reason)
-                for number, reason in outcomes
-                if reason is not Reason.GRANTED
-            ]
-            if refused and (figures := self._sums.today(outcomes.company_id, now)) is not None:
-                self._sums.add_campaigns(figures, dict.fromkeys(refused, count))
-                left -= len(refused)
-            if left <= 0:
-                return
+    def _add_grants(self) -> None:
+        """Add grants, and denied ones."""
+        granted: Counter[tuple[int, int]] = Counter()
+        for decision, count in self._granted.items():
+            for campaign in decision.granted:
+                granted[decision.company_id, campaign.id] += count
+        denied = self._denied
+        self._granted, self._denied = Counter(), Counter()
+        for reason, counts in ((Reason.GRANTED, granted - denied), (Reason.THROTTLED, denied)):
+            for (company, campaign_id), count in counts.items():
+                self.figures.note_reason(company, reason, count)
+                self.figures.note_campaign(company, campaign_id, reason, count)
 
-    def _waiting(self) -> Iterator[tuple[CampaignOutcomes, int]]:
-        yield from self._next
-        whole, sampled = self._whole.items(), self._sampled.items()
-        self._whole, self._sampled = Counter(), Counter()
-        self._next_campaigns, self._waiting_campaigns = self._waiting_campaigns, 0
-        self._next = chain(whole, ((each, count * _PART) for each, count in sampled))
-        yield from self._next
-
-    def _keep(self, kept: Counter[CampaignOutcomes], decisions: Sequence[Decision]) -> None:
-        """Count them by their outcomes; those that would be too many are left out."""
-        for decision, count in Counter(decisions).items():
-            outcomes = decision.by_campaign
-            if outcomes in kept:
-                kept[outcomes] += count
-            elif not outcomes:
-                continue  # refused before its campaigns were looked at
-            elif self._waiting_campaigns + self._next_campaigns < _MOST_CAMPAIGNS:
-                kept[outcomes] = count
-                self._waiting_campaigns += len(outcomes)
-            else:
-                self._sums.drop(1)
+    async def _add_campaigns(self) -> None:
+        """Multiply refusals out by campaign, in pieces: a beacon may have hundreds of campaigns."""
+        decisions, self._decisions, self._campaigns = self._decisions, Counter(), 0
+        added = 0
+        while decisions:
+            decision, count = decisions.popitem()
+            for campaign_id, reason in decision.by_campaign:
+                if reason is not Reason.GRANTED:  # those are grants
+                    self.figures.note_campaign(decision.company_id, campaign_id, reason, count)
+                    added += 1
+            if added >= _CAMPAIGNS_AT_ONCE:
+                added = 0
+                await asyncio.sleep(0)

@@ -3,9 +3,7 @@
 import csv
 import io
 import time
-from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from api import statistics
 from catalog.models import Statistic, VisitStatistic
 from engine.redis.figures import CompanyDay, FigureStore
 from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
-from rules.model import CampaignReason, DayFigures, Reason
 from tests.api.harness import Bodies, Harness, Headers
 
 DAY = timedelta(days=1)
@@ -164,14 +161,13 @@ async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: B
     assert [each["kind"] for each in await api.read("/statistics/totals", owner)] == ["venue"] * 2
 
 
-async def figures(api: Harness, company: int, days: dict[Any, DayFigures]) -> None:
+async def figures(api: Harness, company: int, days: dict[date, dict[str, int]]) -> None:
     store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
     await store.add({CompanyDay(company, day): each for day, each in days.items()})
 
 
 async def test_by_hour(api: Harness, owner: Headers, today: date):
-    late = DayFigures(detections=Counter({23: 8, 3: 2}))
-    early = DayFigures(detections=Counter({0: 5}), notifications=Counter({0: 1, 1: 2}))
+    late, early = {"d:23": 8, "d:3": 2}, {"d:0": 5, "n:0": 1, "n:1": 2}
     await figures(api, await api.company_of(owner), {today - DAY: late, today: early})
     found = await api.read("/statistics/hours", owner)
     assert found == [
@@ -193,9 +189,8 @@ async def test_by_reason_and_campaign(
     there = (await api.made("/region", other, bodies.venue()))["id"]
     theirs = await api.made(f"/lieu/{there}/campaign", other, bodies.campaign())
     counts = {first["id"]: 1, second["id"]: 6, theirs["id"]: 3}
-    ended = {CampaignReason(number, Reason.ENDED): count for number, count in counts.items()}
-    reasons = Counter({Reason.ENDED: 10, Reason.TOO_FAR: 2})
-    day = DayFigures(reasons=reasons, campaigns=Counter(ended))
+    sums = {f"c:{number}:ended": count for number, count in counts.items()}
+    day = sums | {"r:ended": 10, "r:too_far": 2}
     await figures(api, await api.company_of(owner), {today: day})
     # What is gone keeps its name; another company's campaign has none here.
     await api.call("DELETE", f"{path}/{second['id']}", owner)

@@ -1,13 +1,11 @@
 """Data for the console: a venue, a campaign, a device and their figures; and the sign-in."""
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from engine.redis.figures import CompanyDay, FigureStore
-from rules.model import CampaignReason, DayFigures, Reason
 from tests.api.harness import PASSWORD, Bodies
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
@@ -51,17 +49,12 @@ class World:
         redis = self.visitor.api.stores.redis
         store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
         today = datetime.now(UTC).date()
-        closed = CampaignReason(self.ids["campaign"], Reason.OUTSIDE_HOURS)
         for back, times in ((0, 4), (1, 5)):
-            figures = DayFigures(
-                detections=Counter({hour: times * (hour + 1) for hour in range(24)}),
-                notifications=Counter(dict.fromkeys(range(8, 20), times)),
-                reasons=Counter(
-                    {Reason.OUTSIDE_HOURS: 10 * times, Reason.TOO_FAR: 2 * times, Reason.GRANTED: 7}
-                ),
-                campaigns=Counter({closed: 10 * times}),
-            )
-            await store.add({CompanyDay(company, today - timedelta(days=back)): figures})
+            sums = {f"d:{hour}": times * (hour + 1) for hour in range(24)}
+            sums |= {f"n:{hour}": times for hour in range(8, 20)}
+            sums |= {"r:outside_hours": 10 * times, "r:too_far": 2 * times, "r:granted": 7}
+            sums[f"c:{self.ids['campaign']}:outside_hours"] = 10 * times
+            await store.add({CompanyDay(company, today - timedelta(days=back)): sums})
 
     def addresses(self) -> list[str]:
         own = f"/venues/{self.ids['venue']}"

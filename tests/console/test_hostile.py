@@ -2,13 +2,11 @@
 
 import re
 import unicodedata
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 from catalog.models import WEEKDAYS, AuditEntry, DetectionTrace
 from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDetectionStore
-from rules.model import CampaignReason, DayFigures, Reason
 from tests.api import harness as examples
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, device_of, statistic
@@ -78,12 +76,8 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
         redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0
     ).add({minute: 1})
     store = FigureStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
-    figures = DayFigures(
-        detections=Counter({0: 3}),
-        reasons=Counter({Reason.ENDED: 3}),
-        campaigns=Counter({CampaignReason(ids["campaign"], Reason.ENDED): 3}),
-    )
-    await store.add({CompanyDay(company, now.date()): figures})
+    sums = {"d:0": 3, "r:ended": 3, f"c:{ids['campaign']}:ended": 3}
+    await store.add({CompanyDay(company, now.date()): sums})
     return ids
 
 

@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,15 +15,14 @@ from engine.connector.stores import CallHistoryWriter
 from engine.process.metrics import Metrics
 from engine.redis.figures import CompanyDay, FigureStore
 from engine.redis.role_states import RoleLine, RoleStateStore
-from rules.model import CampaignReason, DayFigures, Reason
 from tests.api.harness import Bodies
 from tests.console.visitor import SeenPage, Visitor
 
 
-async def add(visitor: Visitor, figures: DayFigures, back: int = 0) -> None:
+async def add(visitor: Visitor, sums: dict[str, int], back: int = 0) -> None:
     redis, day = visitor.api.stores.redis, datetime.now(UTC).date() - timedelta(days=back)
     store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
-    await store.add({CompanyDay(await visitor.company(), day): figures})
+    await store.add({CompanyDay(await visitor.company(), day): sums})
 
 
 def plot_in(page: SeenPage) -> dict[str, Any]:
@@ -37,7 +35,7 @@ async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone
     assert (await visitor.get("/parts/hours")).texts[0] == "No figures yet."
     await visitor.made("/region", bodies.venue(time_zone=zone))
     now = datetime.now(UTC)
-    await add(visitor, DayFigures(detections=Counter({now.hour: 9})))
+    await add(visitor, {f"d:{now.hour}": 9})
     page = await visitor.get("/parts/hours")
     here = now.astimezone(ZoneInfo(zone or "UTC"))
     plot = plot_in(page)
@@ -56,15 +54,8 @@ async def test_reasons(visitor: Visitor, bodies: Bodies):
     venue = await visitor.made("/region", bodies.venue())
     where = f"/lieu/{venue}/campaign"
     boats = await visitor.made(where, bodies.campaign(name="Boats"))
-    figures = DayFigures(
-        reasons=Counter({Reason.THROTTLED: 1200, Reason.TOO_FAR: 3, Reason.GRANTED: 5}),
-        campaigns=Counter(
-            {
-                CampaignReason(boats, Reason.THROTTLED): 1200,
-                CampaignReason(boats, Reason.GRANTED): 5,
-            }
-        ),
-    )
+    figures = {"r:throttled": 1200, "r:too_far": 3, "r:granted": 5}
+    figures |= {f"c:{boats}:throttled": 1200, f"c:{boats}:granted": 5}
     await add(visitor, figures)
     await add(visitor, figures, back=29)
     await add(visitor, figures, back=30)

@@ -21,6 +21,13 @@ def store(redis: RedisClient) -> FigureStore:
     return FigureStore(redis=redis, prefix="contract:", deadline=10.0)
 
 
+FIELDS = {"d:0": 1, "d:23": 2, "n:9": 1, "r:too_far": 1, "r:throttled": 3, "c:7:throttled": 3}
+
+
+def sums(count: int = 1) -> dict[str, int]:
+    return {field: count * each for field, each in FIELDS.items()}
+
+
 def figures(count: int = 1) -> DayFigures:
     return DayFigures(
         detections=Counter({0: count, 23: 2 * count}),
@@ -32,20 +39,20 @@ def figures(count: int = 1) -> DayFigures:
 
 async def test_sums_grow(store: FigureStore):
     assert await store.read(1, DAY, NEXT) == {}
-    assert await store.add({CompanyDay(1, DAY): figures()}) == []
-    assert await store.add({CompanyDay(1, DAY): figures(4), CompanyDay(1, NEXT): figures()}) == []
+    assert await store.add({CompanyDay(1, DAY): sums()}) == []
+    assert await store.add({CompanyDay(1, DAY): sums(4), CompanyDay(1, NEXT): sums()}) == []
     assert await store.read(1, DAY, NEXT) == {DAY: figures(5), NEXT: figures()}
     assert await store.read(1, NEXT, NEXT) == {NEXT: figures()}
 
 
 async def test_concurrent_additions_lose_nothing(store: FigureStore):
     """Several processes write the same day."""
-    await asyncio.gather(*(store.add({CompanyDay(1, DAY): figures()}) for _ in range(20)))
+    await asyncio.gather(*(store.add({CompanyDay(1, DAY): sums()}) for _ in range(20)))
     assert await store.read(1, DAY, DAY) == {DAY: figures(20)}
 
 
 async def test_a_day_is_one_companys(store: FigureStore):
-    written = {CompanyDay(company, DAY): figures(company) for company in range(1, 301)}
+    written = {CompanyDay(company, DAY): sums(company) for company in range(1, 301)}
     assert await store.add(written) == []
     for company in (1, 2, 300):
         assert await store.read(company, DAY, DAY) == {DAY: figures(company)}
@@ -53,7 +60,7 @@ async def test_a_day_is_one_companys(store: FigureStore):
 
 
 async def test_they_are_kept_for_a_month(store: FigureStore, redis: RedisClient):
-    await store.add({CompanyDay(1, DAY): figures()})
+    await store.add({CompanyDay(1, DAY): sums()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     kept = KEPT_DAYS * 24 * 3600
     assert kept - 60 < await redis.ttl(key) <= kept
@@ -61,25 +68,16 @@ async def test_they_are_kept_for_a_month(store: FigureStore, redis: RedisClient)
 
 async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: RedisClient):
     """However many campaigns a company has, and however many processes write."""
-
-    def many(first: int) -> DayFigures:
-        numbers = range(first, first + 400)
-        return DayFigures(
-            detections=Counter({first % 24: 1}),
-            campaigns=Counter({CampaignReason(number, Reason.ENDED): 1 for number in numbers}),
-        )
-
-    await store.add({CompanyDay(1, DAY): figures()})
+    await store.add({CompanyDay(1, DAY): sums()})
     for first in range(1, 10_000, 400):
-        await store.add({CompanyDay(1, DAY): many(first)})
+        many = {f"c:{number}:ended": 1 for number in range(first, first + 400)}
+        await store.add({CompanyDay(1, DAY): {f"d:{first % 24}": 1} | many})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     every_hour_and_reason = 24 * 2 + len(Reason)
     assert MOST_FIELDS <= await redis.hlen(key) <= MOST_FIELDS + every_hour_and_reason
     before = (await store.read(1, DAY, DAY))[DAY]
     # What is there grows; so do hours and reasons, whether they are there or not.
-    more = figures()
-    more.reasons[Reason.STALE] = 2
-    await store.add({CompanyDay(1, DAY): more})
+    await store.add({CompanyDay(1, DAY): sums() | {"r:stale": 2}})
     after = (await store.read(1, DAY, DAY))[DAY]
     assert after.campaigns.keys() == before.campaigns.keys()
     assert after.campaigns[HELD] == before.campaigns[HELD] + 3
@@ -87,7 +85,7 @@ async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: Red
 
 
 async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: RedisClient):
-    await store.add({CompanyDay(1, DAY): figures()})
+    await store.add({CompanyDay(1, DAY): sums()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:24", b"d:x", b"c:7", b"\xff"), 1)
     await redis.hset(key, mapping=odd | {b"n:1": b"x"})
@@ -95,10 +93,10 @@ async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: 
 
 
 async def test_refused_days_are_returned(store: FigureStore, redis: RedisClient):
-    await store.add({CompanyDay(1, DAY): figures()})
+    await store.add({CompanyDay(1, DAY): sums()})
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     await redis.delete(key)
     await redis.set(key, b"a text")
-    days = {CompanyDay(1, DAY): figures(), CompanyDay(2, DAY): figures()}
+    days = {CompanyDay(1, DAY): sums(), CompanyDay(2, DAY): sums()}
     assert await store.add(days) == [CompanyDay(1, DAY)]
     assert await store.read(2, DAY, DAY) == {DAY: figures()}

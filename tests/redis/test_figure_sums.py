@@ -2,35 +2,38 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from engine.process.metrics import Metrics
-from engine.redis import figures as figure_sums
-from engine.redis.figures import CompanyDay, FigureSums
-from rules.model import CampaignReason, DayFigures, Reason
+from engine.redis import figures
+from engine.redis.figures import CompanyDay, FigureStore, FigureSums
+from rules.model import Reason
 
 AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 DAY = AT.date()
 
 
-class WrittenFigures:
+class WrittenFigures(FigureStore):
     """Keeps what was written; raises `error` instead, and refuses the companies of `refusing`."""
 
     def __init__(self) -> None:
-        self.found: dict[CompanyDay, DayFigures] = {}
+        none: Any = None
+        super().__init__(redis=none, prefix="", deadline=1.0)
+        self.found: dict[CompanyDay, dict[str, int]] = {}
         self.calls: list[int] = []
         self.error: Exception | None = None
         self.refusing: set[int] = set()
 
-    async def add(self, figures: Mapping[CompanyDay, DayFigures]) -> list[CompanyDay]:
+    async def add(self, days: Mapping[CompanyDay, Mapping[str, int]]) -> list[CompanyDay]:
         if self.error is not None:
             raise self.error
-        self.calls.append(len(figures))
-        refused = [place for place in figures if place.company_id in self.refusing]
-        self.found |= {place: day for place, day in figures.items() if place not in refused}
+        self.calls.append(len(days))
+        refused = [place for place in days if place.company_id in self.refusing]
+        self.found |= {place: dict(day) for place, day in days.items() if place not in refused}
         return refused
 
 
@@ -47,14 +50,12 @@ class SumsWorld:
         return self.metrics.registry.get_sample_value(f"proximity_{name}_total") or 0.0
 
     def refuse(self, company: int, *campaigns: int) -> None:
-        figures = self.sums.today(company, self.sums.now())
-        if figures is not None:
-            figures.reasons[Reason.ENDED] += len(campaigns)
-            counts = {CampaignReason(number, Reason.ENDED): 1 for number in campaigns}
-            self.sums.add_campaigns(figures, counts)
+        self.sums.note_reason(company, Reason.ENDED, len(campaigns))
+        for number in campaigns:
+            self.sums.note_campaign(company, number, Reason.ENDED, 1)
 
-    def reasons(self, company: int, day: date = DAY) -> int:
-        return self.written.found[CompanyDay(company, day)].reasons[Reason.ENDED]
+    def found(self, company: int) -> dict[str, int]:
+        return self.written.found.get(CompanyDay(company, DAY), {})
 
 
 @pytest.fixture
@@ -66,28 +67,23 @@ async def test_a_day_and_an_hour_are_those_of_utc(world: SumsWorld):
     world.sums.note_notifications(1, 2)
     world.sums.note_notifications(2, 0)
     world.now += 60
-    world.sums.note_notifications(1, 3)
+    world.sums.note_detections(1, 3)
     await world.sums.write()
-    assert {place: dict(day.notifications) for place, day in world.written.found.items()} == {
-        CompanyDay(1, DAY): {23: 2},
-        CompanyDay(1, date(2026, 11, 21)): {0: 3},
-    }
+    next_day = CompanyDay(1, date(2026, 11, 21))
+    assert world.written.found == {CompanyDay(1, DAY): {"n:23": 2}, next_day: {"d:0": 3}}
     await world.sums.write()
     assert world.written.calls == [2]  # nothing is no call
 
 
 @pytest.mark.parametrize("error", [RedisConnectionError(), OSError()])
 async def test_while_redis_is_down_sums_grow_on(world: SumsWorld, error: Exception):
-    world.refuse(1, 7)
     world.written.error = error
-    await world.sums.write()
-    world.refuse(1, 7)
-    await world.sums.write()
+    for _ in range(2):
+        world.refuse(1, 7)
+        await world.sums.write()
     world.written.error = None
     await world.sums.write()
-    assert world.reasons(1) == 2
-    day = world.written.found[CompanyDay(1, DAY)]
-    assert day.campaigns == {CampaignReason(7, Reason.ENDED): 2}
+    assert world.found(1) == {"r:ended": 2, "c:7:ended": 2}
     assert (world.count("redis_errors"), world.count("figures_dropped")) == (2, 0)
 
 
@@ -101,7 +97,7 @@ async def test_figures_that_may_have_been_written_are_not_written_again(
     world.written.error = None
     world.refuse(1, 7)
     await world.sums.write()
-    assert world.reasons(1) == 1
+    assert world.found(1) == {"r:ended": 1, "c:7:ended": 1}
     assert world.count("figures_dropped") == 2  # a reason, and a campaign
 
 
@@ -115,7 +111,6 @@ async def test_parts_are_bounded_and_one_that_fails_leaves_the_others(world: Sum
     world.written.refusing = set()
     await world.sums.write()
     assert world.written.calls[3:] == [1]
-    assert world.reasons(3) == 1
     world.written.error = TimeoutError()
     for company in range(1, 251):
         world.refuse(company, 8)
@@ -129,26 +124,21 @@ async def test_parts_are_bounded_and_one_that_fails_leaves_the_others(world: Sum
 async def test_companies_and_campaigns_are_bounded(
     world: SumsWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(figure_sums, "_MOST_DAYS", 3)
-    monkeypatch.setattr(figure_sums, "_MOST_OF_A_DAY", 10)
-    monkeypatch.setattr(figure_sums, "_MOST_BY_CAMPAIGN", 25)
+    monkeypatch.setattr(figures, "_MOST_CAMPAIGNS", 10)
+    monkeypatch.setattr(figures, "_MOST_SUMS", 25)
     world.refuse(1, *range(10_000))
     assert world.count("figures_dropped") == 0  # its reasons have them
-    world.refuse(2, *range(10))
-    world.refuse(3, *range(10))
-    assert world.count("figures_dropped") == 5
-    world.refuse(3, 0)
-    world.refuse(4, 0)
-    assert world.count("figures_dropped") == 6
+    world.refuse(2, *range(20))
+    world.refuse(3, *range(8))
+    assert world.count("figures_dropped") == 4
     for _ in range(3):
         # Away for long, it gathers no more than that.
         world.written.error = OSError()
         await world.sums.write()
     world.written.error = None
     await world.sums.write()
-    sizes = {place.company_id: len(day.campaigns) for place, day in world.written.found.items()}
-    assert sizes == {1: 10, 2: 10, 3: 5}
-    assert [world.reasons(company) for company in (1, 2, 3)] == [10_000, 10, 11]
+    assert [len(world.found(company)) for company in (1, 2, 3)] == [10, 10, 5]
+    assert world.found(1)["r:ended"] == 10_000
     world.refuse(4, *range(10))
     await world.sums.write()
-    assert world.reasons(4) == 10
+    assert world.found(4)["r:ended"] == 10

@@ -1,4 +1,4 @@
-"""Decisions are counted as they are made, and multiplied out later, in bounded pieces."""
+"""Decisions are counted as they are made, and multiplied out by campaign later."""
 
 import asyncio
 from collections import Counter
@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.process.lifecycle import cancel
-from engine.redis.figures import CompanyDay
 from engine.trigger import decision_counts as decision_sums
 from engine.trigger.decision_counts import DecisionSums
 from rules.decision import Target, decide
-from rules.model import CampaignReason, DayFigures, Decision, Reason, Zone
-from tests.redis.test_figure_sums import DAY, SumsWorld
+from rules.model import Decision, Zone
+from tests.redis.test_figure_sums import SumsWorld
 from tests.rules.records import beacon, campaign, epoch, venue
 
 AT = epoch("2026-11-20T10:00:00+00:00")
@@ -32,12 +31,12 @@ class DecisionWorld(SumsWorld):
         tallies = Counter(decision.tally for decision in decisions)
         self.decisions.note_decided(decisions, tallies)
 
-    async def figures(self, company: int = 1) -> DayFigures:
+    async def figures(self, company: int = 1) -> dict[str, int]:
         """What was written for a company when the process ended."""
         task = asyncio.create_task(self.decisions.run())
         await asyncio.sleep(0)
         await cancel([task])
-        return self.written.found.get(CompanyDay(company, DAY), DayFigures())
+        return self.found(company)
 
 
 @pytest.fixture
@@ -60,39 +59,26 @@ async def test_by_hour_reason_and_campaign(world: DecisionWorld):
     here = target()
     world.note([decided(here)] * 5 + [decided(here, Zone.FAR)] * 2)
     world.note([decided(here), decided(here, at=AT - 900)])
-    assert await world.figures() == DayFigures(
-        detections=Counter({23: 9}),
-        reasons=Counter(
-            {
-                Reason.THROTTLED: 6,
-                Reason.OUTSIDE_HOURS: 6,
-                Reason.ENDED: 6,
-                Reason.TOO_FAR: 2,
-                Reason.STALE: 1,
-            }
-        ),
-        campaigns=Counter(
-            {
-                CampaignReason(OPEN.id, Reason.THROTTLED): 6,
-                CampaignReason(LATER.id, Reason.OUTSIDE_HOURS): 6,
-                CampaignReason(OVER.id, Reason.ENDED): 6,
-            }
-        ),
-    )
+    assert await world.figures() == {
+        "d:23": 9,
+        **dict.fromkeys(("r:throttled", "r:outside_hours", "r:ended"), 6),
+        "r:too_far": 2,
+        "r:stale": 1,
+        **dict.fromkeys(("c:1:throttled", "c:2:outside_hours", "c:3:ended"), 6),
+    }
 
 
 async def test_each_company_has_its_own(world: DecisionWorld):
     far = [decided(target(company), Zone.FAR) for company in (1, 2, 2, 3)]
     world.note([*far, decided(None)])
-    counts = [(await world.figures(company)).reasons[Reason.TOO_FAR] for company in (1, 2, 3)]
+    counts = [(await world.figures(company))["r:too_far"] for company in (1, 2, 3)]
     assert counts == [1, 2, 1]
     assert {place.company_id for place in world.written.found} == {1, 2, 3}
 
 
 async def test_beacons_that_are_off_add_a_reason_and_no_detection(world: DecisionWorld):
     world.note([decided(target(active=False))] * 3)
-    figures = await world.figures()
-    assert (figures.detections, figures.reasons) == ({}, {Reason.INACTIVE_BEACON: 3})
+    assert await world.figures() == {"r:inactive_beacon": 3}
 
 
 async def test_grants_are_not_counted_twice(world: DecisionWorld):
@@ -100,43 +86,23 @@ async def test_grants_are_not_counted_twice(world: DecisionWorld):
     granted = decided(target(), held=False)
     assert granted.granted == (OPEN,)
     world.note([granted] * 2)
-    figures = await world.figures()
-    assert figures.detections == {23: 2}
-    assert figures.reasons == {Reason.OUTSIDE_HOURS: 2, Reason.ENDED: 2}
-    assert OPEN.id not in {campaign for campaign, _ in figures.campaigns}
-
-
-async def test_many_campaigns_are_multiplied_out_piece_by_piece(
-    world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
-):
-    """A thousand closed campaigns at a beacon hold nothing up, and are counted in the end."""
-    monkeypatch.setattr(decision_sums, "_CAMPAIGNS_AT_ONCE", 15)
-    monkeypatch.setattr(decision_sums, "_CAMPAIGNS_AT_THE_END", 15)
-    decisions = [decided(target()) for _ in range(20)]  # each of three campaigns
-    world.note(decisions)
-    pieces = []
-    for _ in range(7):
-        world.written.found.clear()
-        pieces.append(await world.figures())
-    assert [figures.reasons[Reason.ENDED] for figures in pieces] == [20, 0, 0, 0, 0, 0, 0]
-    by_campaign = [figures.campaigns[CampaignReason(OVER.id, Reason.ENDED)] for figures in pieces]
-    assert by_campaign == [4, 4, 4, 4, 4, 0, 0]
+    refused = ("r:outside_hours", "r:ended", "c:2:outside_hours", "c:3:ended")
+    assert await world.figures() == {"d:23": 2} | dict.fromkeys(refused, 2)
 
 
 async def test_a_flood_of_different_decisions_is_bounded(
     world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(decision_sums, "_MOST_TALLIES", 10)
+    monkeypatch.setattr(decision_sums, "_MOST_WAITING", 10)
     monkeypatch.setattr(decision_sums, "_MOST_CAMPAIGNS", 90)  # thirty decisions of three
     for company in range(1, 101):
         world.note([decided(target(company))])
         assert len(world.decisions._tallies) <= 10
-        assert len(world.decisions._whole) <= 30
+        assert len(world.decisions._decisions) <= 30
     await world.figures()
     days = world.written.found.values()
-    assert [day.reasons[Reason.ENDED] for day in days] == [1] * 100
-    by_campaign = [day.campaigns[CampaignReason(OVER.id, Reason.ENDED)] for day in days]
-    assert sum(by_campaign) == 30
+    assert [day["r:ended"] for day in days] == [1] * 100
+    assert sum(day.get("c:3:ended", 0) for day in days) == 30
     assert world.count("figures_dropped") == 70
 
 
@@ -146,12 +112,6 @@ async def test_of_a_large_batch_a_part_stands_for_all(world: DecisionWorld):
     world.note([here, there] * 1600)
     for company, count in ((1, 3200), (2, 1600)):
         figures = await world.figures(company)
-        assert figures.detections == {23: count}
-        assert figures.reasons[Reason.ENDED] == count
-    found = [
-        world.written.found[CompanyDay(company, DAY)].campaigns[
-            CampaignReason(OVER.id, Reason.ENDED)
-        ]
-        for company in (1, 2)
-    ]
+        assert (figures["d:23"], figures["r:ended"]) == (count, count)
+    found = [world.found(company).get("c:3:ended", 0) for company in (1, 2)]
     assert found in ([4800, 0], [1600, 3200])

@@ -4,27 +4,19 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
-from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import open_database
 from catalog.migrate import migrate
-from catalog.models import RecorderOffset, ReplacedTopic
 from engine.cli.local_servers import ServerStartError, embedded_servers
 from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
 
 log = structlog.get_logger(__name__)
-
-# No topic's name: a row with it says that the other offsets are of an embedded broker.
-_MARK = "(embedded)"
 
 
 class _EmbeddedSettings(Settings):
@@ -55,7 +47,6 @@ async def embedded_settings(
             database = servers.database_url
         await servers.broker.create_topics(Topics.named(settings.topic_prefix).all())
         await migrate(database)
-        await forget_offsets(database)
         log.info("embedded servers started", kafka=servers.kafka_bootstrap)
         if write_env is not None:
             addresses = {
@@ -81,30 +72,3 @@ def _write(path: Path, addresses: dict[str, str]) -> None:
     with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
         os.fchmod(descriptor, 0o600)  # an existing file would keep its mode
         file.writelines(f"{PREFIX}{name}={value}\n" for name, value in addresses.items())
-
-
-async def forget_offsets(database_url: str) -> None:
-    """Delete the offsets that a database has of an embedded broker, whose topics are lost.
-
-    Offsets without the mark are of a real broker and stay: the recorder then reports that they do
-    not fit. Raises SQLAlchemyError or OSError.
-    """
-    database = open_database(database_url)
-    try:
-        async with database.write.begin() as session:
-            if await session.get(RecorderOffset, (_MARK, 0)) is not None:
-                await _note_replaced_topics(session)
-                await session.execute(delete(RecorderOffset).where(RecorderOffset.topic != _MARK))
-            elif not await session.scalar(select(func.count()).select_from(RecorderOffset)):
-                mark = {"topic": _MARK, "partition": 0, "next_offset": 0}
-                await session.execute(insert(RecorderOffset).values(mark))
-    finally:
-        await database.close()
-
-
-async def _note_replaced_topics(session: AsyncSession) -> None:
-    """Note that SQL's figures include records of those topics, because `verify` needs to know."""
-    recorded = set(await session.scalars(select(RecorderOffset.topic))) - {_MARK}
-    new = recorded - set(await session.scalars(select(ReplacedTopic.topic)))
-    now = datetime.now(UTC)
-    session.add_all(ReplacedTopic(topic=topic, ended_on=now) for topic in new)

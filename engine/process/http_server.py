@@ -1,19 +1,17 @@
 """The HTTP server of a process's ports: uvicorn with limits on what one client can take."""
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from engine.process.errors import PortInUseError
 
 _BACKLOG = 2048
 _HEAD_BYTES = 64 * 1024
-_WAIT_SECONDS = 30.0
+_IDLE_SECONDS = 30  # of a connection between two requests
 
 
 def listen(host: str, port: int, *, setting: str) -> socket.socket:
@@ -47,7 +45,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_Connection,
+                http="h11",
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -55,7 +53,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 limit_concurrency=connections,
                 h11_max_incomplete_event_size=_HEAD_BYTES,
-                timeout_keep_alive=int(_WAIT_SECONDS),
+                timeout_keep_alive=_IDLE_SECONDS,
                 **options,
             )
         )
@@ -64,27 +62,3 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are left to lifecycle.py."""
         yield
-
-
-class _Connection(H11Protocol):
-    """uvicorn's connection, which closes when a client neither sends a head nor reads its answer.
-
-    uvicorn itself waits for both without an end. The application bounds the time in between.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._watch = self.loop.call_later(_WAIT_SECONDS, self._look, None)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.cancel()
-        super().connection_lost(exc)
-
-    def _look(self, before: RequestResponseCycle | None) -> None:
-        """Close if no request came since the last look, which was `before`'s."""
-        request: RequestResponseCycle | None = self.cycle  # None until the first one
-        if self.transport.is_closing():
-            self.transport.abort()
-        elif request is before and (request is None or request.response_complete):
-            self.transport.close()
-        self._watch = self.loop.call_later(_WAIT_SECONDS, self._look, request)

@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
-from sqlalchemy import select
 
-from catalog.database import open_database
-from catalog.models import RecorderOffset, ReplacedTopic
-from engine.cli.embedded import embedded_settings, forget_offsets
+from engine.cli.embedded import embedded_settings
 from engine.cli.local_servers import (
     EmbeddedRedis,
     bundled_redis_server,
 )
 from engine.process.settings_sources import load_settings
-from tests.servers.schema import make_schema
 from tests.servers.waiting import wait_until
 
 
@@ -91,46 +87,3 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
-
-
-async def write(url: str, *offsets: RecorderOffset) -> None:
-    database = open_database(url)
-    async with database.write.begin() as session:
-        session.add_all(offsets)
-    await database.close()
-
-
-async def topics(url: str) -> set[str]:
-    database = open_database(url)
-    async with database.read() as session:
-        found = set(await session.scalars(select(RecorderOffset.topic)))
-    await database.close()
-    return found - {"(embedded)"}
-
-
-def offset() -> RecorderOffset:
-    return RecorderOffset(topic="proximity.detections", partition=0, next_offset=500)
-
-
-@pytest.fixture
-async def url(sqlite_url: str) -> str:
-    await make_schema(sqlite_url)
-    return sqlite_url
-
-
-async def test_offsets_of_an_embedded_broker_go_with_it(url: str) -> None:
-    """What those topics added to SQL's figures stays there."""
-    for _ in range(3):
-        await forget_offsets(url)
-        assert await topics(url) == set()
-        await write(url, offset())
-    database = open_database(url)
-    async with database.read() as session:
-        assert list(await session.scalars(select(ReplacedTopic.topic))) == ["proximity.detections"]
-    await database.close()
-
-
-async def test_offsets_of_a_real_broker_stay(url: str) -> None:
-    await write(url, offset())
-    await forget_offsets(url)
-    assert await topics(url) == {"proximity.detections"}

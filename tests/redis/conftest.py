@@ -1,17 +1,13 @@
-"""Fixtures of the suites: clients for each kind of Redis, metrics, fast brokers."""
+"""Clients for each kind of Redis, metrics, and an index."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.kafka.producer import Publisher
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import PlaceIndex
-from tests.recorder.scene import Scene, open_scene
 from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
 
 
@@ -25,12 +21,6 @@ async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
-
-
-@pytest.fixture
-async def scene(database_url: str) -> AsyncIterator[Scene]:
-    async with open_scene(database_url) as scene:
-        yield scene
 
 
 @pytest.fixture
@@ -52,21 +42,3 @@ async def built(writer: Writer, index: PlaceIndex) -> Writer:
     await writer.rebuild()
     index.built.set()
     return writer
-
-
-@pytest.fixture
-def settings(broker: str) -> Settings:
-    return load_settings(kafka_bootstrap_servers=broker)
-
-
-@pytest.fixture
-def topic(topic_prefix: str) -> str:
-    return f"{topic_prefix}published"
-
-
-@pytest.fixture
-async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
-    one = Publisher.from_settings(settings)
-    await one.start()
-    yield one
-    await one.close()

@@ -40,16 +40,6 @@ async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claim
     assert await newest(claims, "phone", campaign=100) == {"phone": {1: 60.5, 2**40: 10.0, 99: 1.0}}
 
 
-async def test_only_devices_that_ask_are_read_and_only_those_named(claims: Claims) -> None:
-    requests = [request(1), request(1, udid="other")]
-    _, read = await take_and_read(claims, requests, NOW, {"other", "somebody else"})
-    assert read == {"other": {}}
-    again = [request(2), request(3, udid="other")]
-    forbidden_by, read = await take_and_read(claims, again, NOW, {"phone"})
-    assert read == {"phone": {1: NOW}}
-    assert forbidden_by == [NOW, NOW]
-
-
 async def hold(claims: Claims, *udids: str, each: int) -> dict[int, float]:
     """Take so many claims for each device, one for each campaign. Returns them as `newest` does."""
     requests = [
@@ -82,12 +72,6 @@ async def test_a_call_reads_so_many_claims_and_the_next_one_those_of_other_devic
     held |= {1000: 1.0}
     second = await newest(claims, *udids[6:], campaign=1001)
     assert second == dict.fromkeys(udids[6:], held)
-
-
-async def test_many_devices_are_read_in_one_batch(claims: Claims) -> None:
-    udids = [f"phone {number}" for number in range(3000)]
-    assert await outcomes(claims, *(request(1, udid=udid) for udid in udids)) == [None] * 3000
-    assert await newest(claims, *udids) == {udid: {1: 0.0} for udid in udids}
 
 
 async def test_devices_of_a_batch_are_read_however_many_claims_they_have(claims: Claims) -> None:

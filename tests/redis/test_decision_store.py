@@ -49,8 +49,3 @@ async def test_entries_of_another_version_are_skipped(
     (key,) = [key async for key in redis.scan_iter("contract:*")]
     await redis.lpush(key, b"\xc1", b"\x91\x01")
     assert await store.read(PHONE) == [decision(1).decision]
-
-
-async def test_nothing_is_no_call(store: DecisionStore) -> None:
-    await store.keep([])
-    assert await store.read(PHONE) == []

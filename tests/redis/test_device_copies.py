@@ -19,12 +19,3 @@ def test_copies_are_bounded():
         copies.fresh([], 100.0)
         copies.remember({DeviceKey(1, str(number)): DeviceCopy(100.0, None)})
     assert len(copies._young) + len(copies._old) <= 40_002
-
-
-def test_old_copies_are_forgotten():
-    copies = RecentCopies()
-    copies.remember({DeviceKey(1, str(n)): DeviceCopy(100.0, None) for n in range(100)})
-    for now in (100.0, 104.0, 108.0):
-        copies.fresh([], now)
-    assert not copies._young
-    assert not copies._old

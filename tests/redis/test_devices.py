@@ -1,4 +1,4 @@
-"""The device's record for a call: from Redis, else from SQL, on every kind of both."""
+"""The device's record for a call: from Redis, else from SQL, on every kind of Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,8 +27,8 @@ OUTAGE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 @pytest.fixture
-async def scene(database_url: str) -> AsyncIterator[Scene]:
-    async with open_scene(database_url) as made:
+async def scene(sqlite_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(sqlite_url) as made:
         yield made
 
 

@@ -9,14 +9,13 @@ from catalog.index.entries import (
     campaign_field,
 )
 from catalog.redis_connection import RedisClient
-from engine.kafka.detections import BeaconKey, PlaceKey
+from engine.kafka.detections import PlaceKey
 from engine.kafka.messages import BeaconReference
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.trigger.place_index import Loaded, PlaceIndex
-from rules.decision import decide
-from rules.model import Cap, Reason, Zone
-from tests.redis.index_reader import KNOWN, NOON, UNKNOWN, granted, one, resolve
+from rules.model import Cap
+from tests.redis.index_reader import KNOWN, UNKNOWN, granted, one, resolve
 from tests.redis.index_writer import (
     Writer,
     beacon_entry,
@@ -24,7 +23,7 @@ from tests.redis.index_writer import (
     connector_entry,
     rules_entry,
 )
-from tests.rules.records import UUID, venue
+from tests.rules.records import UUID
 from tests.servers.waiting import eventually
 
 
@@ -69,16 +68,6 @@ async def test_beacons_that_cannot_be_loaded_hold_up_no_others(
     await cancel([stuck])
 
 
-async def test_inactive_ones_say_so(index: PlaceIndex, built: Writer) -> None:
-    await built.put(beacon_entry([7], active=False))
-    await built.put(beacon_entry([7], minor=4, venue=venue(active=False)))
-    off, shut = await resolve(index, KNOWN, BeaconKey(UUID, 1, 4))
-    assert off is not None
-    assert shut is not None
-    reasons = [decide(t.target, Zone.NEAR, NOON, NOON, 300, {}).reason for t in (off, shut)]
-    assert reasons == [Reason.INACTIVE_BEACON, Reason.INACTIVE_VENUE]
-
-
 async def test_a_connector_is_read_where_a_campaign_uses_it(
     index: PlaceIndex, built: Writer
 ) -> None:
@@ -100,35 +89,11 @@ async def test_the_rules_of_the_company_are_read(index: PlaceIndex, built: Write
     assert rules.caps == (Cap(3, 60),)
 
 
-async def test_a_campaign_that_is_deleted_is_left_out(index: PlaceIndex, built: Writer) -> None:
-    await built.put(beacon_entry([6, 7]))
-    assert granted(await one(index)) == [7]
-
-
 async def test_a_campaign_with_a_zone_that_is_not_known_silences_only_itself(
     index: PlaceIndex, built: Writer
 ) -> None:
     await built.put(campaign_entry(8, time_zone="Mars/Olympus") | beacon_entry([7, 8]))
     assert granted(await one(index)) == [7]
-
-
-async def test_many_beacons_in_one_call(index: PlaceIndex, built: Writer) -> None:
-    puts: dict[str, bytes] = {}
-    for minor in range(100, 600):
-        puts |= beacon_entry([minor], minor) | campaign_entry(minor)
-    await built.put(puts)
-    keys = [BeaconKey(UUID, 1, minor) for minor in range(100, 700)]
-    found = await resolve(index, *keys)
-    assert [b is not None and granted(b) for b in found[:500]] == [[n] for n in range(100, 600)]
-    assert found[500:] == [None] * 100
-
-
-async def test_cached_beacons_need_no_round_trip(
-    index: PlaceIndex, built: Writer, redis: RedisClient
-) -> None:
-    before = await resolve(index, KNOWN, UNKNOWN)
-    await redis.flushall()
-    assert await resolve(index, KNOWN, UNKNOWN) == before
 
 
 async def test_lookups_are_counted(index: PlaceIndex, built: Writer, metrics: Metrics) -> None:

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from catalog.index.entries import (
-    BUCKETS,
-    MARKER_FIELD,
     application_field,
     beacon_field,
     geofences_field,
@@ -18,9 +16,8 @@ from engine.kafka.detections import BeaconKey, GeofenceKey, TagKey
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.trigger.place_index import IndexWatch, PlaceIndex
-from rules.decision import decide
 from rules.geofences import Circle
-from rules.model import Cap, Zone
+from rules.model import Cap
 from tests.redis.index_reader import KNOWN, NOON, SENTINEL, UNKNOWN, granted, one, resolve
 from tests.redis.index_writer import (
     PREFIX,
@@ -98,16 +95,6 @@ async def test_a_change_message_drops_what_it_names(index: PlaceIndex, watched: 
     assert unknown is None
 
 
-async def test_an_added_beacon_is_known_and_a_deleted_one_unknown(
-    index: PlaceIndex, watched: Writer
-) -> None:
-    await resolve(index, KNOWN, UNKNOWN)
-    await write_and_wait(index, watched, beacon_entry([7], minor=3), [beacon_field(*KNOWN)])
-    removed, added = await resolve(index, KNOWN, UNKNOWN)
-    assert removed is None
-    assert added is not None
-
-
 HERE = GeofenceKey(4)
 CODE = TagKey(1, "qrcode", "https://example.org/poster")
 OURS, CIRCLES = application_field("ours"), geofences_field(1)
@@ -151,26 +138,6 @@ async def test_a_change_drops_the_beacons_that_depend_on_it(
     assert other in index.cache.known
 
 
-async def test_a_campaign_that_was_missing_drops_its_beacon_when_it_comes(
-    index: PlaceIndex, watched: Writer
-) -> None:
-    await write_and_wait(index, watched, beacon_entry([7, 8]))
-    assert granted(await one(index)) == [7]
-    await write_and_wait(index, watched, campaign_entry(8))
-    assert granted(await one(index)) == [7, 8]
-
-
-async def test_many_changes_at_once(index: PlaceIndex, watched: Writer) -> None:
-    for number in range(300):
-        await watched.put(campaign_entry(7, title=str(number)))
-
-    async def newest() -> bool:
-        (campaign_,) = decide((await one(index)).target, Zone.NEAR, NOON, NOON, 300, {}).granted
-        return campaign_.title == "299"
-
-    await eventually(newest, what="the last of them is seen")
-
-
 async def test_a_change_while_it_is_loaded_is_not_remembered(
     index: PlaceIndex, built: Writer
 ) -> None:
@@ -199,23 +166,6 @@ async def test_a_rebuild_drops_everything(index: PlaceIndex, watched: Writer) ->
     assert granted(await one(index)) == []
 
 
-async def test_cached_beacons_expire(
-    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
-) -> None:
-    async with running(watch_of(redis, index, metrics, built.rebuild_if_missing, max_age=0.3)):
-        await one(index)
-        await eventually(lambda: not index.cache.known, what="it is read again")
-
-
-async def test_an_index_that_was_never_built_is(
-    redis: RedisClient, index: PlaceIndex, metrics: Metrics, writer: Writer
-) -> None:
-    writer.fields |= beacon_entry([7]) | campaign_entry(7)
-    async with running(watch_of(redis, index, metrics, writer.rebuild_if_missing)):
-        assert granted(await one(index)) == [7]
-    assert writer.rebuilds == 1
-
-
 async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
     index: PlaceIndex, watched: Writer, redis: RedisClient
 ) -> None:
@@ -232,18 +182,6 @@ async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
         assert granted(found) == [7]
     assert started + 1 <= watched.rebuilds <= started + 3
     await eventually(index.built.is_set)
-
-
-async def test_changes_are_followed_after_a_flush(
-    index: PlaceIndex, watched: Writer, redis: RedisClient
-) -> None:
-    await one(index)
-    started = watched.rebuilds
-    await redis.flushall()
-    await eventually(lambda: watched.rebuilds > started and index.built.is_set())
-    await one(index)
-    await write_and_wait(index, watched, campaign_entry(7, active=False))
-    assert granted(await one(index)) == []
 
 
 async def test_a_flush_while_sql_is_down_is_waited_out(
@@ -265,11 +203,6 @@ async def test_a_flush_while_sql_is_down_is_waited_out(
         await redis.flushall()
         assert granted(await one(index)) == [7]
     assert requested > 5
-
-
-async def test_a_marker_is_in_every_bucket(built: Writer, redis: RedisClient) -> None:
-    for number in range(BUCKETS):
-        assert await redis.hexists(built.store.keys.bucket(number), MARKER_FIELD)
 
 
 async def test_cached_beacons_are_read_again_one_after_the_other(

@@ -32,13 +32,6 @@ async def test_a_quarter_of_an_hour_is_added_up(redis: RedisClient) -> None:
         assert 0 < await redis.ttl(key) <= 20 * 60
 
 
-async def test_more_beacons_than_fit_in_a_call(redis: RedisClient) -> None:
-    store = store_on(redis)
-    counts = {BeaconMinute(7, beacon, MINUTE): beacon for beacon in range(1, 1201)}
-    await store.add(counts)
-    assert await store.read(7, NOW) == {beacon: beacon for beacon in range(1, 1201)}
-
-
 async def test_counts_are_written_beside_the_batches(redis: RedisClient, metrics: Metrics) -> None:
     store = store_on(redis)
     counts = RecentCounts(store=store, metrics=metrics, pause=0.01)

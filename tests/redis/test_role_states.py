@@ -8,7 +8,7 @@ import pytest
 
 from api.realtime import role_states
 from api.reports import RoleReport
-from catalog.redis_connection import RedisClient, connect_redis
+from catalog.redis_connection import RedisClient
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.redis import role_states as store_module
@@ -90,22 +90,6 @@ async def test_a_role_is_written_about_again_and_again(
     down.clear()
     await eventually(lambda: says((3.0, ("partitions_assigned",))), deadline=30)
     await cancel([running])
-
-
-async def test_a_redis_that_is_down_stops_no_role(metrics: Metrics) -> None:
-    redis = connect_redis("redis://127.0.0.1:9/0")
-    writer = RoleStateWriter(
-        store=store_on(redis), roles=[role(Consumer())], failing=list, metrics=metrics, pause=0.01
-    )
-    running = asyncio.create_task(writer.run())
-
-    async def failed() -> bool:
-        return (metrics.registry.get_sample_value("proximity_redis_errors_total") or 0) > 2
-
-    await eventually(failed, deadline=30)
-    assert not running.done()
-    await cancel([running])
-    await redis.aclose()
 
 
 @pytest.mark.parametrize(

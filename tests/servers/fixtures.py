@@ -7,7 +7,7 @@ Kafka      kafka_bootstrap       real, shared by the run          (str, host:por
 Redis      redis_url             real, empty                      (str)
            redis_cluster_url     real cluster of one node, empty  (str, redis+cluster://)
            embedded_redis_url    what --embedded brings, empty    (str)
-           any_redis_url         each test thrice: embedded, real, cluster
+           any_redis_url         each test twice: embedded (an older one), cluster
 SQL        postgres_url          real, an empty database a test   (str, postgresql://)
            sqlite_url            a file a test                    (str, sqlite:///)
            database_url          each test twice: sqlite, postgres
@@ -66,7 +66,7 @@ def embedded_redis_url(_embedded_redis_server: RedisServer) -> str:
     return _emptied(_embedded_redis_server)
 
 
-@pytest.fixture(params=["embedded_redis", "redis", "redis_cluster"])
+@pytest.fixture(params=["embedded_redis", "redis_cluster"])
 def any_redis_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 

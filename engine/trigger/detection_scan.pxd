@@ -1,14 +1,17 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
 `scan_detection` reads the usual JSON only: ASCII without escapes, numbers of at most 15 digits
-without an exponent, no known field twice, no text that is too long, no nested value but `device`.
+without an exponent, no known field twice, no text that is too long, one place, no nested value but
+that and `device`.
 Whatever it accepts, the decoder (engine/kafka/detections.py) accepts too, with the same content; it
 accepts less. Each function that reads returns the position after what it has read, or NULL if that
 is not usual. The text of a bytes object ends with a NUL, which is part of no token, so nothing
 reads beyond it.
 """
 
-from libc.string cimport memcmp
+from libc.math cimport INFINITY, isnan
+from libc.stdlib cimport strtod
+from libc.string cimport memcmp, memset
 
 
 cdef enum:
@@ -17,8 +20,17 @@ cdef enum:
     _LONGEST_TOKEN = 4096
     _LONGEST_WORD = 128
     _LONGEST_IP = 64
-    _NULL = -1
-    _MISSING = -2
+    _LONGEST_VALUE = 1024
+    _LONGEST_KEY = 255
+    _MISSING = -1
+    _NULL = -2
+
+# What names the place of a detection.
+cdef enum:
+    BEACON
+    GEOFENCE
+    POSITION
+    TAG
 
 
 # A part of the JSON; its size is below 0 if the field is missing or null.
@@ -27,9 +39,18 @@ cdef struct Text:
     Py_ssize_t size
 
 
-# `zone` is a name or a digit, `major` and `minor` have only digits. If there is no `zone` there is
-# `rssi`.
+# `zone` is a name or a digit, `major` and `minor` have only digits. A beacon has `zone` or `rssi`,
+# a position and a tag have `api_key`. `accuracy` is NaN if there is none.
 cdef struct DetectionText:
+    int place
+    Text id
+    Text transition
+    double latitude
+    double longitude
+    double accuracy
+    Text kind
+    Text value
+    Text api_key
     Text uuid
     Text major
     Text minor
@@ -91,7 +112,7 @@ cdef inline const char *_number(const char *at, Text *found) noexcept nogil:
         fraction = at = at + 1
         while b"0" <= at[0] <= b"9":
             at += 1
-        if at == fraction or digits.size + at - fraction > _MOST_DIGITS:
+        if at == fraction:
             return NULL
     found.at = begin
     found.size = at - begin
@@ -100,17 +121,7 @@ cdef inline const char *_number(const char *at, Text *found) noexcept nogil:
 
 cdef inline double number_of(Text *number) noexcept nogil:
     """The value of a number that was read."""
-    cdef double value = 0, scale = 0
-    cdef Py_ssize_t i
-    for i in range(number.size):
-        if number.at[i] == b".":
-            scale = 1
-        elif number.at[i] != b"-":
-            value = 10 * value + (number.at[i] - c"0")
-            scale *= 10
-    if scale:
-        value /= scale
-    return -value if number.at[0] == b"-" else value
+    return strtod(number.at, NULL)
 
 
 cdef inline const char *_word(const char *at, const char *word, Py_ssize_t size) noexcept nogil:
@@ -219,7 +230,7 @@ cdef inline const char *_device_field(
         if found.id_connector.size != _MISSING:
             return NULL
         return _integer_or_null(at, &found.id_connector)
-    if _is_reserved(name):
+    if _is(name, b"time_zone", 9):  # the contract knows it, the decoder does not yet
         return NULL
     return _scalar(at, &ignored)
 
@@ -233,6 +244,77 @@ cdef inline const char *_device(const char *at, DetectionText *found) noexcept n
         return NULL
     at = _object(at, _device_field, found)
     return at if 0 < found.udid.size <= _LONGEST_UDID else NULL
+
+
+cdef inline const char *_geofence_field(
+    const char *at, Text *name, DetectionText *found
+) noexcept nogil:
+    """A geofence that was left is no detection."""
+    cdef Text ignored
+    if _is(name, b"id", 2):
+        return _integer(at, &found.id) if found.id.size == _MISSING and at[0] != b"0" else NULL
+    if not _is(name, b"transition", 10):
+        return _scalar(at, &ignored)
+    if found.transition.size != _MISSING:
+        return NULL
+    at = _string(at, &found.transition)
+    if at == NULL or _is(&found.transition, b"enter", 5) or _is(&found.transition, b"dwell", 5):
+        return at
+    return NULL
+
+
+cdef inline const char *_position_field(
+    const char *at, Text *name, DetectionText *found
+) noexcept nogil:
+    cdef Text ignored
+    if _is(name, b"latitude", 8):
+        return _from_to(at, &found.latitude, -90, 90)
+    if _is(name, b"longitude", 9):
+        return _from_to(at, &found.longitude, -180, 180)
+    if _is(name, b"accuracy", 8):
+        return _from_to(at, &found.accuracy, 0, INFINITY)
+    return _scalar(at, &ignored)
+
+
+cdef inline const char *_from_to(
+    const char *at, double *found, double least, double most
+) noexcept nogil:
+    cdef Text number
+    if not isnan(found[0]):
+        return NULL
+    at = _number(at, &number)
+    if at == NULL:
+        return NULL
+    found[0] = number_of(&number)
+    return at if least <= found[0] <= most else NULL
+
+
+cdef inline const char *_tag_field(const char *at, Text *name, DetectionText *found) noexcept nogil:
+    cdef Text ignored
+    if _is(name, b"kind", 4):
+        return _string(at, &found.kind) if found.kind.size == _MISSING else NULL
+    if _is(name, b"value", 5):
+        return _string(at, &found.value) if found.value.size == _MISSING else NULL
+    return _scalar(at, &ignored)
+
+
+cdef inline const char *_other_place(
+    const char *at, int place, DetectionText *found
+) noexcept nogil:
+    """A place that is no beacon."""
+    if found.place != BEACON:
+        return NULL
+    found.place = place
+    if place == GEOFENCE:
+        at = _object(at, _geofence_field, found)
+        return at if found.id.size > 0 and found.transition.size > 0 else NULL
+    if place == POSITION:
+        at = _object(at, _position_field, found)
+        return at if not isnan(found.latitude) and not isnan(found.longitude) else NULL
+    at = _object(at, _tag_field, found)
+    if not _is(&found.kind, b"nfc", 3) and not _is(&found.kind, b"qrcode", 6):
+        return NULL
+    return at if 0 < found.value.size <= _LONGEST_VALUE else NULL
 
 
 cdef inline const char *_zone(const char *at, Text *found) noexcept nogil:
@@ -272,26 +354,28 @@ cdef inline const char *_detection_field(
         return _number_or_null(at, &found.tx_power) if found.tx_power.size == _MISSING else NULL
     if _is(name, b"ip", 2):
         return _first_text(at, &found.ip, _LONGEST_IP)
-    if _is_reserved(name):
-        return NULL
+    if _is(name, b"geofence", 8):
+        return _other_place(at, GEOFENCE, found)
+    if _is(name, b"position", 8):
+        return _other_place(at, POSITION, found)
+    if _is(name, b"tag", 3):
+        return _other_place(at, TAG, found)
+    if _is(name, b"api_key", 7):
+        return _first_text(at, &found.api_key, _LONGEST_KEY)
     return _scalar(at, &ignored)
 
 
-cdef inline bint _is_reserved(Text *name) noexcept nogil:
-    """Whether the contract knows the field and this scanner does not."""
-    return (
-        _is(name, b"geofence", 8)
-        or _is(name, b"position", 8)
-        or _is(name, b"tag", 3)
-        or _is(name, b"api_key", 7)
-        or _is(name, b"time_zone", 9)
-    )
-
-
 cdef inline bint _is_whole(DetectionText *found) noexcept nogil:
-    if found.uuid.size < 0 or found.major.size < 0 or found.minor.size < 0 or found.udid.size < 0:
+    if found.udid.size < 0 or found.api_key.size == 0:
         return False
-    return found.zone.size >= 0 or found.rssi.size >= 0
+    if found.place == BEACON:
+        if found.uuid.size < 0 or found.major.size < 0 or found.minor.size < 0:
+            return False
+        return found.zone.size >= 0 or found.rssi.size >= 0
+    if found.uuid.size >= 0 or found.major.size >= 0 or found.minor.size >= 0:
+        return False
+    # (Nobody looks at the zone, whose form the decoder checks.)
+    return found.zone.size < 0 and (found.place == GEOFENCE or found.api_key.size > 0)
 
 
 cdef inline bint scan_detection(
@@ -299,9 +383,7 @@ cdef inline bint scan_detection(
 ) noexcept nogil:
     """Whether the text is the usual JSON of a detection."""
     cdef const char *end = at + size
-    found.uuid.size = found.major.size = found.minor.size = found.udid.size = _MISSING
-    found.zone.size = found.rssi.size = found.tx_power.size = found.detected_at.size = _MISSING
-    found.name.size = found.version.size = found.model.size = found.token_push.size = _MISSING
-    found.id_connector.size = found.ip.size = _MISSING
+    memset(found, 0xFF, sizeof(found[0]))  # every size is _MISSING, every double NaN
+    found.place = BEACON
     at = _object(_after_space(at), _detection_field, found)
     return at != NULL and _after_space(at) == end and _is_whole(found)

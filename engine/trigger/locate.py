@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from catalog.index.entries import ApplicationEntry, application_field, geofences_field
+from catalog.index.entries import ApplicationEntry, application_field, geofences_field, rules_field
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
 from engine.trigger.place_index import PlaceIndex
 from rules.decision import refusal
@@ -38,9 +38,13 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
     owners = {key: applications[field] for key, field in fields.items()}
     at_positions = {_api_key(each) for each in keyless if each.message.position is not None}
     asked = [owner for key in at_positions if (owner := owners[key]) is not None]
-    grid_fields = {owner.company_id: geofences_field(owner.company_id) for owner in asked}
-    read = await index.company_data(grid_fields.values())
-    grids = {company: read[field] for company, field in grid_fields.items()}
+    companies = {owner.company_id for owner in asked}
+    # (The filter looks at the rules.)
+    fields_read = [
+        field(company) for company in companies for field in (geofences_field, rules_field)
+    ]
+    read = await index.company_data(fields_read)
+    grids = {company: read[geofences_field(company)] for company in companies}
     located, nowhere, refusals, exits = list[DecodedDetection](), [], [], 0
     for each in detections:
         if each.key is not None:

@@ -28,8 +28,8 @@ from rules.schedule import schedule_of
 
 log = structlog.get_logger(__name__)
 
-# An application, or the geofences of a company; None if the index has no such entry.
-CompanyData: TypeAlias = ApplicationEntry | GeofenceGrid | None
+# An application, or the geofences or rules of a company; None if the index has no such entry.
+CompanyData: TypeAlias = ApplicationEntry | GeofenceGrid | CompanyRules | None
 
 _PARTS = 16  # of the cached places; those of a part are dropped one after the other
 _MOST_COMPANY_DATA = 200_000  # applications and geofences
@@ -143,7 +143,7 @@ class PlaceCache:
     cached. `on_removal` is called with each key that leaves `known`, for whatever reason. The cache
     is bounded in places and in bytes of campaigns' content; places share their campaigns.
 
-    `companies` has applications and grids of geofences, by their fields of the index.
+    `companies` has applications, grids of geofences and rules, by their fields of the index.
     """
 
     def __init__(self, most_places: int, most_bytes: int = 128 * 1024 * 1024) -> None:

@@ -121,7 +121,7 @@ class PlaceIndex:
         return found | loaded
 
     async def company_data(self, fields: Collection[str]) -> Mapping[str, Any]:
-        """Applications and GeofenceGrids by field, None for unknown ones; waits as `resolve`."""
+        """Data of companies by field, None for what is unknown; waits as `resolve`."""
         if not fields:
             return {}
         known = self.cache.companies
@@ -259,8 +259,8 @@ class PlaceIndex:
 async def _company_data(field: str, value: bytes | None) -> CompanyData:
     if value is None:
         return None
-    if field.startswith("a:"):
-        return decode_application(value)
+    if not field.startswith("p:"):
+        return decode_application(value) if field.startswith("a:") else decode_rules(value)
     return await asyncio.to_thread(_grid, value)  # a tenth of a second for 10,000 geofences
 
 

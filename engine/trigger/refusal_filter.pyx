@@ -3,8 +3,8 @@
 
 Nearly all detections of a busy topic fire nothing: their device was sent the campaign already, is
 too far away, or there is no campaign. This module finds that out without decoding them, and makes
-no object of a detection. It comes to the same decisions as detections.py, `decide_from_memory`
-(grants.py), which tests/property/test_refusal_filter.py compares. What it
+no object of a detection. It comes to the same decisions as detections.py, locate.py and
+`decide_from_memory` (grants.py), which tests/trigger/test_refusal_filter.py compares. What it
 cannot decide for certain it leaves to them.
 
 Cython compiles it while the project is installed. Without a compiler the trigger does without it.
@@ -14,14 +14,25 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
-from libc.math cimport pow
+from libc.math cimport isnan, pow
 from libc.string cimport memcmp, memcpy
 
-from engine.trigger.detection_scan cimport DetectionText, Text, number_of, scan_detection
+from engine.trigger.detection_scan cimport (
+    BEACON,
+    GEOFENCE,
+    TAG,
+    DetectionText,
+    Text,
+    number_of,
+    scan_detection,
+)
 
-from engine.kafka.detections import beacon_key
+from catalog.index.entries import application_field, geofences_field, rules_field
+from engine.kafka.detections import GeofenceKey, TagKey, beacon_key
 from engine.kafka.messages import EARLIEST_MS, LATEST_MS, parse_text
-from rules.decision import UNKNOWN_BEACON
+from engine.trigger.grants import unknown
+from rules.decision import refusal
+from rules.model import Reason
 from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
 
 cdef extern from "Python.h":
@@ -35,8 +46,6 @@ cdef enum:
     _MOST_DIGITS = 5
     _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
     _LONGEST_TIMESTAMP = 40
-    _MOST_ZONE_NAMES = 64
-    _LONGEST_ZONE_NAME = 32
     _UNREADABLE_ZONE = -2
     # The numbers of rules.model.Zone.
     _UNKNOWN = 0
@@ -52,30 +61,8 @@ cdef double _EARLIEST_MS = EARLIEST_MS
 cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
 
 
-cdef struct _ZoneName:
-    char text[_LONGEST_ZONE_NAME]
-    Py_ssize_t size
-    int zone
-
-
-cdef _ZoneName _ZONE_NAMES[_MOST_ZONE_NAMES]
-cdef int _zone_names = 0
-
-if len(USUAL_NAMES) > _MOST_ZONE_NAMES or max(map(len, USUAL_NAMES)) > _LONGEST_ZONE_NAME:
-    raise ImportError("rules.parsing has more names than refusal_filter.pyx has room for")
-for _name, _zone in USUAL_NAMES.items():
-    _bytes = _name.encode()
-    memcpy(_ZONE_NAMES[_zone_names].text, <const char *>_bytes, len(_bytes))
-    _ZONE_NAMES[_zone_names].size = len(_bytes)
-    _ZONE_NAMES[_zone_names].zone = _zone
-    _zone_names += 1
-
-
 cdef class _Place:
-    """A beacon as the rules see it; `target` is None for a triple that is no beacon.
-
-    `written` has its triples, as devices write them.
-    """
+    """A place as the rules see it; `written` has a beacon's triples, as devices write them."""
 
     cdef object target, refusal, refusals, phase, none_granted
     cdef tuple caps
@@ -110,13 +97,14 @@ cdef class RefusalFilter:
     `max_age` in seconds and `path_loss_exponent` are those of the settings.
     """
 
-    # By the triple as written, and by its key. Many triples may be one beacon's.
-    cdef dict _places, _by_key, _known
-    cdef double _max_age, _path_loss_exponent
+    # Beacons by the triple as written, and places by key. Many triples may be one beacon's.
+    cdef dict _places, _by_key, _known, _companies, _claims
+    cdef double _max_age, _path_loss_exponent, _oldest, _newest
     cdef _Clock _clock
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
         self._places, self._by_key, self._known = {}, {}, cache.known
+        self._companies = cache.companies
         cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
@@ -125,43 +113,50 @@ cdef class RefusalFilter:
     def split(self, list records, remembered, double now):
         """The records that must be decoded, and the decisions that refuse the others."""
         cdef list others = [], refused = []
-        cdef dict claims
-        cdef double oldest = now - self._max_age, newest = now + self._max_age
         remembered.forget_expired(now)
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
             self._by_key.clear()
-        claims = remembered.young
+        self._claims = remembered.young
+        self._oldest, self._newest = now - self._max_age, now + self._max_age
         for record in records:
-            decision = self._refusal(record, claims, oldest, newest)
-            if decision is None:
+            count = len(refused)
+            if not self._refuse(record, refused):
+                del refused[count:]
                 others.append(record)
-            else:
-                refused.append(decision)
         return others, refused
 
-    cdef object _refusal(self, record, dict claims, double oldest, double newest):
-        """The decision that refuses the record's detection, or None.
+    cdef bint _refuse(self, record, list refused) except -1:
+        """Add the decisions that refuse the record's detections; False if one may fire."""
+        cdef DetectionText text
+        cdef double at
+        cdef int zone = _UNKNOWN
+        value = record.value
+        if type(value) is not bytes:
+            return False
+        if not scan_detection(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), &text):
+            return False
+        at = record.timestamp / 1000 if text.detected_at.size < 0 else 0
+        at = self._clock.detected_at(&text, at)
+        if text.place == BEACON:
+            zone = _zone_of(&text, self._path_loss_exponent)
+            places = (self._beacon(&text),)
+        else:
+            places = self._others(&text, at)
+        if at < 0 or zone == _UNREADABLE_ZONE:
+            return False
+        for place in places:
+            decision = None if place is None else self._refusal(place, zone, at, &text.udid)
+            if decision is None:
+                return False
+            refused.append(decision)
+        return True
+
+    cdef object _refusal(self, _Place place, int zone, double at, Text *udid):
+        """The decision that refuses a detection, or None.
 
         The checks and their order are those of `decide`.
         """
-        cdef DetectionText text
-        cdef _Place place
-        cdef double at
-        cdef int zone
-        value = record.value
-        if type(value) is not bytes:
-            return None
-        if not scan_detection(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), &text):
-            return None
-        zone = _zone_of(&text, self._path_loss_exponent)
-        at = record.timestamp / 1000 if text.detected_at.size < 0 else 0
-        at = self._clock.detected_at(&text, at)
-        place = self._place(&text)
-        if place is None or zone == _UNREADABLE_ZONE or at < 0:
-            return None
-        if place.target is None:
-            return UNKNOWN_BEACON
         if place.refusal is not None:
             return place.refusal
         if place.reach != _EVERY_ZONE:
@@ -169,13 +164,13 @@ cdef class RefusalFilter:
                 return place.refusals.unknown_proximity
             if zone > place.reach:
                 return place.refusals.too_far
-        if at < oldest:
+        if at < self._oldest:
             return place.refusals.stale
-        if at > newest:
+        if at > self._newest:
             return place.refusals.future
-        return self._throttled(place, claims, &text.udid, at)
+        return self._throttled(place, udid, at)
 
-    cdef object _throttled(self, _Place place, dict claims, Text *udid, double at):
+    cdef object _throttled(self, _Place place, Text *udid, double at):
         cdef PyObject *found
         phase = place.target.current
         if place.phase is not phase:
@@ -184,41 +179,70 @@ cdef class RefusalFilter:
             return None
         if not place.caps:
             return place.none_granted
-        found = PyDict_GetItem(claims, _text_of(udid))
+        found = PyDict_GetItem(self._claims, _text_of(udid))
         if found != NULL and place._all_throttled(<dict>found, at):
             return place.none_granted
         return None
 
-    cdef _Place _place(self, DetectionText *text):
+    cdef object _others(self, DetectionText *text, double at):
+        """The places of a detection at no beacon; None for one of which the index must be asked."""
+        if text.place == GEOFENCE:
+            return (self._place(GeofenceKey(<long long>number_of(&text.id))),)
+        application = self._companies.get(application_field(_text_of(&text.api_key)))
+        if application is None or not application.admits(at):
+            return (None,)
+        company = application.company_id
+        if text.place == TAG:
+            return (self._place(TagKey(company, _text_of(&text.kind), _text_of(&text.value))),)
+        grid = self._companies.get(geofences_field(company))
+        if grid is None:
+            return (None,)
+        inside = grid.containing(text.latitude, text.longitude)
+        accuracy = None if isnan(text.accuracy) else text.accuracy
+        places = [self._place(GeofenceKey(each.id)) for each in inside if each.admits(accuracy)]
+        return places or (self._nowhere(company, Reason.INACCURATE if inside else Reason.OUTSIDE),)
+
+    cdef _Place _nowhere(self, company, reason):
+        """None if the position may end a visit."""
+        cdef _Place place = _Place.__new__(_Place)
+        rules = self._companies.get(rules_field(company), self)
+        if rules is self or (rules is not None and rules.tracks_visits):
+            return None
+        place.refusal = refusal(reason, company)
+        return place
+
+    cdef _Place _beacon(self, DetectionText *text):
         cdef PyObject *found
+        cdef _Place place
         written = _triple_of(text)
         if written is None:
             return None
         found = PyDict_GetItem(self._places, written)
-        return self._found_place(written) if found == NULL else <_Place>found
-
-    cdef _Place _found_place(self, bytes written):
-        """The place of a triple that was not met before; None if the index must be asked."""
-        cdef PyObject *found
-        cdef _Place place
+        if found != NULL:
+            return <_Place>found
         key = _key_of(written)
-        if key is None or key not in self._known:
-            return None
-        found = PyDict_GetItem(self._by_key, key)
-        place = self._new_place(key) if found == NULL else <_Place>found
-        place.written.append(written)
-        self._places[written] = place
+        place = None if key is None else self._place(key)
+        if place is not None:
+            place.written.append(written)
+            self._places[written] = place
         return place
 
-    cdef _Place _new_place(self, key):
-        cdef _Place place = _Place.__new__(_Place)
-        beacon = self._known[key]
-        place.written = []
-        if beacon is not None:
-            place.target = target = beacon.target
+    cdef _Place _place(self, key):
+        """The place with this key; None if the index must be asked."""
+        cdef PyObject *found = PyDict_GetItem(self._by_key, key)
+        cdef _Place place
+        if found != NULL:
+            return <_Place>found
+        if key not in self._known:
+            return None
+        place = self._by_key[key] = _Place.__new__(_Place)
+        indexed, place.written = self._known[key], []
+        if indexed is None:
+            place.refusal = unknown(key)
+        else:
+            place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
-        self._by_key[key] = place
         return place
 
     def _forget(self, key):
@@ -257,11 +281,12 @@ cdef object _key_of(bytes triple):
         return None
 
 
-cdef int _zone_of(DetectionText *text, double path_loss_exponent) noexcept:
+cdef int _zone_of(DetectionText *text, double path_loss_exponent) except -3:
     """The number of the zone, or _UNREADABLE_ZONE."""
     cdef double rssi, power, metres
     if text.zone.size >= 0:
-        return _zone_named(&text.zone)
+        zone = USUAL_NAMES.get(_text_of(&text.zone))
+        return _UNREADABLE_ZONE if zone is None else zone
     rssi = number_of(&text.rssi)
     if not rssi < 0:
         return _UNKNOWN
@@ -270,14 +295,6 @@ cdef int _zone_of(DetectionText *text, double path_loss_exponent) noexcept:
     if metres < _IMMEDIATE_BELOW:
         return _IMMEDIATE
     return _NEAR if metres <= _NEAR_UP_TO else _FAR
-
-
-cdef int _zone_named(Text *name) noexcept:
-    cdef Py_ssize_t i
-    for i in range(_zone_names):
-        if name.size == _ZONE_NAMES[i].size and not memcmp(name.at, _ZONE_NAMES[i].text, name.size):
-            return _ZONE_NAMES[i].zone
-    return _UNREADABLE_ZONE
 
 
 cdef class _Clock:

@@ -66,6 +66,70 @@ UNUSUAL_SIGNALS = (
 )
 ANYTHING = (*TEXTS, *UNUSUAL_TEXTS, *SIGNALS, "true", "false", '{"udid":"b"}', "[1]", "NaN", "tru")
 
+# Places that are no beacons: fields of a detection.
+GEOFENCES = tuple(
+    f'{{"id":{number},"transition":"{each}"}}' for number in "12346" for each in ("enter", "dwell")
+)
+UNUSUAL_GEOFENCES = (
+    *(f'{{"id":{number},"transition":"enter"}}' for number in ("5", "0", "-1", "1.0", "1e0")),
+    *(f'{{"id":{number},"transition":"enter"}}' for number in ("01", '"1"', "null", "9" * 19)),
+    *(f'{{"id":1,"transition":{each}}}' for each in ('"exit"', '"ENTER"', "null", "1", '"enter ')),
+    *('{"id":1}', '{"transition":"enter"}', '{"id":1,"id":2,"transition":"enter"}', "{}", "[1]"),
+    *('{"id":1,"transition":"enter","at":[]}', '{"id":1,"transition":"exit","transition":"enter"}'),
+)
+POSITIONS = (
+    *(f'{{"latitude":48.8584,"longitude":2.2945,"accuracy":{each}}}' for each in ("12.5", "100")),
+    '{"latitude":48.8584,"longitude":2.2945,"source":"gps"}',
+    *('{"longitude":10,"latitude":10}', '{"accuracy":0,"longitude":10.00100000,"latitude":10.0}'),
+    *('{"latitude":-10,"longitude":-180}', '{"latitude":-10.0009,"longitude":179.999500000000001}'),
+    '{"latitude":48.858400000000003,"longitude":2.2945000000000002,"accuracy":-0.0}',
+    *('{"latitude":48.865,"longitude":2.2945}', '{"latitude":0,"longitude":0}'),
+    '{"latitude":48.86,"longitude":2.2945,"accuracy":801}',
+)
+UNUSUAL_POSITIONS = (
+    '{"latitude":48.87,"longitude":2.2945}',
+    *(f'{{"latitude":{each},"longitude":10}}' for each in ("90.1", "-90.1", "1e1", '"10"', "null")),
+    *(f'{{"latitude":10,"longitude":{each}}}' for each in ("180.1", "-181", "010", "10.", "NaN")),
+    *(f'{{"latitude":10,"longitude":10,"accuracy":{each}}}' for each in ("-1", "801", "null", "x")),
+    *('{"latitude":10,"latitude":9,"longitude":10}', '{"latitude":10}', '{"longitude":10}'),
+    *(
+        f'{{"latitude":10.{"0" * 400}1,"longitude":10}}',
+        f'{{"latitude":{"9" * 400},"longitude":1}}',
+    ),
+    *('{"latitude":10,"longitude":10,"accuracy":801,"accuracy":1}', "{}", "null"),
+)
+TAGS = (
+    *(f'{{"kind":"{kind}","value":"a tag"}}' for kind in ("nfc", "qrcode")),
+    *('{"value":"unknown","kind":"nfc"}', '{"value":"a tag","text":null,"kind":"nfc"}'),
+)
+UNUSUAL_TAGS = (
+    *(f'{{"kind":{kind},"value":"a tag"}}' for kind in ('"NFC"', '"rfid"', "null", "1", '""')),
+    *(f'{{"kind":"nfc","value":{text}}}' for text in ('""', "null", "1", '"é"', '"a\\u0020tag"')),
+    *(f'{{"kind":"nfc","value":"{"x" * size}"}}' for size in (1024, 1025)),
+    *('{"kind":"nfc"}', '{"value":"a tag"}', '{"kind":"nfc","kind":"qrcode","value":"a tag"}'),
+    *('{"kind":"nfc","value":"x","value":"a tag"}', "{}", '"a tag"'),
+)
+KEYS = ('"ours"',)
+UNUSUAL_KEYS = (
+    *(
+        '"ending"',
+        '"off"',
+        '"empty"',
+        '"made up"',
+        '""',
+        "null",
+        "1",
+        f'"{"k" * 255}"',
+        f'"{"k" * 256}"',
+    ),
+    *('"ours", "api_key":"off"', '"o\\u0075rs"'),
+)
+OTHERS = {
+    "geofence": (GEOFENCES, UNUSUAL_GEOFENCES),
+    "position": (POSITIONS, UNUSUAL_POSITIONS),
+    "tag": (TAGS, UNUSUAL_TAGS),
+}
+
 # Fields of other places: with a triple the first ones are dead letters.
 PLACES = (
     ("position", '{"latitude":48.8,"longitude":2.3}'),
@@ -73,7 +137,7 @@ PLACES = (
     ("geofence", '{"id":1,"transition":"enter"}'),
     ("position", '{"latitude":91,"longitude":0}'),
     *((name, text) for name in ("position", "tag", "geofence") for text in ("null", '"x"', "1")),
-    *(("api_key", text) for text in ('"ours"', '""', "1", "null")),
+    *(("api_key", text) for text in ('""', "1")),
 )
 UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")
 
@@ -132,9 +196,19 @@ def detections(unusual: bool) -> st.SearchStrategy[str]:
     more = {"detected_at": some(TIMES, UNUSUAL_TIMES), "ip": text, "accuracy": anything}
     more |= {name: st.just(text) for name, text in PLACES[:3]} if unusual else {}
     more |= dict.fromkeys(UNUSUAL_NAMES, anything) if unusual else {}
+    more["api_key"] = some((*KEYS, "null"), UNUSUAL_KEYS)
     power = {"tx_power": st.one_of(signal, st.just("null"))}
-    return made(where | {"rssi": signal}, zone | power | more) | made(
-        where | {"proximity": some(ZONES, UNUSUAL_ZONES)}, {"rssi": signal} | power | more
+    apart = {
+        name: made(
+            {name: some(*written), "device": where["device"], "api_key": some(KEYS, UNUSUAL_KEYS)},
+            power | {key: each for key, each in more.items() if key not in (*OTHERS, "api_key")},
+        )
+        for name, written in OTHERS.items()
+    }
+    return st.one_of(
+        made(where | {"rssi": signal}, zone | power | more),
+        made(where | {"proximity": some(ZONES, UNUSUAL_ZONES)}, {"rssi": signal} | power | more),
+        *apart.values(),
     )
 
 

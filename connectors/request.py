@@ -18,48 +18,20 @@ from connectors.model import PLACES, Call, HttpMethod, Pairs, ParameterPlace
 # Headers that a parameter must not set: they decide where the request goes, how it is framed, what
 # it contains, or how it is signed.
 RESERVED_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "expect",
-        "host",
-        "http2-settings",
-        "idempotency-key",
-        "keep-alive",
-        "te",
-        "traceparent",
-        "tracestate",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-        "webhook-id",
-        "webhook-signature",
-        "webhook-timestamp",
-    }
+    (
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
+        *("expect", "host", "http2-settings", "idempotency-key", "keep-alive", "te", "traceparent"),
+        *("tracestate", "trailer", "transfer-encoding", "upgrade", "user-agent", "webhook-id"),
+        *("webhook-signature", "webhook-timestamp"),
+    )
 )
 _RESERVED_PREFIX = "proxy-"
 # The query names of a GET request: of two values of one name a service might read the second.
 RESERVED_IN_QUERY = frozenset(
-    {
-        "beacon",
-        "campaign",
-        "detected_at",
-        "geofence",
-        "id",
-        "id_connector",
-        "major",
-        "minor",
-        "nfc",
-        "proximity",
-        "qrcode",
-        "udid",
-        "uuid",
-        "venue",
-    }
+    (
+        *("beacon", "campaign", "detected_at", "geofence", "id", "id_connector", "major", "minor"),
+        *("nfc", "proximity", "qrcode", "udid", "uuid", "venue"),
+    )
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

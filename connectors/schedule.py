@@ -10,14 +10,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from connectors.breaker import PAUSE_SECONDS, Breaker, BreakerStatus
 from connectors.client import Reply, ServiceCaller, call_service
 from connectors.errors import CallError
-from connectors.model import Call, CallFault, CallResult, Content, Failed
+from connectors.model import Call, CallFault, CallResult, Failed
 from connectors.request import Request
 
 log = structlog.get_logger(__name__)
@@ -66,24 +65,16 @@ class ScheduleLimits:
         return at if at < fresh_until else None
 
 
-class TrySpan(Protocol):
-    """The span of one try in a trace; `traceparent` goes with the request."""
-
-    @property
-    def traceparent(self) -> str | None: ...
-    def end(self, outcome: str, status: int | None) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class ScheduledCall:
     """A call without a result yet. `task` is the try in flight, `retry` the timer of the next try.
 
-    `seconds` and `status` are those of the last try. `trace` begins the span of a try.
+    `seconds` and `status` are those of the last try. Requests carry `traceparent` (W3C).
     """
 
     call: Call
     on_result: OnResult
-    trace: Callable[[], TrySpan] | None = None
+    traceparent: str | None = None
     tried: int = 0
     seconds: float | None = None
     status: int | None = None
@@ -155,13 +146,16 @@ class CallScheduler:
         self._error: BaseException | None = None
 
     def submit(
-        self, call: Call, on_result: OnResult, trace: Callable[[], TrySpan] | None = None
+        self, call: Call, on_result: OnResult, traceparent: str | None = None
     ) -> ScheduledCall:
         """Schedule a call. `on_result` is called once, unless the call is forgotten before.
 
         If its company has too many calls, the call fails before `submit` returns.
         """
-        scheduled, company = ScheduledCall(call, on_result, trace), self._company(call.company_id)
+        scheduled, company = (
+            ScheduledCall(call, on_result, traceparent),
+            self._company(call.company_id),
+        )
         if company.unfinished >= self._limits.unfinished - self.unfinished:
             scheduled.ended = True
             detail = f"{company.unfinished} calls of the company wait already"
@@ -302,7 +296,6 @@ class CallScheduler:
         begin = time.perf_counter()
         call.tried += 1
         call.status = None
-        span = None if call.trace is None else call.trace()
         result: CallResult | CallError
         try:
             result = await call_service(
@@ -311,15 +304,12 @@ class CallScheduler:
                 agent=self._agent,
                 clock=self._clock,
                 on_reply=on_reply,
-                traceparent=None if span is None else span.traceparent,
+                traceparent=call.traceparent,
             )
-            outcome = "published" if isinstance(result, Content) else "declined"
         except CallError as error:
-            result, outcome = error, error.fault.value
+            result = error
         call.seconds = time.perf_counter() - begin
         self._on_try(call.call, call.seconds, company.breaker)
-        if span is not None:
-            span.end(outcome, call.status)
         if not isinstance(result, CallError):
             self._end(call, result)
             return False

@@ -15,7 +15,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from aiokafka import ConsumerRecord, TopicPartition
 
@@ -27,7 +26,7 @@ from engine.connector.results import ROLE, Results, ResultTransactions
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.detections import decode_records
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position
-from engine.kafka.tracing import Span, Tracer, traceparent_of
+from engine.kafka.tracing import Tracer, traceparent_of
 from engine.kafka.workers import Records, exception_of
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
@@ -104,24 +103,9 @@ class CallReceiver:
             on_result(Failed(CallFault.SECRET, str(error)))
             return
         made = build_call(call, decrypted, self._fresh_seconds)
-        trace = partial(_TrySpan, self._tracer, span, made.endpoint.method.value)
-        call.scheduled = self.scheduler.submit(made, on_result, trace if span.headers else None)
+        call.scheduled = self.scheduler.submit(made, on_result, traceparent_of(span.headers))
         if not call.scheduled.ended:
             partition.scheduled[offset] = call
-
-
-class _TrySpan:
-    """The span of one try, below the span of its call; implements connectors.schedule.TrySpan."""
-
-    def __init__(self, tracer: Tracer, call: Span, method: str) -> None:
-        self._span = tracer.begin(
-            method, call.headers, {"http.request.method": method}, is_client=True
-        )
-        self.traceparent = traceparent_of(self._span.headers)
-
-    def end(self, outcome: str, status: int | None) -> None:
-        known = {} if status is None else {"http.response.status_code": status}
-        self._span.end(outcome, **known)
 
 
 def _about(call: PendingCall) -> dict[str, str | int]:

@@ -122,18 +122,8 @@ class Span:
 class Tracer:
     """Begins spans for records whose headers hold a trace context. This one makes no spans."""
 
-    def begin(
-        self,
-        name: str,  # noqa: ARG002
-        headers: Headers,
-        attributes: Attributes,  # noqa: ARG002
-        *,
-        is_client: bool = False,  # noqa: ARG002
-    ) -> Span:
-        """The span of a consumer or, with `is_client`, of a request to another service.
-
-        Without spans it passes the trace context on unchanged.
-        """
+    def begin(self, _name: str, headers: Headers, _attributes: Attributes) -> Span:
+        """The span of a consumer. Without spans it passes the trace context on unchanged."""
         return Span(trace_headers(headers))
 
 
@@ -148,22 +138,19 @@ class OtelTracer(Tracer):
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._tracer = tracer
-        self._kinds = SpanKind
+        self._kind = SpanKind.CONSUMER
         self._with_span = set_span_in_context
         self._propagator = TraceContextTextMapPropagator()
 
-    def begin(
-        self, name: str, headers: Headers, attributes: Attributes, *, is_client: bool = False
-    ) -> Span:
+    def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:
         """A span if the trace context is sampled, else the unchanged context."""
         passed = trace_headers(headers)
         if not passed:
             return Span(passed)
         came = {name: value.decode() for name, value in passed}
         context = self._propagator.extract(came)
-        kind = self._kinds.CLIENT if is_client else self._kinds.CONSUMER
         span = self._tracer.start_span(
-            name, context=context, kind=kind, attributes=dict(attributes)
+            name, context=context, kind=self._kind, attributes=dict(attributes)
         )
         if not span.is_recording():
             return Span(passed)

@@ -132,14 +132,16 @@ def _matches(
 
 def _shown(decision: LiveDecision) -> LiveDecisionAnswer:
     """Times are in UTC."""
-    shown = decision._asdict() | {
-        "detected_at": _CLOCK.written(decision.detected_at),
-        "decided_at": _CLOCK.written(decision.decided_at),
-        "lieu": decision.venue,
-        "proximity": decision.zone.name.lower(),
-    }
-    return LiveDecisionAnswer.model_validate(
-        {name: shown[name] for name in LiveDecisionAnswer.model_fields}
+    proximity: Any = decision.zone.name.lower()
+    return LiveDecisionAnswer(
+        detected_at=_CLOCK.written(decision.detected_at),
+        decided_at=_CLOCK.written(decision.decided_at),
+        lieu=decision.venue,
+        beacon=decision.beacon,
+        proximity=proximity,
+        reason=decision.reason,
+        campaigns=[CampaignOutcomeAnswer(**each._asdict()) for each in decision.campaigns],
+        left_out=decision.left_out,
     )
 
 

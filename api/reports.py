@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from rules.model import Zone
 
 # Checks of /readyz.
@@ -31,20 +33,24 @@ class LiveOutcome(NamedTuple):
     outcome: str
 
 
-class LiveDecision(NamedTuple):
-    """A decision; times in epoch seconds.
+class LiveDecision(msgspec.Struct, frozen=True, array_like=True):
+    """A decision without the device; times in epoch seconds.
 
-    `left_out` counts decisions before it that were not passed on, because there were too many.
+    `beacon` is the name of the place, and `kind` what it is: "position" if it is in no geofence.
+    `company` is None if the place is unknown. `left_out` counts decisions before it that were not
+    passed on, because there were too many.
     """
 
     detected_at: float
     decided_at: float
+    company: int | None
     venue: str
     beacon: str
     zone: Zone
     reason: str
-    campaigns: tuple[LiveOutcome, ...]
+    campaigns: list[LiveOutcome]
     left_out: int
+    kind: str = "beacon"
 
 
 class LiveDecisions(NamedTuple):

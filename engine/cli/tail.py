@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ import msgspec
 import typer
 from redis.exceptions import RedisError
 
+from api.reports import LiveDecision
 from catalog.plain_text import for_terminal
 from catalog.redis_connection import REDIS_SECONDS, connect_redis
 from engine.cli.command import CommandError, begin_quietly, examples, new_app
@@ -21,18 +22,11 @@ from engine.cli.servers import (
     refuse_wrong_servers,
 )
 from engine.process.settings import Settings
-from engine.redis.tail_store import (
-    MOST_COMPANIES,
-    MOST_WATCHERS,
-    TailedDecision,
-    TailFilter,
-    TailStore,
-    WatchedTail,
-)
-from rules.model import Reason, Zone
+from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
+from rules.model import Reason
 from rules.schedule import zone_clock
 
-_BEAT_SECONDS = 1.0
+_RENEW_SECONDS = 1.0
 
 
 app = new_app()
@@ -64,73 +58,62 @@ def tail(
     settings = begin_quietly(context)
     if reason is not None and reason not in set(Reason):
         raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
-    tail_filter = TailFilter(0, None, campaign and campaign.casefold(), udid, reason)
-    asyncio.run(_tail(settings, tail_filter, company, count, as_json))
+    wanted = TailFilter(secrets.token_hex(8), None, campaign and campaign.casefold(), udid, reason)
+    asyncio.run(_tail(settings, wanted, company, count, as_json))
 
 
 async def _tail(
     settings: Settings,
-    tail_filter: TailFilter,
+    wanted: TailFilter,
     company: str | None,
     count: int | None,
     as_json: bool,
 ) -> None:
     await refuse_wrong_servers(settings)
-    number = None if company is None else await company_id(settings, company)
-    tail_filter = msgspec.structs.replace(tail_filter, company=number)
+    if company is not None:
+        number = await company_id(settings, company)
+        wanted = msgspec.structs.replace(wanted, company=number)
     redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
     store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
     try:
-        await _follow(store, tail_filter, count, as_json)
+        async for decision in _decisions(store, wanted):
+            if as_json:
+                echo_json(_fields(decision))
+            else:
+                typer.echo(for_terminal(_line(decision)))
+            count = None if count is None else count - 1
+            if count == 0:
+                return
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
         raise
     except (RedisError, OSError, TimeoutError) as error:
         text = redis_reason(settings, error)
         raise CommandError(f"Redis does not serve: {text}; nothing more is shown") from None
     finally:
+        with suppress(RedisError, OSError, TimeoutError):
+            await store.leave(wanted)
         await redis.aclose()
 
 
-async def _follow(
-    store: TailStore, tail_filter: TailFilter, count: int | None, as_json: bool
-) -> None:
+async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[LiveDecision]:
     clock = asyncio.get_running_loop().time
-    place = WatchedTail(secrets.token_hex(8))
-    beat, beat_at, shown = 0, clock(), 0
-    try:
-        while count is None or shown < count:
-            if clock() >= beat_at:
-                beat, beat_at = beat + 1, clock() + _BEAT_SECONDS
-                await store.watch(place.watcher, msgspec.structs.replace(tail_filter, beat=beat))
-                if beat == 1:
-                    _refuse_too_many(await store.watchers(), tail_filter)
-                    typer.echo("watching; Ctrl-C ends", err=True)
-            decisions, place = await store.read(place)
-            for decision in decisions[: None if count is None else count - shown]:
-                if as_json:
-                    echo_json(_fields(decision))
-                else:
-                    typer.echo(for_terminal(_line(decision)))
-            shown += len(decisions)
-    finally:
-        with suppress(RedisError, OSError, TimeoutError):
-            await store.leave(place.watcher)
+    after, renewed_at = "0-0", None
+    while True:
+        if renewed_at is None or clock() >= renewed_at + _RENEW_SECONDS:
+            if not await store.watch(wanted):
+                raise CommandError(
+                    f"{MOST_WATCHERS} others watch already: end one of them (a killed one is "
+                    "removed after five seconds)"
+                )
+            if renewed_at is None:
+                typer.echo("watching; Ctrl-C ends", err=True)
+            renewed_at = clock()
+        after, decisions = await store.read(wanted.name, after)
+        for decision in decisions:
+            yield decision
 
 
-def _refuse_too_many(watchers: Mapping[str, TailFilter], tail_filter: TailFilter) -> None:
-    """Triggers serve so many of all companies, or of one, and so many companies."""
-    others = sum(each.company == tail_filter.company for each in watchers.values()) - 1
-    if others >= MOST_WATCHERS:
-        raise CommandError(
-            f"{others} others watch already, and triggers serve {MOST_WATCHERS}: end one of them "
-            "(a killed one is removed after a few seconds)"
-        )
-    companies = {each.company for each in watchers.values()} - {None, tail_filter.company}
-    if tail_filter.company is not None and len(companies) >= MOST_COMPANIES:
-        raise CommandError(f"{len(companies)} other companies are watched already; try again later")
-
-
-def _fields(decision: TailedDecision) -> dict[str, Any]:
+def _fields(decision: LiveDecision) -> dict[str, Any]:
     written = zone_clock("UTC").written
     return {
         "detected_at": written(decision.detected_at),
@@ -139,20 +122,17 @@ def _fields(decision: TailedDecision) -> dict[str, Any]:
         "venue": decision.venue,
         "kind": decision.kind,
         "beacon": decision.beacon,  # or another place, of that kind
-        "proximity": Zone(decision.zone).name.lower(),
+        "proximity": decision.zone.name.lower(),
         "reason": decision.reason,
-        "campaigns": [
-            {"id": each.number, "name": each.name, "outcome": each.outcome}
-            for each in decision.campaigns
-        ],
+        "campaigns": [each._asdict() for each in decision.campaigns],
         "left_out": decision.left_out,
     }
 
 
-def _line(decision: TailedDecision) -> str:
+def _line(decision: LiveDecision) -> str:
     at = datetime.fromtimestamp(decision.decided_at).astimezone()
     place = f"{decision.venue}, {decision.beacon}" if decision.venue else decision.beacon
-    how = Zone(decision.zone).name.lower() if decision.kind == "beacon" else decision.kind
+    how = decision.zone.name.lower() if decision.kind == "beacon" else decision.kind
     text = f"{at:%H:%M:%S}  {decision.reason}  {how} at {place}"
     if decision.campaigns:
         text += ": " + ", ".join(f"{each.name} {each.outcome}" for each in decision.campaigns)

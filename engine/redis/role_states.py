@@ -35,6 +35,17 @@ async def redis_time(redis: RedisClient) -> float:
     return float(seconds) + float(microseconds) / 1_000_000
 
 
+async def shared_time(redis: RedisClient) -> float:
+    """The time that all processes compare with: that of Redis, or of this host if Redis tells none.
+
+    (Some Redis services forbid TIME.)
+    """
+    try:
+        return await redis_time(redis)
+    except ResponseError:
+        return time.time()
+
+
 class RedisInspection:
     """Checks memory and eviction policy of every node; logs when a danger begins and ends.
 
@@ -144,7 +155,7 @@ class RoleStateStore:
     ) -> None:
         """Replace the process's report on the role. The report gets the present time."""
         async with asyncio.timeout(self._deadline):
-            line = RoleLine(role, await self._now(), behind, list(waits_for))
+            line = RoleLine(role, await shared_time(self._redis), behind, list(waits_for))
             pipeline: Any = self._redis.pipeline(transaction=False)
             pipeline.hset(self._key, f"{role}:{instance}", _encode(line))
             pipeline.pexpire(self._key, _KEPT_MS)
@@ -184,13 +195,7 @@ class RoleStateStore:
                 lines[name] = _decode(value)
             except msgspec.DecodeError:  # another version of the engine wrote it
                 continue
-        return lines, await self._now()
-
-    async def _now(self) -> float:
-        try:
-            return await redis_time(self._redis)
-        except ResponseError:  # some Redis services forbid TIME
-            return time.time()
+        return lines, await shared_time(self._redis)
 
 
 def _oldest_first(lines: dict[bytes, RoleLine]) -> list[tuple[bytes, RoleLine]]:

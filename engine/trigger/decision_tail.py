@@ -8,61 +8,48 @@ filter, and the number of those left out. The pipeline does not wait for it.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from redis.exceptions import RedisError
 
+from api.reports import LiveDecision, LiveOutcome
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.process.metrics import Metrics
-from engine.redis.tail_store import (
-    CampaignOutcome,
-    TailedDecision,
-    TailFilter,
-    TailStore,
-    served_watchers,
-)
+from engine.redis.tail_store import TailFilter, TailStore
 from engine.trigger.grants import SHARED, DecidedDetection
 from engine.trigger.place_index import Places
 from rules.model import Decision
 
+_COMPANY = attrgetter("company_id")
 _POLL_SECONDS = 1.0
 _WRITE_SECONDS = 0.2
-_DEAD_SECONDS = 5.0  # without a heartbeat
-_MOST_SEEN = 1000  # watchers, including killed ones
 _MOST_A_WRITE = 20  # decisions of a process for a watcher
 _MOST_IN_ALL = 160
-_COMPANY = attrgetter("company_id")
 
 
 class Watcher:
-    """One who watches; `beat_at` is when its last sign of life was seen."""
+    """One who watches, and what is gathered for the next write."""
 
-    def __init__(self, wanted: TailFilter, beat_at: float) -> None:
+    def __init__(self, wanted: TailFilter) -> None:
         self.wanted = wanted
-        self.beat_at = beat_at
-        self.gathered: list[TailedDecision] = []
+        self.gathered: list[LiveDecision] = []
         self.left_out = 0
         self.most = _MOST_A_WRITE
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it wants whatever happens, of its company if it names one."""
-        wanted = self.wanted
-        return wanted.campaign is None and wanted.udid is None and wanted.reason is None
+        # Whether it wants whatever happens, of its company if it names one.
+        self._is_plain = wanted.campaign is None and wanted.udid is None and wanted.reason is None
 
     @property
     def looks(self) -> bool:
         """Whether it needs to see decisions; else they are only counted for it."""
-        return len(self.gathered) < self.most or not self.is_plain
+        return len(self.gathered) < self.most or not self._is_plain
 
     def offer(self, decided: DecidedDetection, now: float) -> None:
         """Take the decision if it fits and there is room."""
-        if not (self.is_plain or _fits(decided, self.wanted)):
+        if not (self._is_plain or _fits(decided, self.wanted)):
             return
         if len(self.gathered) < self.most:
-            self.gathered.append(_tailed(decided, now, self.left_out))
+            self.gathered.append(_live(decided, now, self.left_out))
             self.left_out = 0
         else:
             self.left_out += 1
@@ -83,8 +70,7 @@ class DecisionTail:
         self._store = store
         self._errors = metrics.redis_errors
         self._clock = clock
-        self._seen: dict[str, Watcher] = {}
-        self._watchers: dict[str, Watcher] = {}  # those that are served
+        self._watchers: dict[TailFilter, Watcher] = {}
         self._everywhere: list[Watcher] = []
         self._by_company: dict[int, list[Watcher]] = {}
 
@@ -94,7 +80,10 @@ class DecisionTail:
 
     def note_undecoded(self, decisions: Sequence[Decision]) -> None:
         """Count the decisions as left out."""
-        self._leave_out(decisions, ())
+        if self._watchers:
+            for company, count in Counter(map(_COMPANY, decisions)).items():
+                for watcher in self._group_of(company):
+                    watcher.left_out += count
 
     def note_refused(
         self,
@@ -105,18 +94,12 @@ class DecisionTail:
         """Offer detections that fire nothing, each with its decision, to the watchers."""
         if not self._watchers:
             return
-        now, looking = self._clock(), dict[int, list[Watcher]]()
-        for company in set(map(_COMPANY, decisions)):
-            group = self._group_of(company)
-            if any(watcher.looks for watcher in group):
-                looking[company] = group
-        if looking:
-            for detection, decision in zip(detections, decisions, strict=True):
-                if decision.company_id in looking:
-                    decided = DecidedDetection(detection, beacons.get(detection.key), decision)
-                    for watcher in looking[decision.company_id]:
-                        watcher.offer(decided, now)
-        self._leave_out(decisions, looking)
+        now = self._clock()
+        for detection, decision in zip(detections, decisions, strict=True):
+            if group := self._group_of(decision.company_id):
+                decided = DecidedDetection(detection, beacons.get(detection.key), decision)
+                for watcher in group:
+                    watcher.offer(decided, now)
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Offer detections whose claims Redis has decided."""
@@ -135,43 +118,20 @@ class DecisionTail:
             try:
                 if clock() >= next_poll:
                     next_poll = clock() + _POLL_SECONDS
-                    dead = self._note_watchers(await self._store.watchers(), clock())
-                    if dead:
-                        await self._store.forget(dead)
+                    self._serve(await self._store.watchers())
                 await self._write()
             except (RedisError, OSError, TimeoutError):
                 # Calls that the pipeline waits for log the outage.
                 self._errors.inc()
-                self._serve({})
+                self._serve([])
             await asyncio.sleep(_WRITE_SECONDS if self._watchers else _POLL_SECONDS)
 
     def _group_of(self, company: int) -> list[Watcher]:
         """Those who watch what is decided for this company; 0 is that of unknown places."""
         return self._by_company.get(company, self._everywhere)
 
-    def _leave_out(self, decisions: Sequence[Decision], looking: Collection[int]) -> None:
-        """Count the decisions that were not offered."""
-        if not self._watchers:
-            return
-        for company, count in Counter(map(_COMPANY, decisions)).items():
-            for watcher in self._group_of(company) if company not in looking else ():
-                watcher.left_out += count
-
-    def _note_watchers(self, found: Mapping[str, TailFilter], now: float) -> list[str]:
-        """Serve the first few watchers with a heartbeat. Returns the names of dead watchers."""
-        seen: dict[str, Watcher] = {}
-        for name, wanted in islice(found.items(), _MOST_SEEN):
-            watcher = self._seen.get(name) or Watcher(wanted, now)
-            if watcher.wanted != wanted:
-                watcher.wanted, watcher.beat_at = wanted, now
-            seen[name] = watcher
-        alive = [name for name, each in seen.items() if now - each.beat_at < _DEAD_SECONDS]
-        self._seen = seen
-        served = served_watchers({name: seen[name].wanted for name in alive})
-        self._serve({name: seen[name] for name in served})
-        return [name for name in seen if name not in alive]
-
-    def _serve(self, watchers: dict[str, Watcher]) -> None:
+    def _serve(self, found: Sequence[TailFilter]) -> None:
+        watchers = {each: self._watchers.get(each) or Watcher(each) for each in found}
         self._watchers, self._by_company = watchers, {}
         self._everywhere = [each for each in watchers.values() if each.wanted.company is None]
         for watcher in watchers.values():
@@ -180,21 +140,16 @@ class DecisionTail:
                 self._by_company.setdefault(company, [*self._everywhere]).append(watcher)
 
     async def _write(self) -> None:
-        share_room(self._watchers.values())
-        to_write = {}
-        for name, watcher in self._watchers.items():
-            if watcher.gathered:
-                to_write[name], watcher.gathered = watcher.gathered, []
-        if to_write:
+        """Write what is gathered. The next bound of each leaves room for all who are busy."""
+        busy = [each for each in self._watchers.values() if each.gathered]
+        most = max(1, min(_MOST_A_WRITE, _MOST_IN_ALL // max(1, len(busy))))
+        for watcher in self._watchers.values():
+            watcher.most = most
+        if busy:
+            to_write = {each.wanted.name: each.gathered for each in busy}
+            for watcher in busy:
+                watcher.gathered = []
             await self._store.write(to_write)
-
-
-def share_room(watchers: Collection[Watcher]) -> None:
-    """Bound what is gathered for the next write, of each and in all; to be called at a write."""
-    busy = sum(bool(each.gathered) for each in watchers)
-    most = max(1, min(_MOST_A_WRITE, _MOST_IN_ALL // max(1, busy)))
-    for each in watchers:
-        each.most = most
 
 
 def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
@@ -204,14 +159,14 @@ def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
         return True
     outcomes = list(_outcomes(decided))
     if wanted.campaign is not None:
-        outcomes = [e for e in outcomes if wanted.campaign in (str(e.number), e.name.casefold())]
+        outcomes = [e for e in outcomes if wanted.campaign in (str(e.id), e.name.casefold())]
         if not outcomes:
             return False
     reasons = {each.outcome for each in outcomes} or {decided.reason.value}
     return wanted.reason is None or wanted.reason in reasons
 
 
-def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
+def _outcomes(decided: DecidedDetection) -> Iterator[LiveOutcome]:
     """Each campaign of the place; of a detection that was refused each has that reason."""
     if decided.beacon is None:
         return
@@ -219,18 +174,18 @@ def _outcomes(decided: DecidedDetection) -> Iterator[CampaignOutcome]:
     by_number = {number: reason for reason, numbers in listed.items() for number in numbers}
     for campaign in decided.beacon.campaigns:
         outcome = by_number.get(campaign.id, decided.reason.value)
-        yield CampaignOutcome(campaign.id, campaign.name, outcome)
+        yield LiveOutcome(campaign.id, campaign.name, outcome)
 
 
-def _tailed(decided: DecidedDetection, now: float, left_out: int) -> TailedDecision:
+def _live(decided: DecidedDetection, now: float, left_out: int) -> LiveDecision:
     detection, beacon = decided.detection, decided.beacon
-    return TailedDecision(
+    return LiveDecision(
         detection.detected_at,
         now,
         decided.decision.company_id or None,
         "" if beacon is None else beacon.venue_reference.name,
         _unknown_place(detection) if beacon is None else beacon.reference.name,
-        int(detection.zone),
+        detection.zone,
         decided.reason.value,
         [] if decided.reason in SHARED else list(_outcomes(decided)),
         left_out,

@@ -26,7 +26,7 @@ from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.devices import DeviceKey
 from engine.redis.figures import RecentDetectionStore
-from engine.redis.tail_store import CompanyWatch, TailStore
+from engine.redis.tail_store import TailStore
 from engine.wiring.connector import callers, endpoint_decryptor, user_agent
 from engine.wiring.parts import (
     Stores,
@@ -155,7 +155,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
             DeviceKey(company, udid), campaigns
         ),
         recent_decisions=lambda company, udid: decisions.read(DeviceKey(company, udid)),
-        live_decisions=CompanyWatch(tails).decisions,
+        live_decisions=lambda company, after: tails.of_company(company, after, time.time()),
         role_reports=role_state_store(settings, stores).read,
         recent_detections=lambda venue: recent.read(venue, time.time()),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),

@@ -8,9 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from api import statistics
+from api.reports import LiveDecision, LiveOutcome
 from catalog.models import Statistic, VisitStatistic
 from engine.redis.figures import CompanyDay, FigureStore
-from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailStore
+from engine.redis.tail_store import TailStore
+from rules.model import Zone
 from tests.api.harness import Bodies, Harness, Headers
 
 DAY = timedelta(days=1)
@@ -211,9 +213,9 @@ async def test_live_decisions(api: Harness, owner: Headers):
     started = await api.read("/realtime/decisions", owner)
     assert started["decisions"] == []
     at = time.time()
-    outcomes = [CampaignOutcome(4, "Books", "granted"), CampaignOutcome(5, "Loans", "throttled")]
-    granted = TailedDecision(at, at, company, "Library", "Desk", 2, "granted", outcomes, 0)
-    far = TailedDecision(at, at, company, "Depot", "Desk", 2, "too_far", [], 0)
+    outcomes = [LiveOutcome(4, "Books", "granted"), LiveOutcome(5, "Loans", "throttled")]
+    granted = LiveDecision(at, at, company, "Library", "Desk", Zone.NEAR, "granted", outcomes, 0)
+    far = LiveDecision(at, at, company, "Depot", "Desk", Zone.NEAR, "too_far", [], 0)
     await store.write({f"company-{company}": [granted, far]})
 
     async def seen(query: str, headers: Headers = owner) -> list[str]:

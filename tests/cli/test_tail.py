@@ -12,21 +12,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import connect_redis
 from engine.process.lifecycle import cancel
-from engine.redis.tail_store import CampaignOutcome, TailedDecision, TailFilter, TailStore
+from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
+from rules.model import Zone
 from tests.cli.proximity import Proximity
 from tests.servers.waiting import eventually
 
-DECISION = TailedDecision(
+DECISION = LiveDecision(
     1_795_200_000.0,
     1_795_200_001.0,
     1,
     "Library",
     "De\x1bsk",
-    2,
+    Zone.NEAR,
     "throttled",
-    [CampaignOutcome(7, "Loans", "throttled")],
+    [LiveOutcome(7, "Loans", "throttled")],
     3,
 )
 
@@ -57,12 +59,12 @@ class Tail:
             text=True,
         )
 
-    async def watching(self) -> tuple[str, TailFilter]:
+    async def watching(self) -> TailFilter:
         """The filter that the command has registered."""
         assert self.process.stderr is not None
         assert self.process.stderr.readline() == "watching; Ctrl-C ends\n"
-        ((name, wanted),) = (await self.store.watchers()).items()
-        return name, wanted
+        (wanted,) = await self.store.watchers()
+        return wanted
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -75,29 +77,28 @@ class Tail:
 
 async def test_until_ctrl_c(proximity: Proximity, store: TailStore):
     tail = Tail(proximity, store, "--company", "1", "--campaign", "Loans", "--udid", "anna")
-    name, wanted = await tail.watching()
-    assert wanted == TailFilter(wanted.beat, 1, "loans", "anna", None)
+    wanted = await tail.watching()
+    name = wanted.name
+    assert wanted == TailFilter(name, 1, "loans", "anna", None)
     await store.write({name: [DECISION]})
     assert tail.line() == (
         "18:40:01  throttled  near at Library, De\\u001bsk: Loans throttled  (3 more before)\n"
     )
-    scanned = msgspec.structs.replace(DECISION, beacon="Door", zone=0, left_out=0, kind="qrcode")
+    scanned = msgspec.structs.replace(
+        DECISION, beacon="Door", zone=Zone.UNKNOWN, left_out=0, kind="qrcode"
+    )
     await store.write({name: [scanned]})
     assert tail.line() == "18:40:01  throttled  qrcode at Library, Door: Loans throttled\n"
-    beats = wanted.beat
-
-    async def later() -> bool:
-        return (await store.watchers())[name].beat > beats
-
-    await eventually(later, what="it shows a sign of life")
+    await store.leave(wanted)
+    await eventually(store.watchers, what="it renews its registration")
     tail.process.send_signal(signal.SIGINT)
     assert tail.end() == (130, "", "")
-    assert await store.watchers() == {}
+    assert await store.watchers() == []
 
 
 async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
     tail = Tail(proximity, store, "--json", "--count", "2")
-    name, _ = await tail.watching()
+    name = (await tail.watching()).name
     await store.write({name: [DECISION] * 3})
     decision = json.loads(tail.line())
     assert decision == {
@@ -118,21 +119,24 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
 
 async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
     """It would show nothing, without a reason."""
-    others = [str(number) for number in range(8)]
+    others = [TailFilter(str(number)) for number in range(MOST_WATCHERS)]
 
     async def watch() -> None:
-        for beat in itertools.count(1):
-            for name in others:
-                await store.watch(name, TailFilter(beat))
-            await asyncio.sleep(0.5)
+        for each in itertools.cycle(others):
+            await store.watch(each)
 
     watching = asyncio.create_task(watch())
+
+    async def is_full() -> bool:
+        return len(await store.watchers()) == MOST_WATCHERS
+
+    await eventually(is_full, what="all watch")
     done = await asyncio.to_thread(proximity, "tail")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("proximity: 8 others watch already, and triggers serve 8: end")
-    assert sorted(await store.watchers()) == others
+    assert done.stderr.startswith("proximity: 250 others watch already: end one of them")
     await cancel([watching])
-    await store.forget(others)
+    for each in others:
+        await store.leave(each)
 
 
 def test_a_bad_reason_and_an_outage_are_errors(proximity: Proximity, tmp_path: Path):

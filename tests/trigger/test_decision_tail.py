@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from api.reports import LiveDecision
 from engine.process.lifecycle import cancel
-from engine.redis.tail_store import TailedDecision, TailFilter, TailStore, WatchedTail
-from engine.trigger.decision_tail import DecisionTail, Watcher, share_room
+from engine.redis.tail_store import TailFilter, TailStore
+from engine.trigger.decision_tail import DecisionTail
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -21,19 +22,19 @@ class Watching:
     def __init__(self, trigger: PushedTrigger, name: str = "w") -> None:
         self.trigger = trigger
         self.store = TailStore(redis=trigger.redis, prefix=PREFIX, deadline=5.0)
-        self.place = WatchedTail(name)
+        self.name, self.after = name, "0-0"
 
-    async def begin(self, beat: int = 1, **wanted: Any) -> "Watching":
-        await self.store.watch(self.place.watcher, TailFilter(beat, **wanted))
-        tail, name = tail_of(self.trigger), self.place.watcher
-        await eventually(lambda: name in tail._watchers, what="the trigger knows")
+    async def begin(self, **wanted: Any) -> "Watching":
+        tail, self.wanted = tail_of(self.trigger), TailFilter(self.name, **wanted)
+        await self.store.watch(self.wanted)
+        await eventually(lambda: self.wanted in tail._watchers, what="the trigger knows")
         return self
 
-    async def next(self, count: int) -> list[TailedDecision]:
-        found: list[TailedDecision] = []
+    async def next(self, count: int) -> list[LiveDecision]:
+        found: list[LiveDecision] = []
         async with asyncio.timeout(30):
             while len(found) < count:
-                more, self.place = await self.store.read(self.place)
+                self.after, more = await self.store.read(self.name, self.after)
                 found += more
         assert len(found) == count
         return found
@@ -128,68 +129,20 @@ async def test_campaigns_that_fire_are_sampled_and_counted(watched: PushedTrigge
     assert last.left_out == 30
 
 
-def test_all_watchers_share_a_bound():
-    watchers = [Watcher(TailFilter(1, company), 0.0) for company in range(100)]
-    share_room(watchers)
-    assert {each.most for each in watchers} == {20}
-    shown = TailedDecision(0.0, 0.0, 1, "", "", 0, "too_far", [], 0)
-    for each in watchers[:40]:
-        each.gathered = [shown]
-    share_room(watchers)
-    assert {each.most for each in watchers} == {4}
-    for each in watchers:
-        each.gathered = [shown]
-    share_room(watchers * 10)
-    assert {each.most for each in watchers} == {1}
-
-
-async def test_a_watcher_without_heartbeats_gets_nothing(watched: PushedTrigger):
-    dead = await Watching(watched, "gone").begin()
-    here = await Watching(watched, "here").begin()
-    tail = tail_of(watched)
-    tail._watchers["gone"].beat_at -= 10
-    await eventually(lambda: "gone" not in tail._watchers, what="it is taken for gone")
-    await watched.push(detection("anna"))
-    assert len(await here.next(1)) == 1
-    assert (await dead.store.read(dead.place))[0] == []
-
-
-async def test_killed_watchers_take_no_places(watched: PushedTrigger):
-    """Thousands of them, whose names come first."""
-    killed = {f"0{number}": TailFilter(1) for number in range(3000)}
-    found = killed | {f"1{number}": TailFilter(1) for number in range(10)}
-    tail, now = tail_of(watched), 1000.0
-    for beat in range(40):
-        dead = tail._note_watchers(found, now)
-        assert len(tail._seen) <= 1000
-        assert len(tail._watchers) <= 8
-        now += 2.0
-        for name in dead:
-            assert name in killed
-            del found[name]
-        found |= {f"1{number}": TailFilter(2 + beat) for number in range(10)}
-        if not killed.keys() & found.keys():
-            break
-    tail._note_watchers(found, now)
-    assert sorted(tail._watchers) == [f"1{number}" for number in range(8)]
-
-
-async def test_one_that_was_killed_is_forgotten_in_redis(watched: PushedTrigger):
-    dead = await Watching(watched, "gone").begin()
-    tail_of(watched)._seen["gone"].beat_at -= 10
-
-    async def is_forgotten() -> bool:
-        return await dead.store.watchers() == {}
-
-    await eventually(is_forgotten, deadline=30, what="the hash has it no more")
-    # One that was only stopped is there again with its next sign of life.
-    assert await dead.store.watch("gone", TailFilter(2)) == 1
-    await dead.begin(beat=3)
+async def test_all_watchers_share_a_bound(trigger: PushedTrigger):
+    tail = tail_of(trigger)
+    tail._serve([TailFilter(str(number)) for number in range(40)])
+    await trigger.write_index({})
+    await trigger.push(detection("anna"))
+    await tail._write()
+    assert {each.most for each in tail._watchers.values()} == {4}
+    await tail._write()
+    assert {each.most for each in tail._watchers.values()} == {20}
 
 
 async def test_without_watchers_no_decisions_are_collected(watched: PushedTrigger):
     watching = await Watching(watched).begin()
-    await watching.store.leave("w")
+    await watching.store.leave(watching.wanted)
     await eventually(lambda: not tail_of(watched)._watchers, what="the trigger knows")
     await watched.push(detection("anna"))
     assert not [key async for key in watched.redis.scan_iter(f"{PREFIX}watched*")]

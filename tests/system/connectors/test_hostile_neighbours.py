@@ -19,7 +19,7 @@ from tests.servers.http_service import content, serving
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 from tests.system.connectors.calls import call
-from tests.system.connectors.customers import SECRET_KEY
+from tests.system.connectors.customers import SETTINGS
 from tests.system.connectors.service_process import ServiceProcess, serving_in_process
 from tests.system.neighbour_latency import (
     MIB,
@@ -35,17 +35,13 @@ from tests.system.topics import TopicSet
 pytestmark = pytest.mark.alone
 
 FULL = bool(os.environ.get("PROXIMITY_TEST_FULL"))
-KINDS = sorted(HOSTILE) if FULL else ["chunks", "interim", "retry-after"]
+KINDS = sorted(HOSTILE) if FULL else ["chunks", "retry-after"]
 CALLS = 3000 if FULL else 900  # of A, each tried up to three times
 RATE = 50  # calls a second of B
 SECONDS = 20 if FULL else 4
 HEALTH_SECONDS = 1.0 if FULL else 5.0
 # 300 replies of 64 KiB with as much around them, and the data in flight of 3,000 calls.
 MOST_GROWTH = 64 * MIB
-SETTINGS = {
-    "SECRET_KEY": SECRET_KEY,
-    "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8",
-}
 # Calls in flight at once, and what makes it so: the breaker must do without the company's share.
 BOUNDS: dict[int, dict[str, str]] = {300: {"CONNECTOR_COMPANY_CALLS": "300"}, 32: {}}
 REASONS = {
@@ -82,15 +78,13 @@ class Pulse:
 class Scene:
     """A connector, company A's service and company B's; each round has topics of its own."""
 
-    def __init__(
-        self, *, rig: Rig, bootstrap: str, prefix: str, kind: str, in_flight: int, **settings: str
-    ) -> None:
+    def __init__(self, rig: Rig, bootstrap: str, prefix: str, kind: str, in_flight: int) -> None:
         self._rig = rig
         self._bootstrap = bootstrap
         self._prefix = prefix
         self._kind = kind
         self._in_flight = in_flight
-        self._settings = {**SETTINGS, **BOUNDS[in_flight], **settings}
+        self._settings = {**SETTINGS, **BOUNDS[in_flight]}
         self._rounds = 0
         self.summary = ""
 
@@ -199,26 +193,13 @@ class Load:
 async def test_a_reply_that_burns_the_processor_delays_no_other_company(
     kind: str,
     in_flight: int,
-    rig: Rig,
     topic_prefix: str,
     kafka_bootstrap: str,
-    redis_url: str,
-    sqlite_url: str,
-    capsys: pytest.CaptureFixture[str],
+    stores: Rig,
 ) -> None:
-    await make_schema(sqlite_url)
-    scene = Scene(
-        rig=rig,
-        bootstrap=kafka_bootstrap,
-        prefix=topic_prefix,
-        kind=kind,
-        in_flight=in_flight,
-        REDIS_URL=redis_url,
-        DATABASE_URL=sqlite_url,
-    )
-    received = await assert_not_delayed(scene.b_is_notified)
-    with capsys.disabled():
-        print(f"\n{kind}: {received} {scene.summary}")
+    await make_schema(stores.environment["DATABASE_URL"])
+    scene = Scene(stores, kafka_bootstrap, topic_prefix, kind, in_flight)
+    print(kind, await assert_not_delayed(scene.b_is_notified), scene.summary)
 
 
 async def _all_taken_in(connector: Command) -> bool:

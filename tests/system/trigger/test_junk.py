@@ -38,20 +38,14 @@ def invented(count: int) -> list[Message]:
 
 @pytest.mark.timeout(300 if FULL else 180)
 async def test_one_phone_and_one_that_invents_phones(
-    rig: Rig,
-    topics: TopicSet,
-    kafka_bootstrap: str,
-    redis_url: str,
-    sqlite_url: str,
-    capsys: pytest.CaptureFixture[str],
+    stores: Rig, topics: TopicSet, kafka_bootstrap: str
 ) -> None:
     """A thousand bad records of one phone in a row stopped the trigger, at every start."""
     neighbours = Neighbours()
-    await neighbours.world.save(sqlite_url)
+    await neighbours.world.save(stores.environment["DATABASE_URL"])
     await create_with_broker_time(kafka_bootstrap, topics)
-    settings = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
     await topics.publish(junk("one phone") for _ in range(2 * RUN))
-    trigger = rig.trigger(**settings, IN_FLIGHT_BYTES=str(IN_FLIGHT_BYTES))
+    trigger = stores.trigger(IN_FLIGHT_BYTES=str(IN_FLIGHT_BYTES))
     await trigger.until_ready()
     await topics.until_done()
     assert await topics.count("dead-letters") == 2 * RUN
@@ -71,6 +65,5 @@ async def test_one_phone_and_one_that_invents_phones(
     assert samples.by("dead_letters", "reason") == {
         "invalid_field": await topics.count("dead-letters")
     }
-    with capsys.disabled():
-        print(f"\none phone: {one_phone}\ninvented phones: {inventor}; {scene.memory}")
+    print(one_phone, inventor, scene.memory)
     await trigger.stop()

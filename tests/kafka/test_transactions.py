@@ -22,7 +22,6 @@ from engine.kafka.transactions import MOST_PRODUCERS, TransactionalPublisher, Tr
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.servers.waiting import eventually
 
 Make = Callable[..., Any]
 
@@ -162,25 +161,6 @@ async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
             assert (await seen())[0] == []
     values, offset = await seen()
     assert (values, offset) == ([each.value for each in small], 1)
-
-
-async def test_a_transaction_that_takes_too_long_is_aborted(
-    owner: Make, seen: Make, message: Make
-) -> None:
-    """The broker aborts expired transactions every ten seconds."""
-    one = await owner(timeout_ms=1000)
-    await one.publish([message(b"slowl")])
-
-    async def ended() -> bool:
-        try:
-            await one.publish([message(b"slowl")])
-        except TransactionLostError:
-            return True
-        await asyncio.sleep(1)
-        return False
-
-    await eventually(ended, deadline=60, what="the broker ends the transaction")
-    assert await seen() == ([], None)
 
 
 async def test_a_process_has_a_bounded_number_of_producers(settings: Settings) -> None:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from catalog.plain_text import for_terminal
 from rules.model import Reason
+from rules.visits import LENGTHS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 _WIDTH_OF_A_FILE = 10_000
+# The classes of the lengths of visits.
+LENGTH_NAMES = [f"{each}-{above} min" for each, above in pairwise(LENGTHS)]
+LENGTH_NAMES.append(f"{LENGTHS[-1]}+ min")
 REASON_WORDS = {
     Reason.GRANTED: "a campaign fired",
     Reason.THROTTLED: "held back, within the cache delay",

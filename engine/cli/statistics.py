@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -23,10 +22,9 @@ from catalog.statistics import (
     visit_totals,
 )
 from engine.cli.command import CommandError, begin_quietly, examples, new_app
-from engine.cli.output import echo_json, print_table
+from engine.cli.output import LENGTH_NAMES, echo_json, print_table
 from engine.cli.servers import open_migrated_database
 from engine.process.settings import Settings
-from rules.visits import LENGTHS
 
 Keep = Callable[[StatisticLine], None]
 
@@ -192,9 +190,7 @@ def _show_visits(found: list[VisitTotals], choice: StatisticFilter) -> None:
         typer.echo(f"no visits from {choice.first} to {choice.last}")
         return
     header = ("company", "venue", "kind", "id", "name")
-    lengths = [f"{each}-{above} min" for each, above in pairwise(LENGTHS)]
-    lengths.append(f"{LENGTHS[-1]}+ min")
-    figures = ("visits", "now", "mean", *lengths)
+    figures = ("visits", "now", "mean", *LENGTH_NAMES)
     rows = [
         (
             *(each.company or "-", each.venue or "-", each.kind, str(each.id), each.name or "-"),

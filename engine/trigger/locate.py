@@ -1,6 +1,6 @@
 """Finds the places of positions and scanned tags: those of their application's company."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -65,7 +65,7 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
 
 def places_of(
     detection: DecodedDetection, application: ApplicationEntry | None, grid: GeofenceGrid | None
-) -> Iterable[DecodedDetection] | Decision:
+) -> Collection[DecodedDetection] | Decision:
     """A position or tag at each of its places, or why it has none.
 
     `grid` has the geofences of the application's company.

@@ -99,6 +99,28 @@ def test_two_catalogs_side_by_side(files: Path, capsys: pytest.CaptureFixture[st
     assert {line["udid"] for line in notified} == {"a", "b", "c"}
 
 
+def test_visits_with_other_settings_beside_the_present_ones(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = ("09:00:00", "09:00:20", "09:01:10", "09:08:00")
+    (files / "detections.csv").write_text(rows(*(("a", at) for at in times)))
+    assert replay(files, "--visits", "exit=60", "--json") == 0
+    found = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    visits = {(v["catalog"], v["place"]): v for v in found if v["kind"] == "visits"}
+    assert {key: (v["visits"], v["flaps"], v["seconds"]) for key, v in visits.items()} == {
+        ("one.json", "beacon"): (3, 1, 20),
+        ("one.json", "venue"): (2, 0, 70),
+        ("exit=60,margin=6", "beacon"): (2, 0, 70),
+        ("exit=60,margin=6", "venue"): (2, 0, 70),
+    }
+    assert visits["one.json", "venue"]["lengths"]["1"] == 1
+    assert found[0]["notifications"] == {"one.json": 1, "exit=60,margin=6": 1}
+    assert replay(files, "--visits", "margin=8") == 0
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[lines.index("Visits") :]
+    assert table[2].split()[:5] == ["beacon", "one.json", "3", "1", "0.1"]
+
+
 def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     period = ("--from", f"{DAY}10:00:00+0900", "--to", f"{DAY}10:20:00+0900")
     assert replay(files, *period, "--json") == 0
@@ -118,6 +140,8 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
         (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
         (["replay", "x.csv", "--from", "yesterday"], 2, "2026-11-20T10:00:00+0100"),
         (["replay", "x.csv", "--shift", "soon"], 2, "not a duration"),
+        (["replay", "x.csv", "--visits", "exit=0"], 2, "--visits: 'exit=0': accepted: exit=1"),
+        (["replay", "x.csv", "--visits", "exit=9", "--compare", "y"], 2, "goes without --compare"),
         (["replay", "x.csv", "--json", "--csv", "-"], 2, "--csv: goes to standard output"),
         (["replay", "x.csv", "--html", "-"], 2, "--html: accepted: a file"),
         (

@@ -11,7 +11,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from math import inf
@@ -55,6 +55,7 @@ from engine.cli.replay.output import (
     write_csv,
     write_page,
 )
+from engine.cli.replay.visits import VisitReplay, VisitSettings
 from engine.cli.servers import kafka_failures, open_migrated_database
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.dead_letters import DeadLetter
@@ -82,6 +83,7 @@ app = new_app()
         "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
         "replay detections.jsonl --catalog new.json --without-sql",
         "replay --compare new.json --sends sends.csv",
+        "replay --visits exit=60,margin=8",
     ),
 )
 def replay(
@@ -113,6 +115,13 @@ def replay(
         Path | None,
         typer.Option(help="Another catalog file: show both, and what only one of them sends."),
     ] = None,
+    visits: Annotated[
+        str | None,
+        typer.Option(
+            help="Show visits too, as set and with other settings: exit=60 (seconds of silence), "
+            "margin=8 (dB beyond a beacon's reach), or both."
+        ),
+    ] = None,
     without_sql: Annotated[
         bool,
         typer.Option("--without-sql", help="Do not use SQL: the files alone are the catalogs."),
@@ -139,6 +148,7 @@ def replay(
     assumed to answer with content.
 
     Memory: about 400 bytes a device that receives something, and 150 for each of its campaigns.
+    With --visits, 1,000 a device and place.
     """
     if without_sql and catalog is None:
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
@@ -155,6 +165,7 @@ def replay(
         catalogs=tuple(each for each in (catalog, compare) if each is not None),
         compares=compare is not None,
         without_sql=without_sql,
+        visits=None if visits is None else _visit_settings(visits, compare),
     )
     settings = begin_quietly(context)
     for written in (csv_file, html):
@@ -193,6 +204,15 @@ def _period(since: str | None, until: str | None, warm_up: str) -> ReplayPeriod:
     return ReplayPeriod(begin, end, begin - seconds)
 
 
+def _visit_settings(text: str, compare: Path | None) -> VisitSettings:
+    if compare is not None:
+        raise typer.BadParameter("goes without --compare", param_hint="--visits")
+    try:
+        return VisitSettings.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--visits") from None
+
+
 def _duration(text: str, option: str) -> int:
     try:
         return parse_delay(text)
@@ -213,7 +233,7 @@ class ReplayRequest:
     """The options of a call.
 
     With `compares` the last of `catalogs` is the second catalog. Without a first one the catalog in
-    SQL is used.
+    SQL is used. With `visits` the catalog is compared with itself under these settings.
     """
 
     file: Path | None = None
@@ -223,6 +243,7 @@ class ReplayRequest:
     catalogs: Sequence[Path] = ()
     compares: bool = False
     without_sql: bool = False
+    visits: VisitSettings | None = None
 
 
 async def perform(
@@ -232,10 +253,7 @@ async def perform(
     try:
         with nullcontext() if request.file is None else opened(request.file, request.form) as file:
             catalogs = await _catalogs(settings, request)
-            replays = [
-                CatalogReplay(each, max_age=settings.max_detection_age, shift=request.shift)
-                for each in catalogs
-            ]
+            replays = list(_replays(settings, request, catalogs))
             findings = await _replay(settings, file, replays, request, sends)
     except asyncio.CancelledError:
         raise CommandInterruptedError("interrupted; no result is shown") from None
@@ -268,6 +286,29 @@ async def _replay(
             ) as reader:
                 records = kafka_records(settings, reader, request.period, progress)
                 return await run.run(records, detection_decoders(settings), progress)
+
+
+def _replays(
+    settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
+) -> Iterator[CatalogReplay]:
+    """One for each catalog, or for each of the settings of visits."""
+    max_age, shift = settings.max_detection_age, request.shift
+    if request.visits is None:
+        for each in catalogs:
+            yield CatalogReplay(each, max_age=max_age, shift=shift)
+        return
+    (catalog,) = catalogs
+    for tried in (VisitSettings(), request.visits):
+        visits = VisitReplay(
+            tried,
+            catalog.places,
+            since=request.period.since + shift,
+            shift=shift,
+            max_age=max_age,
+            path_loss_exponent=settings.path_loss_exponent,
+        )
+        named = catalog if tried is not request.visits else catalog._replace(name=tried.name)
+        yield CatalogReplay(named, max_age=max_age, shift=shift, visits=visits)
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:

@@ -19,6 +19,7 @@ from engine.cli.replay.catalogs import (
     campaign_clock,
     venue_clock,
 )
+from engine.cli.replay.visits import VisitReplay, VisitTally
 from engine.kafka.detections import DecodedDetection
 from engine.trigger.grants import Grant, grants_of, unknown
 from engine.trigger.locate import places_of
@@ -26,6 +27,7 @@ from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.model import Decision, Reason
 from rules.schedule import LocalClock, zone_clock
+from rules.visits import VisitKind
 
 _HOUR = 3600
 _QUARTER = 900  # seconds; it lies within one hour of every time zone that is in use
@@ -103,11 +105,20 @@ class CatalogReplay:
 
     `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
     of a detection is the delay of its record, because the trigger would have decided it on arrival.
-    A detection from a file has no record, and is never stale or in the future.
+    A detection from a file has no record, and is never stale or in the future. `visits` are
+    followed if somebody asks for them.
     """
 
-    def __init__(self, catalog: ReplayedCatalog, *, max_age: float, shift: float = 0.0) -> None:
+    def __init__(
+        self,
+        catalog: ReplayedCatalog,
+        *,
+        max_age: float,
+        shift: float = 0.0,
+        visits: VisitReplay | None = None,
+    ) -> None:
         self.catalog = catalog
+        self.visits = visits
         self.counts: Counter[TallyKey] = Counter()
         self.detections: Counter[Reason] = Counter()
         self.reached: defaultdict[int, set[str]] = defaultdict(set)
@@ -127,6 +138,8 @@ class CatalogReplay:
         granting: list[Grant] = []
         for detection in detections:
             places = self._placed(detection)
+            if self.visits is not None:
+                self.visits.follow(detection, places)
             fired: set[int] = set()
             if isinstance(places, Decision):
                 if counted:
@@ -146,7 +159,7 @@ class CatalogReplay:
             self.reached[grant.campaign.id].add(grant.udid)
         return granting
 
-    def _placed(self, detection: DecodedDetection) -> Iterable[DecodedDetection] | Decision:
+    def _placed(self, detection: DecodedDetection) -> Collection[DecodedDetection] | Decision:
         """The detection at each of its places, as the trigger finds them."""
         message, data = detection.message, self.catalog.company_data
         if message.geofence is not None and message.geofence.transition == "exit":
@@ -259,7 +272,10 @@ class CampaignRow(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The results for one catalog: `detections` by the furthest check that any campaign reached."""
+    """The results for one catalog: `detections` by the furthest check that any campaign reached.
+
+    `visits` is empty unless they were followed.
+    """
 
     name: str
     detections: Mapping[Reason, int]
@@ -267,6 +283,7 @@ class Outcome(NamedTuple):
     devices: int
     campaigns: Sequence[CampaignRow]
     rows: Sequence[HourRow]
+    visits: Mapping[VisitKind, VisitTally] = {}
 
 
 def outcome_of(
@@ -274,6 +291,8 @@ def outcome_of(
 ) -> Outcome:
     """The outcome of a replay: of the first catalog (0) or, in a comparison, of the second (1)."""
     replay.fold()
+    if replay.visits is not None:
+        replay.visits.finish()
     reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
     rows = []
     for (id_, venue_id, hour, reason), count in replay.counts.items():
@@ -299,6 +318,7 @@ def outcome_of(
         len(set().union(*replay.reached.values())),
         sorted(campaigns, key=lambda row: (-row.sent, row.campaign.place, row.campaign.name)),
         sorted(rows, key=_order),
+        {} if replay.visits is None else replay.visits.tallies,
     )
 
 

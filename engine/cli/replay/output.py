@@ -5,18 +5,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, get_args
 from uuid import UUID
 
 import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from catalog.plain_text import for_csv, for_terminal
-from engine.cli.output import REASON_WORDS, count_of, print_table
+from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table
 from engine.cli.replay.decisions import CampaignRow, CatalogReplay, HourRow, Outcome
+from engine.cli.replay.visits import VisitTally
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import Grant
 from rules.model import Reason
+from rules.visits import LENGTHS, VisitKind
 
 _MOST_HOURS = 48
 _HOUR, _DAY = 3600, 86_400
@@ -107,6 +109,8 @@ def tables(findings: ReplayFindings) -> Iterator[ReportTable]:
         yield _campaigns(outcomes[0])
     else:
         yield _side_by_side(outcomes[0], outcomes[1])
+    if any(outcome.visits for outcome in outcomes):
+        yield _visits(outcomes)
 
 
 def _campaigns(outcome: Outcome) -> ReportTable:
@@ -148,6 +152,21 @@ def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
     return ReportTable("Campaigns side by side", header, rows, 2 * len(figures))
 
 
+def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
+    figures = ("visits", "back in 5 min", "mean", *LENGTH_NAMES)
+    rows = []
+    for kind in get_args(VisitKind):
+        for outcome in outcomes:
+            tally = outcome.visits.get(kind, VisitTally())
+            ended = tally.lengths.total()
+            mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
+            counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
+            rows.append(
+                (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean, *counts)
+            )
+    return ReportTable("Visits", ("place", "settings", *figures), rows, len(figures))
+
+
 def _names(row: CampaignRow | None) -> tuple[str, str]:
     return ("", "") if row is None else (row.campaign.place.venue, row.campaign.name)
 
@@ -178,7 +197,7 @@ def _is_sent(row: HourRow) -> bool:
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
-    """One object a line; `kind` is replay, reason, campaign or hour."""
+    """One object a line; `kind` is replay, reason, campaign, visits or hour."""
     yield {
         "kind": "replay",
         "source": findings.source,
@@ -208,6 +227,16 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
                 "reasons": {reason.value: count for reason, count in row.reasons.items()},
                 "only_here": row.only_here,
                 "devices_only_here": row.devices_only_here,
+            }
+        for kind, tally in outcome.visits.items():
+            yield {
+                "kind": "visits",
+                "catalog": outcome.name,
+                "place": kind,
+                "visits": tally.visits,
+                "flaps": tally.flaps,
+                "seconds": round(tally.seconds),
+                "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
             }
         for hour in outcome.rows:
             yield {"kind": "hour", **dict(zip(_HOUR_COLUMNS, _cells(outcome, hour), strict=True))}

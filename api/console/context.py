@@ -12,7 +12,14 @@ from starlette.responses import RedirectResponse, Response
 from api.console.forms import PostedForm
 from api.console.interface import InterfaceClient, InterfaceReply, RefusedError
 from api.console.rendering import rendered
-from api.console.session import PATH, SessionCookie
+from api.console.session import (
+    PATH,
+    Notice,
+    SessionCookie,
+    delete_notice,
+    read_notice,
+    set_notice,
+)
 from api.console.texts import Translations
 from api.permissions import AREAS, services_of
 from api.sessions import SignedIn
@@ -68,14 +75,22 @@ class PageContext:
         return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
     def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
-        """Render a template, or a block of it (`overview.html#figures`)."""
+        """Render a template, or a block of it (`overview.html#figures`).
+
+        A whole page also says what the form before it has done, once.
+        """
+        done = None if "#" in template else read_notice(self.request)
         common = {
             "context": self,
             "email": self.account.email,
             "forgery_token": self.session.forgery_token,
             "path": self.request.url.path,
+            "done": done,
         }
-        return rendered(template, self.texts, common | values, status)
+        answer = rendered(template, self.texts, common | values, status)
+        if done is not None:
+            delete_notice(answer)
+        return answer
 
     def form_page(
         self,
@@ -96,18 +111,27 @@ class PageContext:
             **more,
         )
 
-    def redirect(self, path: str) -> Response:
-        """Redirect to another page of the console, after a form was handled."""
-        return RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
+    def redirect(self, path: str, done: Notice | None = None) -> Response:
+        """Redirect to another page of the console, which says what a form has done."""
+        answer = RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
+        if done is not None:
+            set_notice(answer, self.request, done)
+        return answer
 
     async def change(
-        self, method: str, path: str, then: str, body: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        then: str,
+        body: dict[str, Any] | None = None,
+        *,
+        done: Notice | None = None,
     ) -> Response:
         """Call an operation, and redirect to the page `then`. Raises RefusedError."""
         reply = await self.interface.call(method, path, body)
         if not reply.is_success:
             raise RefusedError(reply.status, reply.message)
-        return self.redirect(then)
+        return self.redirect(then, done)
 
     async def venues(self) -> list[dict[str, Any]]:
         """The venues to choose from; none if the account may not read them."""

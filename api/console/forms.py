@@ -1,6 +1,7 @@
 """Reads posted forms and converts their fields to the types of the interface."""
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,6 +12,7 @@ from api.answers import ApiError
 from api.bodies import read_bytes
 from api.console.interface import RefusedError
 from api.services import Limits
+from rules.parsing import DAY, HOUR, MINUTE, MONTH, SECOND, WEEK, YEAR, parse_delay
 
 _MOST_FIELDS = 3000
 _TYPE = "application/x-www-form-urlencoded"
@@ -58,6 +60,31 @@ class PostedForm:
     def texts(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of several fields."""
         return {name: self.text(name) for name in names}
+
+
+DELAY_UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
+_SECONDS = (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR)
+_DELAY = re.compile(rf"(?:([0-9]+)\s+)?({'|'.join(DELAY_UNITS)})s?", re.IGNORECASE | re.ASCII)
+
+
+def split_delay(text: str) -> tuple[str, str]:
+    """The number and the unit of a delay, `none` for no delay; an unknown text is the number."""
+    if words := _DELAY.fullmatch(text.strip()):
+        return words[1] or "1", words[2].lower()
+    try:
+        seconds = parse_delay(text)
+    except ValueError:
+        return text, "day"
+    units = [(unit, each) for unit, each in zip(DELAY_UNITS, _SECONDS, strict=True)]
+    whole = [(str(seconds // each), unit) for unit, each in units if seconds and not seconds % each]
+    return whole[-1] if whole else ("", "none")
+
+
+def joined_delay(number: str, unit: str) -> str:
+    """The delay as the interface takes it."""
+    if unit == "none":
+        return unit
+    return unit if number.strip() in ("", "1") else f"{number.strip()} {unit}s"
 
 
 def tag_names(text: str) -> list[str]:

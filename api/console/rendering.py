@@ -16,6 +16,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from api.console.forms import DELAY_UNITS, split_delay
 from api.console.interface import RefusedError
 from api.console.session import FORGERY_FIELD, PATH
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
@@ -88,6 +89,8 @@ def _environment() -> Environment:
         forgery_field=FORGERY_FIELD,
         languages=LANGUAGES,
         display_zone=display_zone,
+        split_delay=split_delay,
+        delay_units=DELAY_UNITS,
     )
     environment.filters.update(
         moment=display_time,

@@ -15,6 +15,7 @@ from api.console.interface import InterfaceClient, RefusedError
 from api.console.pages import (
     activity,
     campaigns,
+    company,
     connector,
     devices,
     overview,
@@ -46,6 +47,7 @@ _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *campaigns.PAGES,
     *devices.PAGES,
     *connector.PAGES,
+    *company.PAGES,
     *statistics.PAGES,
     *sign_in.PAGES,
 )

@@ -4,11 +4,13 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +21,10 @@ FORGERY_FIELD = "forgery_token"
 FORGERY_HEADER = "x-forgery-token"
 _COOKIE = "proximity_session"
 _LONGEST = 4096
+NOTICES = ("saved", "created", "deleted", "restored")
+_NOTICE = "console_done"
+_NOTICE_SECONDS = 60
+_UNDO = re.compile(r"/venues/\d+(/[a-z]+/\d+)?/restore")
 _PURPOSE = b"a form of the console"
 
 
@@ -64,6 +70,45 @@ def set_cookie(response: Response, request: Request, session: SessionCookie, val
 def delete_cookie(response: Response) -> None:
     """Have the browser forget the session."""
     response.delete_cookie(_COOKIE, path=PATH, httponly=True, samesite="strict")
+
+
+class Notice(NamedTuple):
+    """What a form has done: `text` by its key, the record's name, and the page that undoes it."""
+
+    text: str
+    name: str = ""
+    undo: str = ""
+
+
+def set_notice(response: Response, request: Request, notice: Notice) -> None:
+    """Have the browser bring the notice to the next page."""
+    kept = orjson.dumps([notice.text, notice.name[:255], notice.undo])
+    response.set_cookie(
+        _NOTICE,
+        base64.urlsafe_b64encode(kept).decode(),
+        max_age=_NOTICE_SECONDS,
+        path=PATH,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def read_notice(request: Request) -> Notice | None:
+    """The notice that the page before has left, if there is one."""
+    try:
+        raw = base64.urlsafe_b64decode(request.cookies.get(_NOTICE, "")[:_LONGEST])
+        text, name, undo = orjson.loads(raw)
+        if text in NOTICES and isinstance(name, str) and (not undo or _UNDO.fullmatch(undo)):
+            return Notice(text, name, undo)
+    except (ValueError, TypeError):
+        pass  # not one of ours
+    return None
+
+
+def delete_notice(response: Response) -> None:
+    """Have the browser forget the notice."""
+    response.delete_cookie(_NOTICE, path=PATH, httponly=True, samesite="strict")
 
 
 def refuse_other_sites(request: Request) -> None:

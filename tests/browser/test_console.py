@@ -64,7 +64,10 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.click("Save")
         page.wait_for_text("required with format url, and empty or not given")
         page.fill("Link", "https://pier.example/ferry")
-        page.fill("Pause", "2 hours")
+        page.fill("Pause", "2")
+        page.choose("Unit", "hours")
+        page.choose("Sent on", "a visit that lasts")
+        page.fill("Minutes", "10")
         page.fill("From", "22:00")
         page.fill("To", "02:00")
         page.press(Keys.TAB)
@@ -72,6 +75,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         hours = (By.CSS_SELECTOR, ".week .open")
         page.until(lambda: len(page.driver.find_elements(*hours)) == 14, "the week")
         page.click("Save")
+        page.wait_for_text("Created: Ferry.")
         page.wait_for_text("Would it fire?")
         page.choose("Beacon", "Door")
         page.click("Ask")
@@ -160,10 +164,10 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
         page.press(Keys.TAB)
         assert page.focused == "Skip to the page"
         seen = []
-        for _ in range(14):
+        for _ in range(15):
             page.press(Keys.TAB)
             seen.append(page.focused)
-        assert seen[:9] == [
+        assert seen[:10] == [
             "Proximity",
             "Overview",
             "Live",
@@ -171,10 +175,11 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
             "Venues",
             "Devices",
             "Connector",
+            "Company",
             "Statistics",
             "Audit",
         ]
-        assert seen[9] == "Sign out"
+        assert seen[10] == "Sign out"
         assert "Last boat" in seen
 
     await visit.walk(steps)

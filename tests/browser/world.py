@@ -72,6 +72,7 @@ class World:
             "/devices",
             f"/devices/{self.ids['device']}",
             f"/devices/{self.ids['device']}/held",
+            "/company",
             "/connector",
             "/statistics",
             "/audit",

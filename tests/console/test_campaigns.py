@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from api.console.forms import joined_delay, split_delay
 from catalog.models import WEEKDAYS
+from rules.parsing import parse_delay
 from tests.api.harness import Bodies
 from tests.console.visitor import SeenPage, Visitor
 
@@ -55,7 +57,12 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
         "push": "Tickets here",
         "format": "url",
         "url": "https://pier.example/",
-        "cache": "2 hours",
+        "cache": "2",
+        "cache_unit": "hour",
+        "on": "dwell",
+        "dwell_minutes": "10",
+        "priority": "7",
+        "ignores_caps": "1",
         "start_day": "2030-07-01",
         "end_day": "2030-12-31",
         "start_time": "09:00",
@@ -79,6 +86,11 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     stored = (await visitor.api.call("GET", path, visitor.headers)).json()
     assert stored["start"] == "2030-07-01T00:00:00+0200"
     assert stored["end"] == "2030-12-31T00:00:00+0100"
+    rules = ("cache", "on", "dwell_minutes", "priority", "ignores_caps", "ignores_quiet_hours")
+    assert [stored[name] for name in rules] == ["2 hours", "dwell", 10, 7, True, False]
+    page = await visitor.get(f"/venues/{venue}/campaigns/{number}")
+    assert "Created: Last boat" in page.text
+    assert "Created" not in (await visitor.get(f"/venues/{venue}/campaigns/{number}")).text
     assert [day for day in WEEKDAYS if stored[day]] == ["monday", "friday"]
     assert [each["id"] for each in stored["beacons"]] == [beacon]
     assert [each["id"] for each in stored["qrcodes"]] == [code]
@@ -91,8 +103,31 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     kept = {"start": form.field("start"), "end": form.field("end")}
     await visitor.post(f"/venues/{venue}/campaigns/{number}", given | kept)
     assert (await visitor.api.call("GET", path, visitor.headers)).json() == precise
-    await visitor.post(f"/venues/{venue}/campaigns/{number}/delete", {})
+    await visitor.post(f"/venues/{venue}/campaigns/{number}/delete", {"name": "Last boat"})
     assert (await visitor.api.call("GET", path, visitor.headers)).status_code == 404
+    listed = await visitor.get(f"/venues/{venue}/campaigns")
+    assert "Deleted: Last boat" in listed.text
+    actions = {found["action"] or "" for tag, found in listed.tags if tag == "form"}
+    (undo,) = [each for each in actions if each.endswith("/restore")]
+    await visitor.post(undo.removeprefix("/console"), {})
+    assert (await visitor.api.call("GET", path, visitor.headers)).json() == precise
+
+
+@pytest.mark.parametrize(
+    ("delay", "shown"),
+    [
+        ("day", ("1", "day")),
+        ("15 Minutes", ("15", "minute")),
+        ("PT90M", ("90", "minute")),
+        ("P14D", ("2", "week")),
+        ("none", ("", "none")),
+        ("often", ("often", "day")),
+    ],
+)
+def test_a_delay_is_a_number_and_a_unit(delay: str, shown: tuple[str, str]):
+    assert split_delay(delay) == shown
+    if delay != "often":
+        assert parse_delay(joined_delay(*shown)) == parse_delay(delay)
 
 
 async def test_would_it_fire(visitor: Visitor, bodies: Bodies, venue: int):
@@ -142,7 +177,10 @@ async def test_saving_for_another_reason_keeps_the_tags(
             if tag == "input" and (found.get("type") != "checkbox" or "checked" in found)
             if found.get("name") not in (None, "at", "udid", "zone")
         }
-        choices = {name: before[name] for name in ("proximity", "format", "html") if name in before}
+        choices = {
+            name: before[name] for name in ("proximity", "format", "html", "on") if name in before
+        }
+        choices["cache_unit"] = "day"
         answer = await visitor.post(path, fields | choices | {"name": "another name"})
         assert answer.status_code == 303, answer.text
         after = (await visitor.api.call("GET", stored, visitor.headers)).json()

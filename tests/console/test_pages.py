@@ -1,6 +1,7 @@
 """The texts of pages, and the effects of their forms."""
 
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,38 @@ async def test_a_connector(visitor: Visitor):
     assert calls.text == ("Calls go out; 0 of the last 0 failed No call within the last day.")
     await visitor.post("/connector/delete", {})
     assert (await visitor.api.call("GET", "/connector", visitor.headers)).status_code == 404
+
+
+async def test_the_company(visitor: Visitor, venue: int):
+    given: dict[str, Any] = {
+        "time_zone": "Mars",
+        "max": ["3", "", "10"],
+        "per": ["1", "", "2"],
+        "per_unit": ["day", "hour", "week"],
+        "start": "22:00",
+        "end": "08:00",
+        "monday": "1",
+        "sunday": "1",
+        "presence": "1",
+        "visit_silence": "",
+    }
+    wrong = SeenPage((await visitor.post("/company", given | {"max": ["x", "", "10"]})).text)
+    notes = {found.get("id") for _, found in wrong.tags if found.get("class") == "problem"}
+    assert notes == {"time_zone-note", "caps-note"}
+    await visitor.post("/company", given | {"time_zone": "Europe/Paris"})
+    path = "/profile/company"
+    stored = (await visitor.api.call("GET", path, visitor.headers)).json()
+    assert stored["caps"] == [{"max": 3, "per": "day"}, {"max": 10, "per": "2 weeks"}]
+    night = {"start": "22:00", "end": "08:00"}
+    assert stored["quiet_hours"] == night | {"weekdays": ["monday", "sunday"]}
+    assert stored["presence"]
+    page = await visitor.get("/company")
+    assert "Saved" in page.text
+    assert (page.field("max"), page.field("start")) == ("3", "22:00")
+    without = {"time_zone": "", "start": "", "end": "", "visit_silence": "60"}
+    await visitor.post("/company", without)
+    stored = (await visitor.api.call("GET", path, visitor.headers)).json()
+    assert (stored["caps"], stored["quiet_hours"], stored["visit_silence"]) == ([], None, 60)
 
 
 async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date):

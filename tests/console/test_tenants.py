@@ -28,6 +28,7 @@ AREA_OF = {
     "/devices": "crm",
     "/connector": "connector",
     "/audit": "profile",
+    "/company": "profile",
     "/live/feed": "realtime",
 }
 # POST operations that change nothing.
@@ -68,6 +69,10 @@ GOOD = {
     "udid": "",
     "image": "",
     "sure": "1",
+    "cache": "1",
+    "cache_unit": "day",
+    "on": "detection",
+    "priority": "5",
 }
 LINKS = {
     "/live": "realtime",
@@ -77,6 +82,7 @@ LINKS = {
     "/connector": "connector",
     "/statistics": "analytic",
     "/audit": "profile",
+    "/company": "profile",
 }
 
 

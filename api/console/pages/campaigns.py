@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
-from api.console.forms import PostedForm, tag_names, tag_text
+from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
 from api.console.interface import InterfaceReply
 from api.console.pages.statistics import daily_plot, last_days
 from api.console.rendering import previewed
-from api.console.session import PATH
+from api.console.session import PATH, Notice
 from api.console.texts import Translations, local_time, parse_time, start_of_day
 from catalog.models import WEEKDAYS
 
@@ -65,7 +65,8 @@ async def create(context: PageContext) -> Response:
     values = submitted_campaign(context.form, await _zone(context))
     reply = await context.interface.call("POST", f"/lieu/{venue}/campaign", values)
     if reply.is_success:
-        return context.redirect(f"/venues/{venue}/campaigns/{reply.body['id']}")
+        home = f"/venues/{venue}/campaigns/{reply.body['id']}"
+        return context.redirect(home, Notice("created", reply.body["name"]))
     return await _form(context, redisplayed_campaign(context.form, values), reply)
 
 
@@ -74,7 +75,8 @@ async def save(context: PageContext) -> Response:
     values = submitted_campaign(context.form, await _zone(context))
     reply = await context.interface.call("PUT", _path(context), values)
     if reply.is_success:
-        return context.redirect(context.request.url.path.removeprefix(PATH))
+        home = context.request.url.path.removeprefix(PATH)
+        return context.redirect(home, Notice("saved", reply.body["name"]))
     redisplayed = redisplayed_campaign(context.form, values) | {"id": context.path_number("uid")}
     return await _form(context, redisplayed, reply)
 
@@ -82,7 +84,15 @@ async def save(context: PageContext) -> Response:
 async def remove(context: PageContext) -> Response:
     """Delete a campaign."""
     home = f"/venues/{context.path_number('id')}/campaigns"
-    return await context.change("DELETE", _path(context), home)
+    undo = f"{home}/{context.path_number('uid')}/restore"
+    done = Notice("deleted", context.form.text("name"), undo)
+    return await context.change("DELETE", _path(context), home, done=done)
+
+
+async def restore(context: PageContext) -> Response:
+    """Bring back a deleted campaign."""
+    home = context.request.url.path.removeprefix(PATH).removesuffix("/restore")
+    return await context.change("POST", f"{_path(context)}/restore", home, done=Notice("restored"))
 
 
 async def calendar(context: PageContext) -> Response:
@@ -186,9 +196,9 @@ _TEXTS = [
     "template",
     "url",
     "html",
-    "cache",
     "start_time",
     "end_time",
+    "on",
 ]
 _YEAR = timedelta(days=365)
 
@@ -201,6 +211,11 @@ def new_campaign(today: Any) -> dict[str, Any]:
         **dict.fromkeys(WEEKDAYS, True),
         "format": "url",
         "cache": "day",
+        "on": "detection",
+        "dwell_minutes": None,
+        "priority": 5,
+        "ignores_caps": False,
+        "ignores_quiet_hours": False,
         "start_time": "09:00",
         "end_time": "18:00",
         "start_day": str(today),
@@ -228,7 +243,10 @@ def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
         **form.texts(_TEXTS),
         **{name: _instant(form, name, zone) for name in ("start", "end")},
         **{day: form.is_on(day) for day in WEEKDAYS},
-        "active": form.is_on("active"),
+        **{name: form.is_on(name) for name in ("active", "ignores_caps", "ignores_quiet_hours")},
+        "cache": joined_delay(form.text("cache"), form.text("cache_unit")),
+        "dwell_minutes": form.number("dwell_minutes") if form.text("on") == "dwell" else None,
+        "priority": form.number("priority"),
         **{name: form.numbers(name) for name in _TARGETS},
         "tags": [{"name": name} for name in tag_names(form.text("tags"))],
     }
@@ -324,6 +342,7 @@ PAGES = (
     ("GET", _ONE, show_one),
     ("POST", _ONE, save),
     ("POST", f"{_ONE}/delete", remove),
+    ("POST", f"{_ONE}/restore", restore),
     ("GET", f"{_ONE}/results", results),
     ("GET", f"{_ONE}/preview", preview),
     ("POST", f"{_ONE}/explain", explain),

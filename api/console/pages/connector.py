@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from api.console.context import PageContext
 from api.console.interface import InterfaceReply, RefusedError
+from api.console.session import Notice
 
 _NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
 _TEXTS = ("name", "url", "method", "auth")
@@ -32,14 +33,14 @@ async def save(context: PageContext) -> Response:
         values["secret"] = form.text("secret")
     reply = await context.interface.call("PUT", "/connector", values)
     if reply.is_success:
-        return context.redirect("/connector")
+        return context.redirect("/connector", Notice("saved", values["name"]))
     shown = values | {"signed": form.is_on("signed")}
     return _form(context, shown, is_new=form.is_on("is_new"), refusal=reply)
 
 
 async def remove(context: PageContext) -> Response:
     """Delete the connector."""
-    return await context.change("DELETE", "/connector", "/connector")
+    return await context.change("DELETE", "/connector", "/connector", done=Notice("deleted"))
 
 
 async def test_connector(context: PageContext) -> Response:

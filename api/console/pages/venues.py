@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from api.console.context import PageContext
 from api.console.forms import PostedForm, tag_names, tag_text
 from api.console.interface import InterfaceReply
+from api.console.session import PATH, Notice
 from api.console.texts import Translations
 
 _ON_THE_PLAN = 500
@@ -157,6 +158,7 @@ _VENUES = RecordForm(
         _NAME,
         FormField("address", "address"),
         FormField("time_zone", "time_zone", hint="Europe/Paris"),
+        FormField("visit_silence", "visit_silence", "number", hint="visit_silence_hint"),
         FormField("width", "width", "number", half=True),
         FormField("height", "height", "number", half=True),
         FormField("image", "image", hint="image_hint"),
@@ -224,7 +226,8 @@ async def create(kind: RecordForm, context: PageContext) -> Response:
     parameters = context.request.path_params
     reply = await context.interface.call("POST", kind.path.format_map(parameters), values)
     if reply.is_success:
-        return context.redirect(kind.home({"id": reply.body["id"], **parameters}))
+        done = Notice("created", reply.body["name"])
+        return context.redirect(kind.home({"id": reply.body["id"], **parameters}), done)
     return _form(context, kind, values, reply)
 
 
@@ -233,14 +236,23 @@ async def save(kind: RecordForm, context: PageContext) -> Response:
     values = kind.submitted(context.form)
     reply = await context.interface.call("PUT", _path(context, kind), values)
     if reply.is_success:
-        return context.redirect(kind.home(context.request.path_params))
+        done = Notice("saved", reply.body["name"])
+        return context.redirect(kind.home(context.request.path_params), done)
     return _form(context, kind, values | {"id": context.path_number(kind.number)}, reply)
 
 
 async def remove(kind: RecordForm, context: PageContext) -> Response:
     """Delete a record; a venue with its beacons, geofences and campaigns."""
     home = "/venues" if kind is _VENUES else kind.home(context.request.path_params)
-    return await context.change("DELETE", _path(context, kind), home)
+    undo = context.request.url.path.removeprefix(PATH).removesuffix("delete") + "restore"
+    done = Notice("deleted", context.form.text("name"), undo)
+    return await context.change("DELETE", _path(context, kind), home, done=done)
+
+
+async def restore(kind: RecordForm, context: PageContext) -> Response:
+    """Bring back a deleted record."""
+    home, path = kind.home(context.request.path_params), f"{_path(context, kind)}/restore"
+    return await context.change("POST", path, home, done=Notice("restored"))
 
 
 async def move_beacon(context: PageContext) -> Response:
@@ -441,6 +453,7 @@ def _pages(
         ("GET", listed + one, partial(show_form, kind)),
         ("POST", listed + one, partial(save, kind)),
         ("POST", f"{listed}{one.removesuffix('/edit')}/delete", partial(remove, kind)),
+        ("POST", f"{listed}{one.removesuffix('/edit')}/restore", partial(restore, kind)),
     )
 
 

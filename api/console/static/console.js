@@ -6,13 +6,14 @@
 
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
-  // Only the content field of the chosen format is shown; hidden fields keep their values.
-  const format = document.getElementById("format");
-  const showFormat = () => each("[data-format]", (part) => { part.hidden = part.dataset.format !== format.value; });
-  if (format) {
-    format.addEventListener("change", showFormat);
-    showFormat();
-  }
+  // Parts that are shown for one choice of a list: "format:url". Hidden fields keep their values.
+  each("[data-if]", (part) => {
+    const [list, value] = part.dataset.if.split(":");
+    const field = document.getElementById(list);
+    const show = () => { part.hidden = field.value !== value; };
+    field.addEventListener("change", show);
+    show();
+  });
 
   each("[data-mirror]", (shown) => {
     const field = document.getElementById(shown.dataset.mirror);

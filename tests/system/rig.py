@@ -25,18 +25,9 @@ _PORTS_A_WORKER = 2_000
 
 
 class Command:
-    """One `proximity` process, its output in a file. `port` is its (first) metrics port.
+    """One `proximity` process, its output in a file. `port` is its (first) metrics port."""
 
-    `sources`: a folder with the product's, where they are not these.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        environment: Mapping[str, str],
-        *arguments: str,
-        sources: Path | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], *arguments: str) -> None:
         self.port = free_ports()
         self.log = directory / f"{arguments[0]}-{self.port}.log"
         settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
@@ -45,7 +36,6 @@ class Command:
                 arguments,
                 environment=os.environ | {PREFIX + name: value for name, value in settings.items()},
                 streams=(nothing.fileno(), output.fileno(), output.fileno()),
-                sources=sources,
             )
 
     @property
@@ -130,18 +120,15 @@ class Samples:
 class Rig:
     """Starts commands that share servers, topics and prefixes, and kills those that still run."""
 
-    def __init__(
-        self, directory: Path, environment: Mapping[str, str], sources: Path | None = None
-    ) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.environment = dict(environment)
         self._directory = directory
-        self._sources = sources
         self._started: list[Command] = []
 
     def start(self, *arguments: str, **settings: str) -> Command:
         """Start `proximity` with these arguments; `settings` by name, without the prefix."""
         environment = {**self.environment, **settings}
-        command = Command(self._directory, environment, *arguments, sources=self._sources)
+        command = Command(self._directory, environment, *arguments)
         self._started.append(command)
         return command
 

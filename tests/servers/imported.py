@@ -1,0 +1,16 @@
+"""The product's modules, imported before a fork."""
+
+import gc
+
+import rich.console  # noqa: F401
+
+import api.console.routes  # noqa: F401
+import catalog.migrate  # noqa: F401
+import engine.process.lifecycle
+import engine.wiring.api
+import engine.wiring.run  # noqa: F401
+from engine.cli.application import command_group
+
+# As engine.cli does while it imports.
+gc.disable()
+command_group().load()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import Field
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import (
@@ -36,7 +37,9 @@ from catalog.index.reading import (
     read_campaign_at_place,
 )
 from catalog.inputs import READ, Instant
+from catalog.models import Device
 from rules.explanation import (
+    DeviceHistory,
     ExplainedCampaign,
     ExplainedCheck,
     Explanation,
@@ -134,8 +137,9 @@ async def explain_campaign_of_venue(
 
     The rules are the engine's; the catalog is the present one. Every field is optional: `at`
     defaults to now, the place to the first active one that the campaign targets, beacons first,
-    `proximity` to the zone that this beacon requires. With `udid` the device's claim counts, and
-    the account needs level 1 in the area crm too. Nothing is sent, and no claim is taken.
+    `proximity` to the zone that this beacon requires. With `udid` the device's claim, its time zone
+    and what it was sent count, and the account needs level 1 in the area crm too. Nothing is sent,
+    and no claim is taken.
     """
     services, company = caller.services, caller.company_id
     values = await caller.values(ExplainQuestion)
@@ -144,16 +148,23 @@ async def explain_campaign_of_venue(
         raise forbidden(AREAS["device"], READ)
     async with services.database.autocommit() as session:
         place = await _place(session, company, values)
+        device = select(Device.time_zone).filter_by(company_id=company, udid=udid)
+        time_zone = await session.scalar(device)
         subject = await read_campaign_at_place(session, company, venue_id, number, place)
     if subject is None:
         raise not_found("campaign")
+    history = DeviceHistory()
+    if udid is not None:
+        history = await services.device_history(company, udid, [number])
     at = (values.get("at") or services.clock()).timestamp()
     question = Question(
         zone=_zone(values.get("proximity"), subject),
         detected_at=at,
         decided_at=at,
         max_age=services.max_detection_age,
-        claims={} if udid is None else await services.newest_claims(company, udid, [number]),
+        claims=history.claims,
+        sent=history.sent,
+        time_zone=time_zone,
     )
     explanation = explain_campaign(subject.target, subject.campaign, question)
     return ExplanationAnswer(**_shown(subject, question, explanation))

@@ -11,7 +11,7 @@ from catalog.erasure import DeviceData
 from catalog.limits import DEFAULT_LIMITS, CatalogLimits
 from catalog.secrets import Cipher
 from connectors.model import CallHistory, Trial
-from rules.explanation import HeldClaim
+from rules.explanation import DeviceHistory
 from rules.model import DayFigures, StoredDecision
 
 
@@ -52,7 +52,7 @@ class Services:
     check_url: Callable[[str], Awaitable[None]]
     try_connector: Callable[[int], Awaitable[Trial]]
     past_calls: Callable[[int], Awaitable[CallHistory]]
-    newest_claims: Callable[[int, str, Collection[int]], Awaitable[dict[int, HeldClaim]]]
+    device_history: Callable[[int, str, Collection[int]], Awaitable[DeviceHistory]]
     recent_decisions: Callable[[int, str], Awaitable[list[StoredDecision]]]
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
     role_reports: Callable[[], Awaitable[list[RoleReport]]]

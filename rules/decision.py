@@ -10,9 +10,11 @@ from math import inf
 
 import msgspec
 
+from rules.caps import within_caps
 from rules.model import (
     BeaconSnapshot,
     CampaignSnapshot,
+    CompanyRules,
     Decision,
     Place,
     PlaceKind,
@@ -20,17 +22,20 @@ from rules.model import (
     VenueSnapshot,
     Zone,
 )
-from rules.schedule import Verdict, schedule_of
+from rules.schedule import Verdict, quiet_schedule, schedule_of
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 _UNKNOWN = Zone.UNKNOWN
+# The time zone of a device that nobody was asked for yet: quiet hours are not checked.
+NOT_ASKED = ""
+_MOST_ZONES = 64  # whose phases a target remembers
 
 
 class Phase:
     """The open and the closed campaigns of a target from `since` up to, not including, `until`.
 
-    `caps` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the closed
-    ones by reason, in the order of the checks. `none_granted` and `all_granted` are the two
+    `delays` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the
+    others by reason, in the order of the checks. `none_granted` and `all_granted` are the two
     decisions that nearly all detections share. `mark` is an object of its own: by it the phase is
     known again without being kept.
     """
@@ -38,9 +43,9 @@ class Phase:
     __slots__ = (
         "_company_id",
         "all_granted",
-        "caps",
         "closed",
         "closed_campaigns",
+        "delays",
         "mark",
         "none_granted",
         "open",
@@ -64,36 +69,53 @@ class Phase:
         self.closed_campaigns = closed
         self.closed = tuple((reason, len(numbers)) for reason, numbers in closed.items())
         # A delay of minus infinity throttles nothing, whenever the last send was.
-        self.caps = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
+        self.delays = tuple((c.id, c.delay if c.delay > 0 else -inf, c) for c in open_)
         self.none_granted = self.decision(())
         self.all_granted = self.decision(open_)
 
-    def decision(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
-        """The decision that grants `granted` and throttles the other open campaigns."""
-        throttled = len(self.open) - len(granted)
-        reason, closed = self._furthest(granted, throttled), self.closed_campaigns
+    def decision(
+        self,
+        granted: tuple[CampaignSnapshot, ...],
+        capped: tuple[CampaignSnapshot, ...] = (),
+    ) -> Decision:
+        """The decision that grants `granted`, caps `capped`, and throttles the other open ones."""
+        throttled = len(self.open) - len(granted) - len(capped)
+        reason = self._furthest(granted, capped, throttled)
         return Decision(
-            reason, self.closed, throttled, granted, self.open, closed, self._company_id
+            reason,
+            self.closed,
+            throttled,
+            granted,
+            self.open,
+            self.closed_campaigns,
+            self._company_id,
+            capped,
         )
 
-    def granting(self, granted: tuple[CampaignSnapshot, ...]) -> Decision:
-        """The decision that grants these open campaigns; all and none of them share one each."""
+    def granting(
+        self,
+        granted: tuple[CampaignSnapshot, ...],
+        capped: tuple[CampaignSnapshot, ...] = (),
+    ) -> Decision:
+        """The same decision; all and none of the open campaigns share one each."""
+        if capped:
+            return self.decision(granted, capped)
         if not granted:
             return self.none_granted
         if len(granted) == len(self.open):
             return self.all_granted
         return self.decision(granted)
 
-    def throttled_until(self, held: Mapping[int, float]) -> float:
-        """The first time at which a campaign is granted to a device that holds these claims.
-
-        All open campaigns must be throttled now.
-        """
-        return min((held[number] + delay for number, delay, _ in self.caps), default=inf)
-
-    def _furthest(self, granted: tuple[CampaignSnapshot, ...], throttled: int) -> Reason:
+    def _furthest(
+        self,
+        granted: Sequence[CampaignSnapshot],
+        capped: Sequence[CampaignSnapshot],
+        throttled: int,
+    ) -> Reason:
         if granted:
             return Reason.GRANTED
+        if capped:
+            return Reason.CAPPED
         if throttled:
             return Reason.THROTTLED
         return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
@@ -149,11 +171,12 @@ class Target:
 
     `kind` says which. `reach` is the farthest zone that triggers, None for a target without zones.
     `refusal` is the decision about every detection, whatever its zone and time, if there is one.
-    `has_connector` says whether the company has set up a connector.
+    `has_connector` says whether the company has set up a connector; `rules` are the company's.
     """
 
     __slots__ = (
         "_before",
+        "_in_zones",
         "_schedules",
         "active",
         "current",
@@ -162,6 +185,7 @@ class Target:
         "reach",
         "refusal",
         "refusals",
+        "rules",
         "venue",
     )
 
@@ -173,6 +197,7 @@ class Target:
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
         kind: PlaceKind = "beacon",
+        rules: CompanyRules | None = None,
     ) -> None:
         """The campaigns are ordered by priority, then by id.
 
@@ -182,10 +207,12 @@ class Target:
         self.active = active
         self.reach = reach
         self.kind = kind
+        self.rules = rules or CompanyRules(company_id=venue.company_id)
         self.refusals = _refusals_of(venue.company_id)
         self.refusal = self._refusal(campaigns)
         self.current = _NEVER
         self._before = _NEVER
+        self._in_zones: dict[str | None, Phase] = {}
         self.has_connector = has_connector
         ordered = sorted(campaigns, key=lambda campaign: (-campaign.priority, campaign.id))
         self._schedules = tuple((schedule_of(campaign), campaign) for campaign in ordered)
@@ -196,10 +223,11 @@ class Target:
         place: Place,
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
+        rules: CompanyRules | None = None,
     ) -> "Target":
         """A place as a target. `campaigns` are all that are aimed at it, active or not."""
         reach = place.reach if isinstance(place, BeaconSnapshot) else None
-        return cls(place.venue, place.active, reach, campaigns, has_connector, place.kind)
+        return cls(place.venue, place.active, reach, campaigns, has_connector, place.kind, rules)
 
     @property
     def has_campaigns(self) -> bool:
@@ -214,15 +242,47 @@ class Target:
     def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
         """The target with these campaigns instead. With one campaign, a decision is its outcome."""
         made = (self.venue, self.active, self.reach, campaigns, self.has_connector, self.kind)
-        return Target(*made)
+        return Target(*made, self.rules)
 
-    def phase_at(self, t: float) -> Phase:
-        """The phase around `t` (epoch seconds); the last two computed phases are remembered."""
+    def phase_at(self, t: float, time_zone: str | None = None) -> Phase:
+        """The phase around `t` (epoch seconds) for devices in this zone; None if it is unknown.
+
+        The last phases that were computed are remembered.
+        """
         for phase in (self.current, self._before):
             if phase.since <= t < phase.until:
-                return phase
-        self._before, self.current = self.current, self._compute_phase(t)
-        return self.current
+                break
+        else:
+            phase = self._compute_phase(t)
+            self._before, self.current = self.current, phase
+        if self.rules.quiet_hours is None or not phase.open or time_zone == NOT_ASKED:
+            return phase
+        quiet = self._in_zones.get(time_zone, _NEVER)
+        if not quiet.since <= t < quiet.until:
+            if len(self._in_zones) >= _MOST_ZONES:
+                self._in_zones.clear()
+            quiet = self._in_zones[time_zone] = self._in_zone(phase, t, time_zone)
+        return quiet
+
+    def zones(self, time_zone: str | None) -> tuple[str | None, ...]:
+        """The zones of the quiet hours for a device, the first that is known counts."""
+        return time_zone, self.venue.time_zone, self.rules.time_zone
+
+    def _in_zone(self, phase: Phase, t: float, time_zone: str | None) -> Phase:
+        """The part of the phase around `t` with one answer of the quiet hours."""
+        schedule = quiet_schedule(self.rules.quiet_hours, self.zones(time_zone))
+        if schedule is None:
+            return phase
+        reason, since, until = schedule.verdict(t)
+        held_back = [each.id for each in phase.open if reason and not each.ignores_quiet_hours]
+        closed = phase.closed_campaigns
+        return Phase(
+            max(since, phase.since),
+            min(until, phase.until),
+            tuple(each for each in phase.open if each.id not in held_back),
+            {**closed, Reason.QUIET_HOURS: held_back} if held_back else closed,
+            self.venue.company_id,
+        )
 
     def _compute_phase(self, t: float) -> Phase:
         verdicts = [
@@ -273,12 +333,14 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     now: float,
     max_age: float,
     held: Mapping[int, float],
+    time_zone: str | None = None,
 ) -> Decision:
-    """Which campaigns a detection fires; if it fires none, why not.
+    """Which campaigns a detection fires; if it fires none, why not. (For caps see `with_caps`.)
 
     Times are epoch seconds, `max_age` is in seconds. `held` has, by campaign id, the detected_at of
-    the newest known send to this device. The function is pure, except that the target remembers
-    phases. The first check that fails is the decision's reason; the order is a contract.
+    the newest known send to this device; `time_zone` is the device's. The function is pure, except
+    that the target remembers phases. The first check that fails is the decision's reason; the order
+    is a contract.
     """
     if target is None:
         return UNKNOWN_BEACON
@@ -295,13 +357,28 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     if detected_at > now + max_age:
         return target.refusals.future
     phase = target.current
-    if not phase.since <= detected_at < phase.until:
-        phase = target.phase_at(detected_at)
+    if target.rules.quiet_hours or not phase.since <= detected_at < phase.until:
+        phase = target.phase_at(detected_at, time_zone)
     if not held:
         return phase.granting(phase.open)
     granted = []
-    for campaign_id, delay, campaign in phase.caps:
+    for campaign_id, delay, campaign in phase.delays:
         if campaign_id in held and detected_at < held[campaign_id] + delay:
             continue
         granted.append(campaign)
     return phase.granting(tuple(granted))
+
+
+def with_caps(
+    decision: Decision,
+    target: Target,
+    detected_at: float,
+    sent: Sequence[float],
+    time_zone: str | None = None,
+) -> Decision:
+    """The decision after the company's caps. `sent` has, in order, the times of the notifications
+    to the device that they count."""
+    if not decision.granted or not target.rules.caps:
+        return decision
+    granted, capped = within_caps(decision.granted, sent, detected_at, target.rules.caps)
+    return target.phase_at(detected_at, time_zone).granting(granted, capped)

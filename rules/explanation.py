@@ -5,15 +5,16 @@ alone, so that its own outcome is known. Every check is listed with the values t
 checks behind the first failed one included.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, floor, inf
 from typing import NamedTuple
 
 import msgspec
 
-from rules.decision import INACTIVE, UNKNOWN, Target, decide
-from rules.model import CampaignSnapshot, Decision, PlaceKind, Reason, Zone
-from rules.schedule import LocalClock, Occasion, Schedule
+from rules.caps import next_place, refusing_cap
+from rules.decision import INACTIVE, UNKNOWN, Target, decide, with_caps
+from rules.model import CampaignSnapshot, Cap, Decision, PlaceKind, QuietHours, Reason, Zone
+from rules.schedule import LocalClock, Occasion, QuietSchedule, Schedule, quiet_schedule
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVERY_DAY = 0b1111111
@@ -137,6 +138,43 @@ def compared_claim(
     return ComparedValues(f"claimed at {clock.written(held)}, {ends}", needed)
 
 
+def compared_quiet_hours(
+    hours: QuietHours, schedule: QuietSchedule, campaign: CampaignSnapshot, at: float
+) -> ComparedValues:
+    """Whether the company is quiet where the device is, and until when."""
+    written = schedule.clock.written
+    needed = f"not {_hours(hours)}, {_days(hours.weekdays)}"
+    if campaign.ignores_quiet_hours:
+        return ComparedValues("the campaign ignores quiet hours", needed)
+    reason, until = schedule.verdict(at).reason, schedule.next_change(at)
+    if reason is None:
+        return ComparedValues(f"{written(at)}, not quiet", needed)
+    ends = "always quiet" if until == inf else f"quiet until {written(until)}"
+    return ComparedValues(f"{written(at)}, {ends}", needed)
+
+
+def compared_caps(
+    caps: Sequence[Cap],
+    clock: LocalClock,
+    campaign: CampaignSnapshot,
+    sent: Sequence[float],
+    at: float,
+) -> ComparedValues:
+    """Which cap refuses the campaign, and until when; else all of them."""
+    if campaign.ignores_caps:
+        return ComparedValues("the campaign ignores caps", ", ".join(map(_cap, caps)))
+    refusal = refusing_cap(sent, at, caps)
+    if refusal is None:
+        count = sum(at - max(cap.seconds for cap in caps) < each for each in sent)
+        return ComparedValues(f"{count or 'none'} sent", ", ".join(map(_cap, caps)))
+    until = clock.written(ceil(next_place(sent, at, caps)))
+    return ComparedValues(f"capped until {until}", _cap(refusal.cap))
+
+
+def _cap(cap: Cap) -> str:
+    return f"at most {cap.most} within {duration_text(cap.seconds)}"
+
+
 def _one(kind: PlaceKind) -> str:
     return f"{'an' if kind == 'nfc' else 'a'} {NAMES[kind]}"
 
@@ -147,10 +185,10 @@ def _days(mask: int) -> str:
     return ", ".join(day for bit, day in enumerate(WEEKDAYS) if mask >> bit & 1) or "no day"
 
 
-def _hours(campaign: CampaignSnapshot) -> str:
-    if campaign.start_minute == campaign.end_minute:
+def _hours(hours: CampaignSnapshot | QuietHours) -> str:
+    if hours.start_minute == hours.end_minute:
         return "the whole day"
-    return f"{_time(campaign.start_minute)} to {_time(campaign.end_minute)}"
+    return f"{_time(hours.start_minute)} to {_time(hours.end_minute)}"
 
 
 def _wall(campaign: CampaignSnapshot, clock: LocalClock, occasion: Occasion) -> str:
@@ -174,7 +212,9 @@ _BY_TIME = {
     Reason.ENDED,
     Reason.WRONG_WEEKDAY,
     Reason.OUTSIDE_HOURS,
+    Reason.QUIET_HOURS,
     Reason.THROTTLED,
+    Reason.CAPPED,
 }
 # A schedule that opens at all opens within two weeks of its start, and within two weeks of any
 # instant before its end. A day has at most five pieces.
@@ -192,10 +232,20 @@ class HeldClaim(NamedTuple):
     detected_at: float
 
 
+class DeviceHistory(NamedTuple):
+    """What is known of a device: its newest claims by campaign, the times (epoch s) of the
+    notifications that its company's caps count, in order, and its time zone."""
+
+    claims: Mapping[int, HeldClaim] = {}
+    sent: Sequence[float] = ()
+    time_zone: str | None = None
+
+
 class Question(NamedTuple):
     """A detection to explain; times in epoch seconds.
 
-    `claims` has the device's claims by campaign id, `kind` says what kind of place detected it.
+    `claims`, `sent` and `time_zone` are those of the device's history, `kind` says what kind of
+    place detected it.
     """
 
     zone: Zone
@@ -204,13 +254,17 @@ class Question(NamedTuple):
     max_age: float
     claims: Mapping[int, HeldClaim]
     kind: PlaceKind = "beacon"
+    sent: Sequence[float] = ()
+    time_zone: str | None = None
 
     def decide(self, target: Target | None) -> Decision:
         """The decision of a trigger that knows these claims."""
         if target is None:
             return UNKNOWN[self.kind]
         held = {number: claim.detected_at for number, claim in self.claims.items()}
-        return decide(target, self.zone, self.detected_at, self.decided_at, self.max_age, held)
+        at, zone = self.detected_at, self.time_zone
+        decision = decide(target, self.zone, at, self.decided_at, self.max_age, held, zone)
+        return with_caps(decision, target, at, self.sent, zone)
 
     def at_time(self, moment: float) -> "Question":
         """The same question about a detection at `moment` (epoch s) that is decided at once."""
@@ -257,14 +311,19 @@ class Explanation(NamedTuple):
 
 def explain(target: Target | None, question: Question) -> Explanation:
     """Explain why each campaign of a target fires for a detection, or does not."""
-    campaigns, kind = () if target is None else target.campaigns, question.kind
-    checks = tuple(_shared_checks(target, question, compared_campaigns(len(campaigns), kind)))
-    explained = [
-        _explain_campaign(target.with_campaigns(campaign), campaign, question, checks)
-        for campaign in campaigns
-        if target is not None
-    ]
-    return Explanation(question.decide(target).reason, checks, tuple(explained))
+    reason, campaigns = question.decide(target).reason, target.campaigns if target else ()
+    compared = compared_campaigns(len(campaigns), question.kind)
+    checks = tuple(_shared_checks(target, question, compared))
+    if target is None:
+        return Explanation(reason, checks, ())
+    explained = []
+    for campaign in campaigns:
+        found = _explain_campaign(target.with_campaigns(campaign), campaign, question, checks)
+        explained.append(found)
+        if found.reason is Reason.GRANTED and not campaign.ignores_caps:
+            # Those with a lower priority find its place taken.
+            question = question._replace(sent=sorted([*question.sent, question.detected_at]))
+    return Explanation(reason, checks, tuple(explained))
 
 
 def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Question) -> Explanation:
@@ -322,7 +381,7 @@ def _explain_campaign(
     shared: tuple[ExplainedCheck, ...],
 ) -> ExplainedCampaign:
     schedule = Schedule(campaign)
-    checks = tuple(_campaign_checks(campaign, schedule, alone.has_connector, question))
+    checks = tuple(_campaign_checks(campaign, schedule, alone, question))
     failed = [each.check for each in (*shared, *checks) if not each.passed]
     next_at = None
     if alone.has_campaigns:
@@ -342,7 +401,7 @@ def _explain_campaign(
 
 
 def _campaign_checks(
-    campaign: CampaignSnapshot, schedule: Schedule, has_connector: bool, question: Question
+    campaign: CampaignSnapshot, schedule: Schedule, alone: Target, question: Question
 ) -> Iterator[ExplainedCheck]:
     """The checks of one campaign, in the order of the contract."""
     at, claim = question.detected_at, question.claims.get(campaign.id)
@@ -353,10 +412,21 @@ def _campaign_checks(
     if not has_content:
         yield ExplainedCheck(content, False, compared_content())
     if campaign.format == "connector":
-        yield ExplainedCheck(Reason.NO_CONNECTOR, has_connector, compared_connector(has_connector))
+        compared_one = compared_connector(alone.has_connector)
+        yield ExplainedCheck(Reason.NO_CONNECTOR, alone.has_connector, compared_one)
+    hours, caps = alone.rules.quiet_hours, alone.rules.caps
+    quiet = quiet_schedule(hours, alone.zones(question.time_zone))
+    if hours is not None and quiet is not None:
+        passed = campaign.ignores_quiet_hours or quiet.verdict(at).reason is None
+        compared_one = compared_quiet_hours(hours, quiet, campaign, at)
+        yield ExplainedCheck(Reason.QUIET_HOURS, passed, compared_one)
     held = None if claim is None else claim.detected_at
     free = not campaign.delay or held is None or not at < held + campaign.delay
     yield ExplainedCheck(Reason.THROTTLED, free, compared_claim(campaign, schedule.clock, held, at))
+    if caps:
+        passed = campaign.ignores_caps or refusing_cap(question.sent, at, caps) is None
+        compared_one = compared_caps(caps, schedule.clock, campaign, question.sent, at)
+        yield ExplainedCheck(Reason.CAPPED, passed, compared_one)
 
 
 def _next_firing(alone: Target, question: Question, origin: float) -> float | None:
@@ -376,8 +446,10 @@ def _next_firing(alone: Target, question: Question, origin: float) -> float | No
             return None
         if decision.reason is Reason.THROTTLED:
             t = ceil(question.claims[campaign.id].detected_at + campaign.delay)
+        elif decision.reason is Reason.CAPPED:
+            t = ceil(next_place(question.sent, t, alone.rules.caps))
         else:
-            t = alone.phase_at(t).until
+            t = alone.phase_at(t, question.time_zone).until
         if t == inf:
             return None
     return None

@@ -57,7 +57,10 @@ class Reason(StrEnum):
     WRONG_WEEKDAY = "wrong_weekday"
     OUTSIDE_HOURS = "outside_hours"
     NO_CONNECTOR = "no_connector"
+    NOT_ENTERED = "not_entered"
+    QUIET_HOURS = "quiet_hours"
     THROTTLED = "throttled"
+    CAPPED = "capped"
     GRANTED = "granted"
     __hash__ = str.__hash__  # that of Enum is written in Python
 
@@ -214,9 +217,9 @@ Counts = tuple[tuple[Reason, int], ...]
 class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     """The numbers that a decision adds to the metrics: campaigns by reason.
 
-    `granted` and `throttled` are apart from the closed ones. Decisions of a company with equal
-    numbers share one tally, so that a batch has few. `company_id` is 0 where the place is unknown;
-    `of_any` is the same tally for no company.
+    `granted`, `throttled` and `capped` are apart from the closed ones. Decisions of a company with
+    equal numbers share one tally, so that a batch has few. `company_id` is 0 where the place is
+    unknown; `of_any` is the same tally for no company.
     """
 
     reason: Reason
@@ -224,21 +227,22 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     throttled: int
     granted: int
     company_id: int
+    capped: int = 0
     of_any: "DecisionTally | None" = None
 
     @property
     def outcomes(self) -> Counts:
-        """The refused campaigns by reason, the throttled ones included."""
-        throttled = ((Reason.THROTTLED, self.throttled),) if self.throttled else ()
-        return self.closed + throttled
+        """The refused campaigns by reason, those that were open included."""
+        refused = (Reason.THROTTLED, self.throttled), (Reason.CAPPED, self.capped)
+        return self.closed + tuple(each for each in refused if each[1])
 
 
 @lru_cache(maxsize=16_384)
 def _shared_tally(
-    reason: Reason, closed: Counts, throttled: int, granted: int, company_id: int
+    reason: Reason, closed: Counts, throttled: int, granted: int, company_id: int, capped: int
 ) -> DecisionTally:
-    of_any = _shared_tally(reason, closed, throttled, granted, 0) if company_id else None
-    return DecisionTally(reason, closed, throttled, granted, company_id, of_any)
+    of_any = _shared_tally(reason, closed, throttled, granted, 0, capped) if company_id else None
+    return DecisionTally(reason, closed, throttled, granted, company_id, capped, of_any)
 
 
 _NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
@@ -249,9 +253,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
 
     `reason` is the check that refused the detection, or else the furthest check that any
     campaign reached. `closed` counts the refused campaigns by reason (a refused detection
-    counts once), `throttled` those refused by their cache delay. `granted` passed every
-    check and are sent if the caller's claim succeeds. `open` has the campaigns that are open by
-    their schedule, granted or throttled; `closed_campaigns` has the ids of the others by reason.
+    counts once), `throttled` those refused by their cache delay; `capped` are those refused by the
+    company's caps. `granted` passed every check and are sent if the caller's claim succeeds.
+    `open` has the campaigns that are open by their schedule, granted or one of the last two;
+    `closed_campaigns` has the ids of the others by reason.
     `company_id` is the company of the place, 0 where the place is unknown.
     """
 
@@ -262,16 +267,19 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     open: tuple[CampaignSnapshot, ...] = ()
     closed_campaigns: Mapping[Reason, Sequence[int]] = {}
     company_id: int = 0
+    capped: tuple[CampaignSnapshot, ...] = ()
     tally: DecisionTally = _NO_TALLY
 
     def __post_init__(self) -> None:
-        granted = len(self.granted)
-        tally = _shared_tally(self.reason, self.closed, self.throttled, granted, self.company_id)
+        granted, capped = len(self.granted), len(self.capped)
+        tally = _shared_tally(
+            self.reason, self.closed, self.throttled, granted, self.company_id, capped
+        )
         msgspec.structs.force_setattr(self, "tally", tally)
 
     @property
     def outcomes(self) -> Counts:
-        """How many campaigns each reason refused, `throttled` included."""
+        """How many campaigns each reason refused, `throttled` and `capped` included."""
         return self.tally.outcomes
 
     @property
@@ -283,9 +291,10 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         for reason, closed in self.closed_campaigns.items():
             for campaign_id in closed:
                 yield campaign_id, reason
-        granted = {campaign.id for campaign in self.granted}
+        named = {campaign.id: Reason.GRANTED for campaign in self.granted}
+        named |= {campaign.id: Reason.CAPPED for campaign in self.capped}
         for campaign in self.open:
-            yield campaign.id, Reason.GRANTED if campaign.id in granted else Reason.THROTTLED
+            yield campaign.id, named.get(campaign.id, Reason.THROTTLED)
 
 
 class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,11 +1,12 @@
-"""Determines when a campaign is open by its dates, weekdays and hours, in local wall time.
+"""Determines when a campaign is open by its dates, weekdays and hours, and when a company is quiet,
+in local wall time.
 
 The conversion always goes from the instant to the wall time. Between two changes of a zone's UTC
 offset it is an addition: a LocalClock finds the stretches of constant offset, a block of time at a
 time, once for all campaigns of the zone.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import pairwise
@@ -13,7 +14,7 @@ from math import floor, inf
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from rules.model import CampaignSnapshot, Reason
+from rules.model import CampaignSnapshot, QuietHours, Reason
 
 DAY = 86_400
 
@@ -216,12 +217,7 @@ class Schedule:
 
     def occasion(self, second: int) -> Occasion:
         """The values that the checks compare in that second (epoch s)."""
-        stretch = self.clock.stretch_at(second)
-        day, of_day = divmod(second + stretch.offset, DAY)
-        piece = next(piece for piece in self._pieces if of_day < piece.until)
-        midnight = day * DAY - stretch.offset
-        since = max(stretch.since, midnight + piece.begin)
-        until = min(stretch.until, midnight + piece.until)
+        day, of_day, piece, since, until = _local_piece(self.clock, self._pieces, second)
         if piece.carried:
             moment = self.clock.last_second_before(day * DAY)
             return Occasion(moment, day - 1, of_day, piece.inside, True, since, until)
@@ -244,6 +240,56 @@ class Schedule:
             # An open campaign lacks its content only while an edit of the venue is on its way.
             (Reason.INACTIVE, not self._asleep),
         )
+
+
+class QuietSchedule:
+    """The quiet hours of a company in one time zone."""
+
+    def __init__(self, hours: QuietHours, clock: LocalClock) -> None:
+        self.clock = clock
+        self._weekdays = hours.weekdays
+        self._pieces = _pieces(hours.start_minute * 60, hours.end_minute * 60)
+
+    def verdict(self, t: float) -> Verdict:
+        """QUIET_HOURS as the reason, if `t` (epoch seconds) is within them."""
+        day, _, piece, since, until = _local_piece(self.clock, self._pieces, floor(t))
+        weekday = (day - piece.carried + _EPOCH_WEEKDAY) % 7
+        is_quiet = piece.inside and self._weekdays >> weekday & 1
+        return Verdict(Reason.QUIET_HOURS if is_quiet else None, since, until)
+
+    def next_change(self, t: float) -> float:
+        """When the answer at `t` changes (epoch s); infinity if it does not within two weeks."""
+        reason, _, until = self.verdict(t)
+        while self.verdict(until).reason is reason and until < t + 14 * DAY:
+            until = self.verdict(until).until
+        return until if until < t + 14 * DAY else inf
+
+
+def quiet_schedule(hours: QuietHours | None, zones: Iterable[str | None]) -> QuietSchedule | None:
+    """The quiet hours in the first of the zones that is known; None without hours or zone."""
+    if hours is None:
+        return None
+    return next((found for zone in zones if zone and (found := _quiet_schedule(hours, zone))), None)
+
+
+@lru_cache(maxsize=4096)
+def _quiet_schedule(hours: QuietHours, zone: str) -> QuietSchedule | None:
+    try:
+        return QuietSchedule(hours, zone_clock(zone))
+    except ValueError:  # whatever a device calls its zone
+        return None
+
+
+def _local_piece(
+    clock: LocalClock, pieces: tuple[Piece, ...], second: int
+) -> tuple[int, int, Piece, int, int]:
+    """The local day, the second of it and its piece, which lasts from the fourth to the fifth."""
+    stretch = clock.stretch_at(second)
+    day, of_day = divmod(second + stretch.offset, DAY)
+    piece = next(piece for piece in pieces if of_day < piece.until)
+    midnight = day * DAY - stretch.offset
+    since = max(stretch.since, midnight + piece.begin)
+    return day, of_day, piece, since, min(stretch.until, midnight + piece.until)
 
 
 _shared: dict[Hashable, Schedule] = {}

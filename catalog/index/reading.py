@@ -26,6 +26,7 @@ from catalog.index.entries import (
     connector_field,
     decode_campaign,
     decode_place,
+    decode_rules,
     encode,
     geofence_field,
     geofences_field,
@@ -375,12 +376,15 @@ async def read_campaign_at_place(
     place = place or await _first_target(session, campaign_id)
     connected = exists().where(Connector.company_id == company_id)
     has_connector = bool(await session.scalar(select(connected)))
+    rules = None
+    async for _, fields in rules_fields(session, Company.id == company_id):
+        rules = next(map(decode_rules, fields.values()), None)
     if place is not None:
         table, number = place
         async for _, fields in place_fields(table, session, table.model.id == number):
             (entry,) = map(decode_place, fields.values())
             aimed = [campaign] if campaign_id in entry.campaigns else []
-            target = Target.of_place(entry.place, aimed, has_connector)
+            target = Target.of_place(entry.place, aimed, has_connector, rules)
             return CampaignAtPlace(campaign, entry.place, target)
     venue = venue_snapshot(await session.get_one(Venue, venue_id))
     return CampaignAtPlace(campaign, None, Target(venue, True, None, (), has_connector))

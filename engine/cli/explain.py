@@ -89,6 +89,10 @@ def explain(
     decided_at: Annotated[
         str | None, typer.Option(help="The time at which the engine decides it; default: at once.")
     ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(help="The device's time zone, for quiet hours; default: the catalog's."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Explain why a detection would fire each campaign of a place, or why not.
@@ -121,6 +125,7 @@ def explain(
         detected_at=detected,
         decided_at=detected if decided is None else decided,
         is_now=at is None and decided is None,
+        time_zone=time_zone,
     )
     explained = asyncio.run(_read(settings, supposed))
     if as_json:

@@ -40,6 +40,9 @@ REASON_WORDS = {
     Reason.WRONG_WEEKDAY: "its campaign does not run today",
     Reason.OUTSIDE_HOURS: "its campaign does not run at this hour",
     Reason.NO_CONNECTOR: "its company has set no connector up",
+    Reason.NOT_ENTERED: "its campaign is for another moment of a visit",
+    Reason.QUIET_HOURS: "its company's quiet hours",
+    Reason.CAPPED: "held back by its company's caps",
     Reason.STALE: "too old to send anything",
     Reason.FUTURE: "from the future",
 }

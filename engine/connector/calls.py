@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -14,6 +14,7 @@ from connectors.errors import EndpointError
 from connectors.model import (
     PLACES,
     Call,
+    CallFault,
     CallResult,
     Content,
     Declined,
@@ -39,7 +40,7 @@ from engine.kafka.messages import (
 )
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import ClaimUpdate
+from engine.redis.claims import CapPlace, ClaimUpdate, pack_caps
 from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_device
 
 if TYPE_CHECKING:
@@ -125,15 +126,18 @@ class PendingCall:
         return DeadLetter(self.record, reason, self.result.detail)
 
     def claim_update(self) -> ClaimUpdate | None:
-        """What becomes of the claim: kept with content, shortened or given back without."""
+        """What becomes of the claim and of the place in the caps: kept with content, shortened or
+        given back without."""
         if self.letter is not None:
             return None
-        message, keep = self.message, 0
+        message, keep, place = self.message, 0, None
         if isinstance(self.result, Content):
             keep = message.delay
         elif isinstance(self.result, Declined):
             keep = min(DECLINED_SECONDS, message.delay)
-        if not message.delay or (keep == message.delay and not isinstance(self.result, Content)):
+        if message.caps:
+            place = CapPlace(pack_caps(message.company.id, message.caps), self._fate())
+        elif not message.delay or (keep == message.delay and not isinstance(self.result, Content)):
             return None
         return ClaimUpdate(
             campaign_id=message.campaign.id,
@@ -142,7 +146,15 @@ class PendingCall:
             detected_at=self.detected_at,
             delay=message.delay,
             keep=keep,
+            place=place,
         )
+
+    def _fate(self) -> Literal["sent", "failed", "refused"]:
+        """The fate of its place in the caps."""
+        if isinstance(self.result, Content):
+            return "sent"
+        too_large = isinstance(self.result, Failed) and self.result.fault is CallFault.TOO_LARGE
+        return "refused" if too_large else "failed"
 
     def past_call(self, now: float) -> PastCall:
         """The call in the form for account holders. `now` in epoch seconds."""
@@ -176,6 +188,8 @@ def decode_call(record: ConsumerRecord[bytes, bytes]) -> PendingCall:
 def _check(message: ConnectorCall) -> None:
     """Refuse values that the types allow but SQL, Redis or a notification cannot hold."""
     device, connector = message.device, message.connector
+    if not all(0 < cap.most <= 1000 and 0 < cap.seconds <= _LONGEST_DELAY for cap in message.caps):
+        raise ValueError("caps: not numbers of notifications and seconds")
     check_device(device)
     if not 0 <= message.delay <= _LONGEST_DELAY:
         raise ValueError(f"delay: {message.delay} s is not from 0 to {_LONGEST_DELAY}")

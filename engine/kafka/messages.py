@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from catalog.fields import ZONES
+from rules.model import Cap
 
 EARLIEST_MS = 978_307_200_000  # 2001-01-01: a smaller number is epoch seconds
 LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a datetime can hold
@@ -276,10 +277,12 @@ class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`connector-calls` (internal): a claimed notification that still needs its content.
 
-    `delay` is the campaign's cache delay in seconds. `connector` is absent if the company has none.
+    `delay` is the campaign's cache delay in seconds. `caps` are those of the company that count the
+    campaign, each a number of notifications and seconds. `connector` is absent if it has none.
     """
 
     delay: int
+    caps: tuple[Cap, ...] = ()
     connector: ConnectorEndpoint | None = None
 
 

@@ -12,9 +12,10 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
-from struct import Struct
-from typing import Any, NamedTuple
+from struct import Struct, pack
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from redis.asyncio import Redis, RedisCluster
@@ -23,16 +24,17 @@ from redis.exceptions import NoScriptError
 from catalog.chunks import chunked
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.devices import DeviceKey
-from rules.explanation import HeldClaim
+from engine.redis.devices import DeviceKey, copy_key, decode_copy
+from rules.explanation import DeviceHistory, HeldClaim
+from rules.model import Cap
 
 _TAGS = 64  # slots over which a cluster spreads devices
 _MOST_READ = 32  # devices in a script call, which reads up to 4,096 claims (claim.lua)
 _MOST_UPDATED = 1000
-_REQUEST = Struct(">q16sqq")
+_REQUEST = Struct(">q16sqqB")
 REQUEST_BYTES = _REQUEST.size
 _MOST_BYTES = 2000 * REQUEST_BYTES  # in a script call, so that no call blocks Redis for long
-_DEVICE = Struct(">H?I")  # bytes of the key, whether it is read, bytes of the requests
+_DEVICE = Struct(">H?BI")  # bytes of the key, whether it is read, bytes of caps and requests
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
 
@@ -40,12 +42,22 @@ class DeviceRequests(NamedTuple):
     """Requests to send campaigns to one device because of one detection, in order.
 
     `packed` has REQUEST_BYTES for each (pack_request). With `read` all claims of the device are
-    read, too, as they were before.
+    read, too, as they were before. `caps` are the company's, packed, if they count any request.
     """
 
     udid: str
     packed: bytes
     read: bool = False
+    caps: bytes = b""
+
+
+class CapPlace(NamedTuple):
+    """The place that a notification takes in its company's `caps` (packed), and its fate: it was
+    sent, the call for it failed, or the brokers have refused it. A failed one is given back unless
+    it was confirmed as sent before, one that was refused always."""
+
+    caps: bytes
+    fate: Literal["sent", "failed", "refused"]
 
 
 class ClaimUpdate(NamedTuple):
@@ -53,7 +65,7 @@ class ClaimUpdate(NamedTuple):
 
     The claim was taken for a detection at `detected_at` (epoch s; the whole second counts) with
     `delay` seconds. From now on the claim denies others for `keep` seconds; 0 gives it back, and
-    the whole delay takes it again if it was lost.
+    the whole delay takes it again if it was lost. With delay 0 there is no claim, only the `place`.
     """
 
     campaign_id: int
@@ -62,11 +74,21 @@ class ClaimUpdate(NamedTuple):
     detected_at: float
     delay: int
     keep: int
+    place: CapPlace | None = None
 
 
-# A request: campaign id, owner, detected_at (epoch ms), delay (ms, above 0). The owner is the id of
-# the notification (16 bytes), which identifies campaign, device and record.
+# A request: campaign id, owner, detected_at (epoch ms), delay (ms), and whether the company's caps
+# count it: NOT_COUNTED, COUNTED, or RETURNABLE if a call may fail and give its place back. The
+# owner is the id of the notification (16 bytes), which identifies campaign, device and record.
 pack_request = _REQUEST.pack
+NOT_COUNTED, COUNTED, RETURNABLE = range(3)
+
+
+@lru_cache(maxsize=4096)
+def pack_caps(company_id: int, caps: tuple[Cap, ...]) -> bytes:
+    """The caps of a company, as caps.lua unpacks them."""
+    packed = [pack(">Hq", cap.most, cap.seconds * 1000) for cap in caps]
+    return pack(">q", company_id) + b"".join(packed)
 
 
 def calls_of_requests(
@@ -99,7 +121,7 @@ def calls_of_requests(
 def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
     for begin in range(0, len(device.packed), _MOST_BYTES):
         part = device.packed[begin : begin + _MOST_BYTES]
-        yield DeviceRequests(device.udid, part, device.read and not begin)
+        yield device._replace(packed=part, read=device.read and not begin)
 
 
 def calls_of_updates(
@@ -124,19 +146,27 @@ def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
     """The `detected_at` (epoch s) of the newest claim by campaign, from the script's reply."""
     in_turn = iter(read)
     return {
-        int(campaign): int(value[-_DIGITS:]) / 1000
-        for campaign, value in zip(in_turn, in_turn, strict=True)
+        int(field): int(value[-_DIGITS:]) / 1000
+        for field, value in zip(in_turn, in_turn, strict=True)
+        if field.isdigit()  # else a company's places
     }
+
+
+def places_field(company_id: int) -> str:
+    """The field of the places that a company's caps count, in the record of a device."""
+    return f"k{company_id}"
 
 
 def update_argument(update: ClaimUpdate) -> bytes:
     """An update as text; there are few updates."""
-    return b"%019d%b%014d%014d%014d" % (
+    place = update.place
+    return b"%019d%b%014d%014d%014d%b" % (
         update.campaign_id,
         update.notification_id,
         round(update.detected_at * 1000),
         update.delay * 1000,
         update.keep * 1000,
+        b"" if place is None else place.fate[0].encode() + place.caps,
     )
 
 
@@ -146,25 +176,28 @@ def claim_tag(udid: bytes) -> int:
 
 
 _SCRIPTS = files("engine.redis").joinpath("scripts")
-_TAKE = _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
+_CAPS = _SCRIPTS.joinpath("caps.lua").read_text(encoding="utf-8")
+_TAKE = _CAPS + _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
 _TAKE_SHA = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
-_UPDATE = _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
+_UPDATE = _CAPS + _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
+
+# One of these for each request. 0: granted. A number: the `detected_at` (epoch ms) of a claim that
+# denies it, one not later than the request, if there is one. (A later claim may belong to a record
+# that will be delivered again, so it must be requested again then.) A list: a cap denies it, and
+# detections after the first time (epoch ms) and before the second too; the third is 1 if a place
+# may be given back before then.
+Answer = int | list[int]
 
 
 class ClaimAnswers(NamedTuple):
-    """The answers to requests.
-
-    `forbidden_by` has, for each of the devices, one number for each of its requests: 0 if it is
-    granted, else the `detected_at` (epoch ms) of a claim that denies it: a claim not later than the
-    request, if there is one. (A later claim may belong to a record that will be delivered again, so
-    it must be requested again then.)
+    """The answers to requests: `forbidden_by` has those of each device.
 
     `read` has the newest claims of the devices that were to be read, as `detected_at` by campaign,
     from before the requests. A device with very many claims is left out; so is one whose call has
     read many of other devices already, and may be read with its next request.
     """
 
-    forbidden_by: list[list[int]]
+    forbidden_by: list[list[Answer]]
     read: dict[str, Mapping[int, float]]
 
 
@@ -217,8 +250,9 @@ class Claims:
                 part
                 for key, (_, device) in zip(keys, call, strict=True)
                 for part in (
-                    _DEVICE.pack(len(key), device.read, len(device.packed)),
+                    _DEVICE.pack(len(key), device.read, len(device.caps), len(device.packed)),
                     key,
+                    device.caps,
                     device.packed,
                 )
             ]
@@ -311,6 +345,7 @@ class ClaimUpdater:
 # The lengths of an entry and its owner, as scripts/claim.lua writes them; the newest entry is last.
 _OWNER = 16
 _ENTRY = 30
+_PLACE = 31  # of a company's caps (scripts/caps.lua)
 
 
 class ClaimReader:
@@ -321,22 +356,27 @@ class ClaimReader:
         self._prefix = prefix.encode()
         self._deadline = deadline
 
-    async def newest(
-        self, device: DeviceKey, campaign_ids: Collection[int]
-    ) -> dict[int, HeldClaim]:
-        """The device's newest claim by campaign, for campaigns with a claim.
+    async def history(self, device: DeviceKey, campaign_ids: Collection[int]) -> DeviceHistory:
+        """The device's newest claims on these campaigns, what the caps of the company count, and
+        the time zone in the copy of the catalog's record, while there is one.
 
         Raises RedisError, OSError or TimeoutError.
         """
-        if not campaign_ids:
-            return {}
+        fields = [places_field(device.company_id), *map(str, campaign_ids)]
         pipeline: Any = self._redis.pipeline(transaction=False)
-        for campaign_id in campaign_ids:
-            pipeline.hget(claims_key(self._prefix, device.udid), str(campaign_id))
+        for field in fields:
+            pipeline.hget(claims_key(self._prefix, device.udid), field)
         async with asyncio.timeout(self._deadline):
-            values = await pipeline.execute()
+            places, *values = await pipeline.execute()
+            copy = await self._redis.get(copy_key(self._prefix.decode(), device))
+        record = None if copy is None else decode_copy(copy).record
         found = zip(campaign_ids, values, strict=True)
-        return {number: _newest(value) for number, value in found if value}
+        ends = range(_DIGITS + _PLACE - 1, len(places or b""), _PLACE)
+        return DeviceHistory(
+            {number: _newest(value) for number, value in found if value},
+            tuple(int(places[end - _DIGITS : end]) / 1000 for end in ends),
+            None if record is None else record.time_zone,
+        )
 
 
 def _newest(grants: bytes) -> HeldClaim:

@@ -22,9 +22,14 @@ from catalog.models import Device
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
+from rules.decision import NOT_ASKED
 
 FRESH_SECONDS = 4.0
 _MOST_REMEMBERED = 20_000  # devices of each of two generations
+# Time zones that are only needed to refuse a detection: at a place where a device stays through
+# the quiet hours, nobody is asked for each detection.
+_ZONE_SECONDS = 60.0
+_MOST_ZONES = 100_000
 
 
 class DeviceKey(NamedTuple):
@@ -154,6 +159,8 @@ class DeviceLookup:
         self._clock = clock
         self._sql_down_until = float("-inf")
         self._recent = RecentCopies()
+        self._zones: dict[DeviceKey, str | None] = {}
+        self._zones_since = clock()
         self._next = _Lookup()
         self._lock = asyncio.Lock()
 
@@ -169,6 +176,26 @@ class DeviceLookup:
                 self._next = _Lookup()
                 batch.found = await self._find(list(batch.keys))
         return batch.found
+
+    async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:
+        """The devices' time zones by their records; None if there is none."""
+        found = await self.find(keys)
+        records = {key: found[key] for key in keys}
+        zones = {key: None if each is None else each.time_zone for key, each in records.items()}
+        now = self._clock()
+        if not 0 <= now - self._zones_since < _ZONE_SECONDS or len(self._zones) > _MOST_ZONES:
+            self._zones.clear()
+            self._zones_since = now
+        self._zones.update(
+            {key: zone for key, zone in zones.items() if records[key] is not NO_ANSWER}
+        )
+        return zones
+
+    def remembered_time_zone(self, key: DeviceKey) -> str | None:
+        """The device's time zone as found within the last minute, else NOT_ASKED."""
+        if not 0 <= self._clock() - self._zones_since < _ZONE_SECONDS:
+            return NOT_ASKED
+        return self._zones.get(key, NOT_ASKED)
 
     async def _find(self, wanted: list[DeviceKey]) -> DeviceRecords:
         found = self._recent.fresh(wanted, self._clock())

@@ -22,7 +22,7 @@ from catalog.erasure import (
     erase_traces,
 )
 from catalog.redis_connection import RedisClient
-from engine.redis.claims import claims_key
+from engine.redis.claims import claims_key, places_field
 from engine.redis.decision_store import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 
@@ -85,10 +85,10 @@ class DeviceEraser:
         for key in (copy_key(self._prefix, device), decisions_key(prefix, device)):
             call = redis.exists(key) if only_count else redis.unlink(key)
             found += int(await self._bounded(call))
-        for listed in chunked(campaigns, _AT_ONCE):
+        fields = [places_field(device.company_id), *map(str, campaigns)]
+        for listed in chunked(fields, _AT_ONCE):
             pipeline = redis.pipeline(transaction=False)
-            for campaign in listed:
-                field = str(campaign)
+            for field in listed:
                 pipeline.hexists(claims, field) if only_count else pipeline.hdel(claims, field)
             found += sum(await self._bounded(pipeline.execute()))
         return found

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 
 from rules.model import CampaignSnapshot
@@ -9,6 +10,8 @@ from rules.model import CampaignSnapshot
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
 _READ = 0  # the key which says that all claims of a device were read
+# Added to a company's id: the keys of the times between which its caps deny detections.
+_CAPPED_AFTER, _CAPPED_UNTIL = 1 << 64, 1 << 65
 _BRIEFLY = 5.0
 _DEVICE = 3  # a device with claims takes as much memory as so many claims more
 
@@ -65,7 +68,8 @@ class RememberedClaims:
     one assignment of one partition and ends with it.
 
     Claims of connector campaigns have the negative id and are remembered for a short time only: the
-    connector role may give them back. `young` is read by the compiled filter; only this class
+    connector role may give them back. What a company's caps deny is remembered in the same way, by
+    the company. `young` is read by the compiled filter; only this class
     changes it.
     """
 
@@ -101,10 +105,21 @@ class RememberedClaims:
                 free.append(campaign)
         return tuple(free)
 
-    def may_deny(self, udid: str, campaigns: Sequence[CampaignSnapshot]) -> bool:
-        """Whether a claim on one of these campaigns of a device is young; to be checked then."""
+    def is_capped(self, claims: Mapping[int, float], company_id: int, at: float) -> bool:
+        """Whether the caps of the company deny a detection at `at` to the device of these claims.
+
+        Like a claim they deny only what is later than the newest notification that they count.
+        """
+        until = claims.get(_CAPPED_UNTIL + company_id)
+        return until is not None and claims.get(_CAPPED_AFTER + company_id, inf) < at < until
+
+    def may_deny(self, udid: str, campaigns: Sequence[CampaignSnapshot], company_id: int) -> bool:
+        """Whether a claim on one of these campaigns of a device is young, or a refusal by the caps
+        of their company; to be checked then."""
         claims = self.young.get(udid)
         if claims is not None:
+            if _CAPPED_UNTIL + company_id in claims:
+                return True
             for campaign in campaigns:
                 if campaign.id in claims or -campaign.id in claims:
                     return True
@@ -130,10 +145,7 @@ class RememberedClaims:
         """
         if self._is_closed:
             return
-        known = self.young.get(udid)
-        if known is None:
-            self.of(udid)
-            known = self.young.setdefault(udid, {})
+        known = self._known(udid)
         before = len(known)
         if read is not None:
             known[_READ] = 0.0
@@ -145,6 +157,33 @@ class RememberedClaims:
                 known[key] = at
             if briefly or key < 0:
                 self._brief.append((now + _BRIEFLY, udid, key))
+        self._grown(known, before)
+
+    def remember_capped(
+        self, udid: str, company_id: int, denied: tuple[float, float, bool], now: float
+    ) -> None:
+        """Remember that caps deny detections after the first of these times and before the second;
+        with the third for some seconds only: a place may be given back."""
+        if self._is_closed:
+            return
+        known = self._known(udid)
+        before, (after, until, briefly) = len(known), denied
+        for key, at in ((_CAPPED_AFTER, after), (_CAPPED_UNTIL, until)):
+            known[key + company_id] = at
+            if briefly:
+                self._brief.append((now + _BRIEFLY, udid, key + company_id))
+        self._grown(known, before)
+
+    def _known(self, udid: str) -> dict[int, float]:
+        """The claims of a device, young, to be added to."""
+        known = self.young.get(udid)
+        if known is None:
+            self.of(udid)
+            known = self.young.setdefault(udid, {})
+        return known
+
+    def _grown(self, known: Mapping[int, float], before: int) -> None:
+        """Count what was added to a device that had `before` claims, and make room."""
         if more := len(known) - before:
             self._memory.count(more if before else more + _DEVICE, 0)
         while self._brief and len(self._brief) > max(1, self._memory.most // 2):

@@ -24,7 +24,7 @@ from engine.redis.claims import (
     Claims,
     ClaimUpdater,
     DeviceRequests,
-    pack_request,
+    pack_caps,
 )
 from engine.redis.devices import DeviceLookup
 from engine.trigger.decision_counts import DecisionCounter
@@ -169,6 +169,7 @@ class Cycle:
     async def _handle(self, taken: list[DecidedDetection]) -> None:
         """Claim, compose and publish for these detections."""
         edited = await self._resolve_edited(taken)
+        await self._find_time_zones(taken)
         with self.step("decide"):
             self._decide(taken, edited)
         with self.step("claim"):
@@ -216,6 +217,17 @@ class Cycle:
                 each.beacon = beacons.get(each.detection.key)
         return {id(each) for each in edited}
 
+    async def _find_time_zones(self, taken: list[DecidedDetection]) -> None:
+        """Find the time zones of devices, where a company has quiet hours and no message says it.
+
+        The intake may not have known them.
+        """
+        asked = [each for each in taken if each.lacks_time_zone]
+        if asked:
+            zones = await self._devices.find_time_zones({each.device for each in asked})
+            for each in asked:
+                each.time_zone = zones[each.device]
+
     def _decide(self, taken: list[DecidedDetection], edited: set[int]) -> None:
         """Make the grants; decide again if something has changed since the intake decided."""
         now = self._clock()
@@ -223,13 +235,24 @@ class Cycle:
         for each in taken:
             detection, remembered = each.detection, each.partition.remembered
             if (
-                remembered.may_deny(detection.message.device.udid, each.decision.granted)
+                remembered.may_deny(
+                    detection.message.device.udid,
+                    each.decision.granted,
+                    each.decision.company_id,
+                )
+                or (each.beacon is not None and each.beacon.target.rules.quiet_hours)
                 or detection.detected_at < oldest
                 or (edited and id(each) in edited)
             ):
                 remembered.forget_expired(now)
                 each.decision = decide_from_memory(
-                    detection, each.beacon, remembered, now, self._max_age, each.elsewhere
+                    detection,
+                    each.beacon,
+                    remembered,
+                    now,
+                    self._max_age,
+                    each.elsewhere,
+                    each.time_zone,
                 )
             if each.beacon is not None:
                 each.grants = grants_of(detection, each.beacon, each.decision)
@@ -240,14 +263,7 @@ class Cycle:
         requests: list[DeviceRequests] = []
         unread: set[str] = set()
         for each in taken:
-            at = round(each.detection.detected_at * 1000)
-            packed = [
-                pack_request(
-                    grant.campaign.id, grant.notification_id, at, grant.campaign.delay * 1000
-                )
-                for grant in each.grants
-                if grant.campaign.delay > 0
-            ]
+            packed = [grant.request() for grant in each.grants if grant.needs_claim]
             if not packed:
                 continue
             udid = each.detection.message.device.udid
@@ -259,7 +275,9 @@ class Cycle:
             if read:
                 unread.add(udid)
             claiming.append(each)
-            requests.append(DeviceRequests(udid, b"".join(packed), read))
+            caps = next((grant.caps for grant in each.grants if grant.caps), ())
+            packed_caps = pack_caps(each.decision.company_id, caps) if caps else b""
+            requests.append(DeviceRequests(udid, b"".join(packed), read, packed_caps))
         if claiming:
             now = self._clock()
             answers = await retry(
@@ -311,12 +329,15 @@ class Cycle:
         a dead letter every second.
         """
         now = self._clock()
-        claimed = [grant for grant in refused if grant.campaign.delay > 0]
+        claimed = [grant for grant in refused if grant.needs_claim]
         for grant in claimed:
             claim = grant.campaign, grant.detection.detected_at
             remembered = send.partition_of(grant).remembered
             remembered.remember(grant.udid, [claim], now, briefly=True)
-        updates = [grant.returned_claim() for grant in claimed]
+            if grant.caps:  # what they have denied meanwhile may be free again
+                company = grant.beacon.company_reference.id
+                remembered.remember_capped(grant.udid, company, (now, now, False), now)
+        updates = [grant.refused_claim() for grant in claimed]
         await retry(lambda: self._updater.apply(updates), self._redis_errors, "claims")
 
     def _note_finished(
@@ -414,22 +435,29 @@ def _note_answers(claiming: list[DecidedDetection], answers: ClaimAnswers, now: 
     """
     read = answers.read
     for each, forbidden in zip(claiming, answers.forbidden_by, strict=True):
-        udid, at, grants = (
+        udid, at, company = (
             each.detection.message.device.udid,
             each.detection.detected_at,
-            each.grants,
+            each.decision.company_id,
         )
+        grants, remembered = each.grants, each.partition.remembered
         if len(forbidden) < len(grants):
-            grants = [grant for grant in grants if grant.campaign.delay > 0]
-        claims = [
-            (grant.campaign, denied_at / 1000 if denied_at else at)
-            for grant, denied_at in zip(grants, forbidden, strict=True)
-        ]
-        each.partition.remembered.remember(udid, claims, now, read=read.get(udid))
-        if any(forbidden):
-            denied = {id(grant) for grant, by in zip(grants, forbidden, strict=True) if by}
-            each.denied = len(denied)
-            each.grants = [grant for grant in each.grants if id(grant) not in denied]
+            grants = [grant for grant in grants if grant.needs_claim]
+        claims, throttled, capped = [], set[int](), set[int]()
+        for grant, by in zip(grants, forbidden, strict=True):
+            if isinstance(by, list):
+                capped.add(grant.campaign.id)
+                remembered.remember_capped(
+                    udid, company, (by[0] / 1000, by[1] / 1000, bool(by[2])), now
+                )
+                continue
+            if by:
+                throttled.add(grant.campaign.id)
+            if grant.campaign.delay > 0:
+                claims.append((grant.campaign, by / 1000 if by else at))
+        remembered.remember(udid, claims, now, read=read.get(udid))
+        if throttled or capped:
+            each.deny(throttled, capped)
 
 
 def _finish(finished: list[DecidedDetection]) -> None:

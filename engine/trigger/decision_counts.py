@@ -49,18 +49,16 @@ class DecisionCounter:
     def count(
         self, decisions: Sequence[Decision], decided: Sequence[DecidedDetection] = ()
     ) -> None:
-        """Count decisions. `decided` are those whose grants Redis was asked for.
-
-        A grant that Redis has denied counts as throttled.
-        """
+        """Count decisions. `decided` are those whose grants Redis was asked for."""
         tallies = Counter(map(_TALLY, decisions))
-        detections, campaigns = _by_reason(tallies, decided)
+        detections, campaigns = _by_reason(tallies)
         for reason, count in detections.items():
             self._metrics.detections.labels(reason).inc(count)
         for reason, count in campaigns.items():
             self._metrics.decisions.labels(reason).inc(count)
         throttled = sum(tally.throttled * n for tally, n in tallies.items())
-        self._metrics.claims.labels("held").inc(throttled)
+        denied = sum([each.denied for each in decided])
+        self._metrics.claims.labels("held").inc(throttled - denied)
         if self.sums is not None:
             self.sums.note_decided(decisions, tallies)
             self.sums.note_claims(decided)
@@ -98,9 +96,7 @@ class DecisionCounter:
         )
 
 
-def _by_reason(
-    tallies: Counter[DecisionTally], decided: Sequence[DecidedDetection]
-) -> tuple[Counter[Reason], Counter[Reason]]:
+def _by_reason(tallies: Counter[DecisionTally]) -> tuple[Counter[Reason], Counter[Reason]]:
     """Detections and campaigns by reason."""
     detections: Counter[Reason] = Counter()
     campaigns: Counter[Reason] = Counter()
@@ -112,12 +108,6 @@ def _by_reason(
         campaigns[Reason.GRANTED] += tally.granted * count
         for reason, outcomes in tally.outcomes:
             campaigns[reason] += outcomes * count
-    for each in [each for each in decided if each.denied]:
-        campaigns[Reason.GRANTED] -= each.denied
-        campaigns[Reason.THROTTLED] += each.denied
-        if not each.grants:
-            detections[Reason.GRANTED] -= 1
-            detections[Reason.THROTTLED] += 1
     return detections, campaigns
 
 
@@ -135,7 +125,6 @@ class DecisionSums:
         self._decisions: Counter[Decision] = Counter()
         self._campaigns = 0
         self._granted: Counter[Decision] = Counter()
-        self._denied: Counter[tuple[int, int]] = Counter()  # by company and campaign
 
     def note_decided(self, decisions: Sequence[Decision], tallies: Counter[DecisionTally]) -> None:
         """Decisions about a batch's detections; their grants are noted by themselves."""
@@ -152,15 +141,9 @@ class DecisionSums:
             self._decisions[decision] += count * part
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
-        """Grants that hold their claim or need none, and those that were denied one."""
-        # Detections share their decisions, and few grants are denied.
-        self._granted.update([each.decision for each in decided])
-        for each in [each for each in decided if each.denied]:
-            held = {grant.campaign.id for grant in each.grants}
-            for campaign in each.decision.granted:
-                if campaign.id not in held:
-                    self._denied[each.decision.company_id, campaign.id] += 1
-        if len(self._granted) + len(self._denied) > _MOST_WAITING:
+        """Grants that hold their claim or need none."""
+        self._granted.update([each.decision for each in decided if each.grants])
+        if len(self._granted) > _MOST_WAITING:
             self._add_grants()
 
     async def run(self) -> None:
@@ -191,17 +174,15 @@ class DecisionSums:
                 self.figures.note_reason(company, reason, campaigns * count)
 
     def _add_grants(self) -> None:
-        """Add grants, and denied ones."""
+        """Add grants."""
         granted: Counter[tuple[int, int]] = Counter()
         for decision, count in self._granted.items():
             for campaign in decision.granted:
                 granted[decision.company_id, campaign.id] += count
-        denied = self._denied
-        self._granted, self._denied = Counter(), Counter()
-        for reason, counts in ((Reason.GRANTED, granted - denied), (Reason.THROTTLED, denied)):
-            for (company, campaign_id), count in counts.items():
-                self.figures.note_reason(company, reason, count)
-                self.figures.note_campaign(company, campaign_id, reason, count)
+        self._granted = Counter()
+        for (company, campaign_id), count in granted.items():
+            self.figures.note_reason(company, Reason.GRANTED, count)
+            self.figures.note_campaign(company, campaign_id, Reason.GRANTED, count)
 
     async def _add_campaigns(self) -> None:
         """Multiply refusals out by campaign, in pieces: a beacon may have hundreds of campaigns."""

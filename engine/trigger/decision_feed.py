@@ -34,7 +34,7 @@ _MOST_OUTCOMES = 32
 _REPEAT_SECONDS = 3600.0
 
 # The outcomes of a device at its places since the last campaign that was sent to it.
-_SeenOutcomes = set[tuple[PlaceKind, int, Reason, Counts, int]]
+_SeenOutcomes = set[tuple[PlaceKind, int, Reason, Counts]]
 
 
 class DecisionFeed:
@@ -143,8 +143,7 @@ class DecisionNotes:
         if len(self._seen) >= _MOST_DEVICES or not 0 <= now - self._seen_since < _REPEAT_SECONDS:
             self._seen, self._seen_since = {}, now
         seen, decision = self._seen.setdefault(udid, set()), decided.decision
-        place, throttled = beacon.reference.id, decision.throttled + decided.denied
-        outcome = beacon.place.kind, place, decided.reason, decision.closed, throttled
+        outcome = beacon.place.kind, beacon.reference.id, decision.reason, decision.outcomes
         if decided.grants or len(seen) >= _MOST_OUTCOMES:
             seen.clear()  # later outcomes are no repeats
         if outcome in seen:
@@ -172,7 +171,7 @@ def _stored(decided: DecidedDetection, beacon: IndexedPlace, now: float) -> Stor
         now,
         beacon.reference.id,
         detection.zone,
-        decided.reason.value,
+        decided.decision.reason.value,
         decided.outcomes(),
         beacon.place.kind,
     )

@@ -162,7 +162,7 @@ def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
         outcomes = [e for e in outcomes if wanted.campaign in (str(e.id), e.name.casefold())]
         if not outcomes:
             return False
-    reasons = {each.outcome for each in outcomes} or {decided.reason.value}
+    reasons = {each.outcome for each in outcomes} or {decided.decision.reason.value}
     return wanted.reason is None or wanted.reason in reasons
 
 
@@ -173,7 +173,7 @@ def _outcomes(decided: DecidedDetection) -> Iterator[LiveOutcome]:
     listed = decided.outcomes()
     by_number = {number: reason for reason, numbers in listed.items() for number in numbers}
     for campaign in decided.beacon.campaigns:
-        outcome = by_number.get(campaign.id, decided.reason.value)
+        outcome = by_number.get(campaign.id, decided.decision.reason.value)
         yield LiveOutcome(campaign.id, campaign.name, outcome)
 
 
@@ -186,8 +186,8 @@ def _live(decided: DecidedDetection, now: float, left_out: int) -> LiveDecision:
         "" if beacon is None else beacon.venue_reference.name,
         _unknown_place(detection) if beacon is None else beacon.reference.name,
         detection.zone,
-        decided.reason.value,
-        [] if decided.reason in SHARED else list(_outcomes(decided)),
+        decided.decision.reason.value,
+        [] if decided.decision.reason in SHARED else list(_outcomes(decided)),
         left_out,
         _kind(detection),
     )

@@ -7,7 +7,7 @@ from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex
-from rules.explanation import Explanation, Question, awake, explain
+from rules.explanation import DeviceHistory, Explanation, Question, awake, explain
 from rules.model import Zone
 
 
@@ -15,8 +15,8 @@ class SupposedDetection(NamedTuple):
     """The detection of a question; times in epoch seconds.
 
     Without `zone` the device is just near enough for a beacon. Without `udid` the device has
-    received nothing yet. `is_now` says that no other time was given: then campaigns that are asleep
-    in the index stay asleep.
+    received nothing yet. `time_zone` is the device's, None for the catalog's. `is_now` says that no
+    other time was given: then campaigns that are asleep in the index stay asleep.
     """
 
     key: PlaceKey
@@ -25,6 +25,7 @@ class SupposedDetection(NamedTuple):
     detected_at: float
     decided_at: float
     is_now: bool
+    time_zone: str | None = None
 
 
 class ExplainedDetection(NamedTuple):
@@ -46,10 +47,10 @@ class Explainer:
     async def explain(self, supposed: SupposedDetection) -> ExplainedDetection:
         """Explain a detection. Raises IndexNotBuiltError, RedisError, OSError or TimeoutError."""
         beacon = await self._index.look_up(supposed.key)
-        claims, zone = {}, supposed.zone
+        history, zone = DeviceHistory(), supposed.zone
         if beacon is not None and supposed.udid is not None:
             device = DeviceKey(beacon.company_reference.id, supposed.udid)
-            claims = await self._claims.newest(device, [each.id for each in beacon.campaigns])
+            history = await self._claims.history(device, [each.id for each in beacon.campaigns])
         target = None if beacon is None else beacon.target
         if zone is None:
             zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach
@@ -60,7 +61,9 @@ class Explainer:
             supposed.detected_at,
             supposed.decided_at,
             self._max_age,
-            claims,
+            history.claims,
             supposed.key.kind,
+            history.sent,
+            supposed.time_zone or history.time_zone,
         )
         return ExplainedDetection(beacon, question, explain(target, question))

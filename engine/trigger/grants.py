@@ -12,12 +12,20 @@ from aiokafka import ConsumerRecord
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import ClaimUpdate
+from engine.redis.claims import (
+    COUNTED,
+    NOT_COUNTED,
+    RETURNABLE,
+    CapPlace,
+    ClaimUpdate,
+    pack_caps,
+    pack_request,
+)
 from engine.redis.devices import DeviceKey
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, decide, refusal
-from rules.model import CampaignSnapshot, Decision, Reason
+from rules.model import CampaignSnapshot, Cap, Decision, Reason
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -79,10 +87,32 @@ class Grant(msgspec.Struct, gc=False):
         """The record that led to the grant."""
         return self.detection.record
 
-    def returned_claim(self) -> ClaimUpdate:
-        """The update that gives the claim back."""
+    @property
+    def caps(self) -> tuple[Cap, ...]:
+        """The company's caps that count the campaign."""
+        return () if self.campaign.ignores_caps else self.beacon.target.rules.caps
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether Redis is to be asked: for its delay, or for the caps."""
+        return self.campaign.delay > 0 or bool(self.caps)
+
+    def request(self) -> bytes:
+        """The request for its claim and its place in the caps."""
+        campaign, counted = self.campaign, NOT_COUNTED
+        if self.caps:
+            counted = RETURNABLE if self.is_call else COUNTED
+        at = round(self.detection.detected_at * 1000)
+        return pack_request(campaign.id, self.notification_id, at, campaign.delay * 1000, counted)
+
+    def refused_claim(self) -> ClaimUpdate:
+        """The update that gives back what a message has that brokers refuse."""
         campaign, at = self.campaign, self.detection.detected_at
-        return ClaimUpdate(campaign.id, self.udid, self.notification_id, at, campaign.delay, keep=0)
+        place = None
+        if self.caps:
+            place = CapPlace(pack_caps(self.beacon.company_reference.id, self.caps), "refused")
+        id_, delay = self.notification_id, campaign.delay
+        return ClaimUpdate(campaign.id, self.udid, id_, at, delay, keep=0, place=place)
 
 
 class DecidedDetection(msgspec.Struct, gc=False):
@@ -90,8 +120,9 @@ class DecidedDetection(msgspec.Struct, gc=False):
 
     Only one that may fire has a `partition`, where its record is open, and the beacon cache's
     `version` at which it was decided. `elsewhere` has the campaigns that the same position fires at
-    a geofence before this one. A cycle adds what Redis has granted and `denied`. Of its
-    messages `unsent` are not acknowledged, `size` bytes in all.
+    a geofence before this one, `time_zone` is the device's. A cycle adds what Redis has granted,
+    and how many claims it has denied: the decision is without those. Of its messages `unsent` are
+    not acknowledged, `size` bytes in all.
     """
 
     detection: DecodedDetection
@@ -100,6 +131,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
     elsewhere: frozenset[int] = frozenset()
+    time_zone: str | None = None
     grants: list[Grant] = []
     denied: int = 0
     unsent: int = 0
@@ -111,29 +143,40 @@ class DecidedDetection(msgspec.Struct, gc=False):
         return DeviceKey(self.decision.company_id, self.detection.message.device.udid)
 
     @property
-    def reason(self) -> Reason:
-        """The reason that the metrics count."""
-        return Reason.THROTTLED if self.denied and not self.grants else self.decision.reason
+    def lacks_time_zone(self) -> bool:
+        """Whether quiet hours need the device's time zone, and the message does not say it."""
+        if self.beacon is None or self.beacon.target.rules.quiet_hours is None:
+            return False
+        return self.detection.message.device.time_zone is None
+
+    def deny(self, throttled: Collection[int], capped: Collection[int]) -> None:
+        """Redis denies the claims on these campaigns, and the company's caps those."""
+        before = self.decision
+        granted = tuple(
+            each for each in before.granted if each.id not in throttled and each.id not in capped
+        )
+        refused = tuple(each for each in before.granted if each.id in capped)
+        held = {each.id for each in granted}
+        self.grants = [grant for grant in self.grants if grant.campaign.id in held]
+        self.denied = len(throttled)
+        if self.beacon is not None:
+            phase = self.beacon.target.phase_at(self.detection.detected_at, self.time_zone)
+            self.decision = phase.granting(granted, before.capped + refused)
 
     def outcomes(self) -> dict[str, list[int]]:
         """A bounded number of campaign ids by reason; those that fired come first.
 
         Empty if the detection was refused before its campaigns were checked.
         """
-        if self.beacon is None or self.reason in SHARED:
-            return {}
-        phase = self.beacon.target.phase_at(self.detection.detected_at)
-        held = [grant.campaign.id for grant in self.grants]
-        listed = {
-            Reason.GRANTED: held,
-            Reason.THROTTLED: [each.id for each in phase.open if each.id not in held],
-            **phase.closed_campaigns,
-        }
+        first = (Reason.GRANTED, Reason.THROTTLED, Reason.CAPPED)
+        listed: dict[Reason, list[int]] = {reason: [] for reason in first}
+        for number, reason in self.decision.by_campaign:
+            listed.setdefault(reason, []).append(number)
         found: dict[str, list[int]] = {}
         room = _MOST_LISTED
         for reason, numbers in listed.items():
             if numbers and room:
-                found[reason.value] = list(numbers[:room])
+                found[reason.value] = numbers[:room]
                 room -= len(found[reason.value])
         return found
 
@@ -145,26 +188,32 @@ def decide_from_memory(
     now: float,
     max_age: float,
     elsewhere: Collection[int] = (),
+    time_zone: str | None = None,
 ) -> Decision:
     """Decide a detection at `now` (epoch s) by the claims that are remembered.
 
-    The campaigns `elsewhere` fire for the same position at another geofence already.
+    The campaigns `elsewhere` fire for the same position at another geofence already; `time_zone`
+    is the device's.
     """
     if beacon is None:
         return unknown(detection.key)
     target, at = beacon.target, detection.detected_at
-    decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS)
+    decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS, time_zone)
     if not decision.granted:
         return decision
     udid, granted = detection.message.device.udid, decision.granted
     claims = remembered.young.get(udid) or remembered.of(udid)
+    capped: tuple[CampaignSnapshot, ...] = ()
     if claims:
         granted = remembered.not_held(claims, granted, at)
     if elsewhere:
         granted = tuple(each for each in granted if each.id not in elsewhere)
     elif not claims:
         return decision
-    return target.phase_at(at).granting(granted)
+    if remembered.is_capped(claims, decision.company_id, at):
+        capped = tuple(each for each in granted if not each.ignores_caps)
+        granted = tuple(each for each in granted if each.ignores_caps)
+    return target.phase_at(at, time_zone).granting(granted, capped)
 
 
 def unknown(key: PlaceKey | None) -> Decision:

@@ -14,11 +14,13 @@ from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedBatch, DecodedDetection
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics, StepTimer
+from engine.redis.devices import DeviceKey, DeviceLookup
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import DecidedDetection, decide_from_memory
 from engine.trigger.locate import Located, locate
+from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex, Places
 from rules.model import Decision
 
@@ -49,6 +51,7 @@ class Intake:
     decoders: Mapping[str, DetectionDecoder]
     refusals: EarlyRefusals | None
     index: PlaceIndex
+    devices: DeviceLookup
     feed: DecisionFeed
     counter: DecisionCounter
     metrics: Metrics
@@ -108,16 +111,26 @@ class Intake:
             beacon = beacons.get(detection.key)
             if located.shares_records:
                 fired = _fired_by_record(detection, decided)
-            decision = decide_from_memory(detection, beacon, remembered, now, max_age, fired)
+            time_zone = None if beacon is None else self._time_zone(detection, beacon)
+            decision = decide_from_memory(
+                detection, beacon, remembered, now, max_age, fired, time_zone
+            )
             if decision.granted:
                 each = DecidedDetection(detection, beacon, decision, version=version)
-                each.elsewhere = frozenset(fired)
+                each.elsewhere, each.time_zone = frozenset(fired), time_zone
                 decided.append(each)
             else:
                 refused.append(decision)
                 firing_nothing.append(detection)
         self.feed.note_refused(firing_nothing, refused[begin:], beacons)
         return decided
+
+    def _time_zone(self, detection: DecodedDetection, beacon: IndexedPlace) -> str | None:
+        """The device's time zone, where the company has quiet hours, as far as it is in memory."""
+        rules, device = beacon.target.rules, detection.message.device
+        if rules.quiet_hours is None or device.time_zone is not None:
+            return device.time_zone
+        return self.devices.remembered_time_zone(DeviceKey(rules.company_id, device.udid))
 
     @cached_property
     def _step(self) -> StepTimer:

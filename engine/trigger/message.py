@@ -21,7 +21,7 @@ from engine.kafka.tracing import Span, Tracer
 from engine.redis.devices import DeviceRecord, completed_device
 from engine.trigger.grants import DecidedDetection, Grant
 from engine.trigger.place_cache import IndexedPlace
-from rules.model import CampaignSnapshot, Zone
+from rules.model import CampaignSnapshot, Cap, Zone
 
 _ZONES = tuple(zone.name.lower().encode() for zone in Zone)  # by the zone's number
 _MOST_BYTES = 16 * 1024 * 1024
@@ -33,11 +33,12 @@ _uuid_parts = Struct("8s4s4s4s12s").unpack
 class CampaignParts(msgspec.Struct, frozen=True, gc=False):
     """The encoded parts of a campaign: after the id, after the device, and after the times.
 
-    `campaign` and `connector` are what the parts were made from.
+    `campaign`, `connector` and `caps` are what the parts were made from.
     """
 
     campaign: CampaignSnapshot
     connector: ConnectorEntry | None
+    caps: tuple[Cap, ...]
     reference: bytes
     texts: bytes
     content: bytes
@@ -52,16 +53,23 @@ class CampaignFragments:
         self._bytes = 0
         self._known: dict[int, CampaignParts] = {}
 
-    def of(self, campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
-        """The parts of a campaign. `connector` is the company's, for a campaign that needs it."""
+    def of(
+        self,
+        campaign: CampaignSnapshot,
+        connector: ConnectorEntry | None,
+        caps: tuple[Cap, ...] = (),
+    ) -> CampaignParts:
+        """The parts of a campaign. For one that needs the company's `connector`, `caps` are those
+        that count it."""
         known = self._known.get(campaign.id)
         if (
             known is not None
             and known.campaign is campaign
             and (known.connector is connector or known.connector == connector)
+            and known.caps == caps
         ):
             return known
-        made = _parts(campaign, connector)
+        made = _parts(campaign, connector, caps)
         # Counted twice, because the campaign that the parts were made from stays in memory too.
         self._bytes += 2 * (len(made.reference) + len(made.texts) + len(made.content))
         if self._bytes > self._most_bytes:
@@ -111,7 +119,7 @@ class MessageWriter:
             topic, connector = self._notifications, None
             if campaign.format == "connector":
                 topic, connector = self._connector_calls, beacon.connector
-            parts = self._fragments.of(campaign, connector)
+            parts = self._fragments.of(campaign, connector, grant.caps if grant.is_call else ())
             id_ = b"-".join(_uuid_parts(hexlify(grant.notification_id)))
             value = b"".join(
                 (b'{"id":"', id_, parts.reference, place, parts.texts, when, parts.content)
@@ -147,24 +155,31 @@ def content_bytes(campaigns: tuple[CampaignSnapshot, ...]) -> int:
     return size
 
 
-def _parts(campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> CampaignParts:
+def _parts(
+    campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
+) -> CampaignParts:
     reference = _encode(CampaignReference(campaign.id, campaign.name, campaign.hash))
     texts = {name: getattr(campaign, name) for name in ("title", "push", "background", "color")}
     return CampaignParts(
         campaign,
         connector,
+        caps,
         b'","campaign":%b,' % reference,
         _encode(texts)[1:-1] + b",",
-        _encode(_content(campaign, connector))[1:],
+        _encode(_content(campaign, connector, caps))[1:],
         ("campaign", b"%d" % campaign.id),
     )
 
 
-def _content(campaign: CampaignSnapshot, connector: ConnectorEntry | None) -> dict[str, Any]:
+def _content(
+    campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
+) -> dict[str, Any]:
     """The last fields: of a call, or of a notification."""
     if campaign.format == "connector":
-        delay = {"delay": campaign.delay}
-        return delay if connector is None else delay | {"connector": _endpoint(connector)}
+        fields: dict[str, Any] = {"delay": campaign.delay}
+        if caps:
+            fields["caps"] = caps
+        return fields if connector is None else fields | {"connector": _endpoint(connector)}
     format_ = {"format": campaign.format}
     return format_ if campaign.content is None else format_ | {campaign.format: campaign.content}
 

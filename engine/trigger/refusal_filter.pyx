@@ -65,24 +65,25 @@ cdef class _Place:
     """A place as the rules see it; `written` has a beacon's triples, as devices write them."""
 
     cdef object target, refusal, refusals, phase, none_granted
-    cdef tuple caps
+    cdef tuple delays
+    cdef bint has_quiet_hours
     cdef list written
     cdef int reach
     cdef double since, until
 
     cdef _enter(self, phase):
-        self.phase, self.caps, self.none_granted = phase, phase.caps, phase.none_granted
+        self.phase, self.delays, self.none_granted = phase, phase.delays, phase.none_granted
         self.since, self.until = phase.since, phase.until
 
     cdef bint _all_throttled(self, dict claims, double at) except -1:
         """Whether the claims deny every open campaign to a detection at this time."""
         cdef PyObject *held
         cdef double since, delay
-        cdef tuple cap
-        for cap in self.caps:
-            number, delay = cap[0], cap[1]
+        cdef tuple each
+        for each in self.delays:
+            number, delay = each[0], each[1]
             # Those of connector campaigns are remembered apart (claim_memory.py).
-            held = PyDict_GetItem(claims, -number if cap[2].format == "connector" else number)
+            held = PyDict_GetItem(claims, -number if each[2].format == "connector" else number)
             if held == NULL:
                 return False
             since = <double><object>held
@@ -177,8 +178,10 @@ cdef class RefusalFilter:
             place._enter(phase)
         if not place.since <= at < place.until:
             return None
-        if not place.caps:
+        if not place.delays:
             return place.none_granted
+        if place.has_quiet_hours:  # the device's time zone decides
+            return None
         found = PyDict_GetItem(self._claims, _text_of(udid))
         if found != NULL and place._all_throttled(<dict>found, at):
             return place.none_granted
@@ -242,6 +245,7 @@ cdef class RefusalFilter:
         else:
             place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
+            place.has_quiet_hours = target.rules.quiet_hours is not None
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
         return place
 

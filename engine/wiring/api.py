@@ -151,7 +151,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         past_calls=lambda company: read_call_history(
             redis, prefix, company, now=time.time(), deadline=REDIS_SECONDS
         ),
-        newest_claims=lambda company, udid, campaigns: claims.newest(
+        device_history=lambda company, udid, campaigns: claims.history(
             DeviceKey(company, udid), campaigns
         ),
         recent_decisions=lambda company, udid: decisions.read(DeviceKey(company, udid)),

@@ -98,13 +98,14 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     in_flight = InFlightBytes(settings.in_flight_bytes)
     index, feed = _index(parts), _feed(parts, clock)
     counter = DecisionCounter(metrics, DecisionSums(figure_sums(parts, clock)))
-    topics = Topics.named(settings.topic_prefix)
+    topics, devices = Topics.named(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(
             settings, limited=True, registry_errors=metrics.registry_errors
         ),
         refusals=_refusals(settings, index.cache),
         index=index,
+        devices=devices,
         feed=feed,
         counter=counter,
         metrics=metrics,
@@ -122,7 +123,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
             retain=2 * settings.max_detection_age, metrics=metrics, **_redis_options(parts)
         ),
         updater=ClaimUpdater(**_redis_options(parts)),
-        devices=parts.device_lookup(),
+        devices=devices,
         writer=MessageWriter(
             topics=topics, lifetime=settings.notification_lifetime, tracer=parts.tracer
         ),

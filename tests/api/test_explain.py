@@ -11,7 +11,7 @@ from api.explain import ExplanationAnswer
 from catalog.models import Company
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claims import Claims, DeviceRequests, pack_request
+from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_request
 from tests.api.harness import Bodies, Harness, Headers
 
 LATE = "2026-11-21T23:30:00+0100"  # a Saturday; the example is open from 9 to 20, not on Sundays
@@ -147,7 +147,9 @@ async def test_a_claim_of_the_device(explained: CampaignToExplain, settings: Set
         deadline=5.0,
         metrics=Metrics(),
     )
-    packed = pack_request(explained.campaign["id"], owner.bytes, int(at - 812) * 1000, 86_400_000)
+    packed = pack_request(
+        explained.campaign["id"], owner.bytes, int(at - 812) * 1000, 86_400_000, NOT_COUNTED
+    )
     assert (await claims.take([DeviceRequests("phone", packed)], at)).forbidden_by == [[0]]
     result = await explained.result(at=OPEN, udid="phone")
     assert result["reason"] == "throttled"

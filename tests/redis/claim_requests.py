@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import Claims, DeviceRequests, pack_request
+from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_request
 
 RETAIN = 600.0
 PREFIX = "contract:"
@@ -34,11 +34,12 @@ async def take_and_read(
 ) -> tuple[list[float | None], dict[str, Mapping[int, float]]]:
     devices, left = list[DeviceRequests](), set(read)
     for number, udid, owner, at, delay in requests:
-        packed = pack_request(number, owner, round(at * 1000), delay * 1000)
+        packed = pack_request(number, owner, round(at * 1000), delay * 1000, NOT_COUNTED)
         devices.append(DeviceRequests(udid, packed, udid in left))
         left.discard(udid)
     answers = await claims.take(devices, now)
-    return [at / 1000 if at else None for (at,) in answers.forbidden_by], answers.read
+    denied = [by for (by,) in answers.forbidden_by if isinstance(by, int)]
+    return [at / 1000 if at else None for at in denied], answers.read
 
 
 def request(

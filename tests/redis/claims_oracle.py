@@ -18,12 +18,17 @@ class ClaimsOracle:
 
         The newest of those not after it, else the newest.
         """
-        grants = self._grants.setdefault((request.campaign_id, request.udid), [])
+        forbids = self.would_forbid(request)
+        if forbids is None:
+            grants = self._grants.setdefault((request.campaign_id, request.udid), [])
+            grants.append((request.notification_id, request.detected_at))
+        return forbids
+
+    def would_forbid(self, request: ClaimRequest) -> float | None:
+        """The answer; nothing is granted."""
+        grants = self._grants.get((request.campaign_id, request.udid), [])
         if any(owner == request.notification_id for owner, _ in grants):
             return None
         forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
-        if forbidding:
-            before = [at for at in forbidding if at <= request.detected_at]
-            return max(before or forbidding)
-        grants.append((request.notification_id, request.detected_at))
-        return None
+        before = [at for at in forbidding if at <= request.detected_at]
+        return max(before or forbidding, default=None)

@@ -100,5 +100,5 @@ def connector_entry(url: str) -> dict[str, bytes]:
     return {connector_field(1): encode(entry)}
 
 
-def rules_entry(*caps: Cap) -> dict[str, bytes]:
-    return {rules_field(1): encode(CompanyRules(company_id=1, caps=caps))}
+def rules_entry(*caps: Cap, **fields: Any) -> dict[str, bytes]:
+    return {rules_field(1): encode(CompanyRules(company_id=1, caps=caps, **fields))}

@@ -1,6 +1,6 @@
 """Questions about a detection on a Friday, and the answers to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.decision import Target
@@ -11,12 +11,14 @@ from rules.explanation import (
     Question,
     explain,
 )
-from rules.model import PlaceKind, Reason, Zone
+from rules.model import CompanyRules, PlaceKind, Reason, Zone
 from tests.rules.records import beacon, campaign, epoch
 
 FRIDAY = epoch("2026-11-20T22:41:00+01:00")
 PARIS = {"time_zone": "Europe/Paris"}
 OF_NO_PLACE = {Reason.UNKNOWN_APPLICATION, Reason.OUTSIDE, Reason.INACCURATE}
+# Checks of companies and campaigns that set something.
+OF_RULES = {Reason.NOT_ENTERED, Reason.QUIET_HOURS, Reason.CAPPED}
 OF_OTHER_PLACES = OF_NO_PLACE | {
     Reason.UNKNOWN_GEOFENCE,
     Reason.UNKNOWN_TAG,
@@ -31,13 +33,17 @@ def new_question(
     claims: Mapping[int, HeldClaim] | None = None,
     decided_at: float | None = None,
     kind: PlaceKind = "beacon",
+    sent: Sequence[float] = (),
+    time_zone: str | None = None,
 ) -> Question:
     decided_at = at if decided_at is None else decided_at
-    return Question(zone, at, decided_at, 300.0, claims or {}, kind)
+    return Question(zone, at, decided_at, 300.0, claims or {}, kind, sent, time_zone)
 
 
-def at_beacon(question: Question | None = None, /, **fields: Any) -> Explanation:
-    target = Target.of_place(beacon(), [campaign(**PARIS | fields)], has_connector=False)
+def at_beacon(
+    question: Question | None = None, /, rules: CompanyRules | None = None, **fields: Any
+) -> Explanation:
+    target = Target.of_place(beacon(), [campaign(**PARIS | fields)], False, rules)
     return explain(target, question or new_question())
 
 

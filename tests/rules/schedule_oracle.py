@@ -7,6 +7,7 @@ second of a day by trying.
 
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from rules.model import CampaignSnapshot, Reason
@@ -32,6 +33,25 @@ def verdict(campaign: CampaignSnapshot, t: float) -> Reason | None:
     if campaign.weekdays & (2 ** day.weekday()) == 0:
         return Reason.WRONG_WEEKDAY
     return Reason.OUTSIDE_HOURS if opened is None else None
+
+
+def is_within(hours: dict[str, Any], zone: str, second: int) -> bool:
+    """Whether quiet hours, as the interface has them, hold in that second (epoch s)."""
+    wall = datetime.fromtimestamp(second, ZoneInfo(zone)).replace(tzinfo=None)
+    midnight, (opens, closes) = (
+        time(),
+        (time.fromisoformat(hours[each]) for each in ("start", "end")),
+    )
+    for day in (wall.date(), wall.date() - ONE_DAY):
+        begin, end = datetime.combine(day, opens), datetime.combine(day, closes)
+        if opens >= closes:
+            end += ONE_DAY
+        if opens == closes:
+            begin, end = (datetime.combine(each, midnight) for each in (day, day + ONE_DAY))
+        if begin <= wall < end:
+            names = hours.get("weekdays")
+            return names is None or f"{day:%A}".lower() in names
+    return False
 
 
 def zone_of(campaign: CampaignSnapshot) -> tzinfo:

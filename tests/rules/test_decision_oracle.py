@@ -33,7 +33,10 @@ ORDER = [
     "wrong_weekday",
     "outside_hours",
     "no_connector",
+    "not_entered",
+    "quiet_hours",
     "throttled",
+    "capped",
     "granted",
 ]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 
 from rules.decision import Target
@@ -14,12 +15,13 @@ from rules.explanation import (
     explain,
     explain_campaign,
 )
-from rules.model import Reason, Zone
+from rules.model import Cap, CompanyRules, QuietHours, Reason, Zone
 from rules.schedule import zone_clock
 from tests.rules.questions import (
     FRIDAY,
     OF_NO_PLACE,
     OF_OTHER_PLACES,
+    OF_RULES,
     PARIS,
     at_beacon,
     compared,
@@ -40,6 +42,10 @@ LATE_CHECKS = (
 
 def target(**fields: Any) -> Target:
     return Target.of_place(beacon(**fields), [campaign()])
+
+
+QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(1320, 480), time_zone="Europe/Paris")
+CAPPED = CompanyRules(company_id=1, caps=(Cap(2, 7200), Cap(9, 60)))
 
 
 # Explained within the test: what runs at import is out of reach of mutation testing.
@@ -111,6 +117,15 @@ CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
         lambda: at_beacon(new_question(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
         "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
     ),
+    Reason.QUIET_HOURS: (
+        lambda: at_beacon(rules=QUIET),
+        "2026-11-20T22:41:00+0100, quiet until 2026-11-21T08:00:00+0100 | "
+        "not 22:00 to 08:00, every day",
+    ),
+    Reason.CAPPED: (
+        lambda: at_beacon(new_question(sent=(FRIDAY - 7000, FRIDAY - 60)), rules=CAPPED),
+        "capped until 2026-11-20T22:44:20+0100 | at most 2 within 2 h",
+    ),
 }
 
 
@@ -123,7 +138,8 @@ def test_each_check_says_what_it_compared(reason: Reason) -> None:
 
 
 def test_every_check_has_a_case() -> None:
-    assert set(CASES) == set(Reason) - OF_NO_PLACE - {Reason.GRANTED}
+    others = OF_NO_PLACE | {Reason.NOT_ENTERED, Reason.GRANTED}
+    assert set(CASES) == set(Reason) - others
 
 
 def test_the_checks_after_the_first_failure_are_listed() -> None:
@@ -134,7 +150,7 @@ def test_the_checks_after_the_first_failure_are_listed() -> None:
         start_minute=60,
     )
     failed = [each.check for each in (*explanation.checks, *only(explanation).checks)]
-    others = OF_OTHER_PLACES | {Reason.NO_CONNECTOR, Reason.GRANTED}
+    others = OF_OTHER_PLACES | OF_RULES | {Reason.NO_CONNECTOR, Reason.GRANTED}
     assert failed == [each for each in Reason if each not in others]
     assert only(explanation).reason is Reason.TOO_FAR
     assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
@@ -265,7 +281,8 @@ def test_passed_checks_are_listed_too() -> None:
     company = Target.of_place(beacon(), [campaign(format="connector", **PARIS, delay=60)])
     explanation = explain(company, new_question())
     assert explanation.reason is Reason.GRANTED
-    passed = [each for each in Reason if each not in OF_OTHER_PLACES | {Reason.GRANTED}]
+    others = OF_OTHER_PLACES | OF_RULES | {Reason.GRANTED}
+    passed = [each for each in Reason if each not in others]
     assert {reason: compared(explanation, reason) for reason in passed} == {
         Reason.UNKNOWN_BEACON: "ok known | a beacon of the catalog",
         Reason.INACTIVE_VENUE: "ok active | active",
@@ -315,8 +332,48 @@ def test_at_the_edges_of_the_calendar(at: float, decided_at: float, zone: str | 
     behind, ahead = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
     for start in (datetime(1, 1, 1, tzinfo=ahead), datetime(2026, 1, 1, tzinfo=UTC)):
         for end in (datetime(9999, 12, 31, tzinfo=behind), datetime(2026, 12, 1, tzinfo=UTC)):
-            fields = {"start": start, "end": end, "time_zone": zone, "start_minute": 1320}
+            fields: dict[str, Any] = {"start": start, "end": end, "start_minute": 1320}
             question = new_question(at, claims=claims, decided_at=decided_at)
-            explained = only(at_beacon(question, **fields, end_minute=120, delay=3600))
+            explained = only(
+                at_beacon(question, None, **fields, time_zone=zone, end_minute=120, delay=3600)
+            )
             assert explained.reason in (Reason.STALE, Reason.FUTURE, *LATE_CHECKS)
             assert all(each.compared.found for each in explained.checks)
+
+
+def test_the_hours_and_caps_that_a_campaign_ignores_are_listed() -> None:
+    rules = msgspec.structs.replace(QUIET, caps=CAPPED.caps)
+    explanation = at_beacon(
+        new_question(sent=(FRIDAY - 9, FRIDAY - 3)),
+        rules,
+        ignores_caps=True,
+        ignores_quiet_hours=True,
+    )
+    assert only(explanation).reason is Reason.GRANTED
+    assert compared(explanation, Reason.QUIET_HOURS).startswith("ok the campaign ignores")
+    assert compared(explanation, Reason.CAPPED) == (
+        "ok the campaign ignores caps | at most 2 within 2 h, at most 9 within 1 min"
+    )
+
+
+def test_the_next_moment_is_after_the_quiet_hours_and_within_the_caps() -> None:
+    rules = msgspec.structs.replace(QUIET, caps=(Cap(1, 36_000),))
+    assert only(at_beacon(rules=rules)).next_at == epoch("2026-11-21T08:00:00+01:00")
+    question = new_question(sent=(FRIDAY - 60,))
+    assert only(at_beacon(question, rules)).next_at == epoch("2026-11-21T08:40:00+01:00")
+    elsewhere = new_question(sent=(FRIDAY - 60,), time_zone="America/New_York")
+    assert only(at_beacon(elsewhere, rules)).reason is Reason.CAPPED
+    assert only(at_beacon(elsewhere, rules)).next_at == epoch("2026-11-21T13:00:00+00:00")
+
+
+def test_the_last_place_is_the_campaigns_with_the_highest_priority() -> None:
+    campaigns = [campaign(id=n, priority=p, **PARIS) for n, p in ((1, 5), (2, 9), (3, 5), (4, 0))]
+    campaigns[2] = msgspec.structs.replace(campaigns[2], ignores_caps=True)
+    target = Target.of_place(beacon(), campaigns, True, CAPPED)
+    found = explain(target, new_question(sent=(FRIDAY - 5,))).campaigns
+    assert {each.campaign.id: each.reason.value for each in found} == {
+        2: "granted",
+        1: "capped",
+        3: "granted",
+        4: "capped",
+    }

@@ -40,8 +40,9 @@ def stores(rig: Rig, redis_url: str, sqlite_url: str) -> Rig:
 
 @pytest.fixture
 async def scene_of_places(stores: Rig, topics: TopicSet) -> Scene:
-    """The same with places of every kind."""
-    return await Scene(stores, topics, small_world(places=20)).begin()
+    """The same with places of every kind, and caps."""
+    caps = [{"max": 2, "per": "PT1M"}, {"max": 3, "per": "PT90S"}, {"max": 20, "per": "month"}]
+    return await Scene(stores, topics, small_world(places=20, caps=caps)).begin()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 
 from catalog.models import Geofence
 from rules.model import Reason, Zone
+from rules.parsing import parse_delay
 from tests.rules import schedule_oracle
 from tests.system.topics import Record
 from tests.system.traffic import WORDS, Case
@@ -58,6 +59,7 @@ class Oracle:
         self._cases = cases
         self._now = now
         self._claims: dict[tuple[int, str], list[float]] = {}
+        self._counted: dict[tuple[str, str], list[int]] = {}  # by company and device
         self._verdict = lru_cache(maxsize=None)(self._verdict_of)
 
     def walk(self, records: Iterable[Record]) -> Expected:
@@ -85,8 +87,9 @@ class Oracle:
                 expected.decisions[str(refused)] += 1
                 continue
             fates = []
-            for campaign in plan.campaigns:
-                fate = self._fate(campaign, str(case.device["udid"]), ms, fired)
+            order = sorted(plan.campaigns, key=lambda c: (-c.record.priority, c.record.id))
+            for campaign in order:
+                fate = self._fate(campaign, case.device, ms, fired)
                 fates.append(fate)
                 if fate == "granted":
                     fired.add(campaign.record.id)
@@ -139,21 +142,30 @@ class Oracle:
         }
         return next((reason for reason, fails in failed.items() if fails), None)
 
-    def _fate(self, plan: CampaignPlan, udid: str, ms: int, fired: set[int]) -> str:
+    def _fate(self, plan: CampaignPlan, device: dict[str, Any], ms: int, fired: set[int]) -> str:
         closed = self._verdict(id(plan), ms // 1000)
         if closed is not None:
             return closed
         company = plan.venue.company.name
         if plan.record.format == "connector" and company not in self._connectors:
             return "no_connector"
+        udid, firm = str(device["udid"]), plan.venue.company
+        if firm.quiet_hours and not plan.record.ignores_quiet_hours:
+            zone = device.get("time_zone") or plan.venue.time_zone or firm.time_zone
+            if schedule_oracle.is_within(firm.quiet_hours, str(zone), ms // 1000):
+                return "quiet_hours"
         if plan.record.id in fired:
             return "throttled"
         delay = plan.record.delay * 1000
-        if delay:
-            claims = self._claims.setdefault((plan.record.id, udid), [])
-            if any(ms < granted + delay for granted in claims):
-                return "throttled"
-            claims.append(ms)
+        claims = self._claims.setdefault((plan.record.id, udid), [])
+        if delay and any(ms < granted + delay for granted in claims):
+            return "throttled"
+        if not plan.record.ignores_caps:
+            counted = self._counted.setdefault((company, udid), [])
+            if any(is_over([*counted, ms], cap) for cap in firm.caps):
+                return "capped"
+            counted.append(ms)
+        claims.append(ms)
         return "granted"
 
     def _verdict_of(self, key: int, second: int) -> str | None:
@@ -174,6 +186,9 @@ class Oracle:
         body = _common(str(number), case, ms, plan, campaign)
         if campaign.record.format == "connector":
             body["delay"] = campaign.record.delay
+            caps = plan.venue.company.caps
+            if caps and not campaign.record.ignores_caps:
+                body["caps"] = [[each["max"], parse_delay(each["per"])] for each in caps]
             connector = self._connectors[plan.venue.company.name]
             names = ("id", "name", "url", "method", "auth", "parameters")
             body["connector"] = {each: getattr(connector, each) for each in names}
@@ -207,6 +222,12 @@ def _common(
         "detected_at": written(ms / 1000),
         "expires_at": written(ms / 1000 + LIFETIME),
     }
+
+
+def is_over(sent: list[int], cap: dict[str, Any]) -> bool:
+    """Whether a stretch of the cap's length, in milliseconds, has more than it allows."""
+    lasts = parse_delay(cap["per"]) * 1000
+    return any(sum(a <= each < a + lasts for each in sent) > cap["max"] for a in sent)
 
 
 def is_inside(position: dict[str, float], circle: Geofence) -> bool:

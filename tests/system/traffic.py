@@ -129,6 +129,7 @@ def _device(dice: random.Random, number: int) -> dict[str, Any]:
         "model": "é",
         "token_push": "t" * 64,
         "id_connector": 2**40 + number,
+        "time_zone": dice.choice(("Europe/London", "Asia/Tokyo", "America/Lima")),
     }
     return device | {name: value for name, value in extra.items() if dice.random() < 0.5}
 

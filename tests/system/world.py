@@ -101,8 +101,8 @@ class World:
         self.bad_keys = ["nobody's", "é" * 200]
         self.connectors: dict[str, Connector] = {}
 
-    def company(self, name: str, *, connector: bool = False) -> Company:
-        company = Company(name=name, create_on=self.now)
+    def company(self, name: str, *, connector: bool = False, **fields: Any) -> Company:
+        company = Company(name=name, create_on=self.now, **({"caps": []} | fields))
         self.records.append(company)
         self.keys[self._application(company, "app")] = company
         self.bad_keys += [
@@ -227,28 +227,39 @@ class World:
             session.add_all(self.records)
 
 
-def small_world(now: datetime | None = None, beacons: int = 20, places: int = 0) -> World:
+def small_world(
+    now: datetime | None = None,
+    beacons: int = 20,
+    places: int = 0,
+    caps: Sequence[dict[str, Any]] = (),
+) -> World:
     """One venue, its beacons and places of other kinds, and for each of them campaigns with four
-    delays."""
+    delays. Those without a delay ignore the caps."""
     world = World(now or datetime.now(UTC).replace(microsecond=0))
-    venue = world.venue(world.company("small", connector=True), "Hall")
+    venue = world.venue(world.company("small", connector=True, caps=list(caps)), "Hall")
     plans: list[PlacePlan] = [world.beacon(venue, minor) for minor in range(beacons)]
     for number in range(places):
         plans.append(world.geofence(venue, 48.85 + number / 2000, 2.35, 100))
         plans.append(world.scan_tag(venue, ("nfc", "qrcode")[number % 2], f"value {number}"))
     for number, plan in enumerate(plans):
-        world.campaign(venue, f"always {number}", [plan])
+        world.campaign(venue, f"always {number}", [plan], ignores_caps=True)
         world.campaign(venue, f"seldom {number}", [plan], delay=86_400)
-    world.campaign(venue, "now and then", plans, delay=3)
+    world.campaign(venue, "now and then", plans, delay=3, priority=7)
     world.campaign(venue, "asked for", plans, delay=7, format="connector", template=None)
     return world
 
 
 def large_world(now: datetime, dice: random.Random) -> World:
     """Companies, venues, beacons and campaigns of all kinds, most of them open."""
-    world = World(now)
+    world, minute = World(now), now.hour * 60 + now.minute
+    quiet = {"start": _clock(minute - 90), "end": _clock(minute + 1)}  # ends within the run, in UTC
+    rules: dict[str, dict[str, Any]] = {
+        "alpha": {},
+        "beta": {"caps": [{"max": 4, "per": "minute"}, {"max": 9, "per": "PT150S"}]},
+        "gamma": {"quiet_hours": quiet, "time_zone": "UTC", "caps": [{"max": 9, "per": "PT1M"}]},
+    }
     for name in ("alpha", "beta", "gamma"):
-        company = world.company(name, connector=name != "gamma")
+        company = world.company(name, connector=name != "gamma", **rules[name])
         for number in range(3):
             zone = dice.choice(ZONES)
             venue = world.venue(
@@ -256,6 +267,10 @@ def large_world(now: datetime, dice: random.Random) -> World:
             )
             _furnish(world, venue, dice)
     return world
+
+
+def _clock(minute: int) -> str:
+    return f"{minute % 1440 // 60:02}:{minute % 60:02}"
 
 
 def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
@@ -281,6 +296,8 @@ def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
     for beacon, kind in zip(beacons[-4:-1], dice.sample(kinds[-10:], 3), strict=True):
         world.campaign(venue, f"{venue.name} for {beacon.record.name}", [beacon], **kind)
     for number, kind in enumerate(kinds):
+        kind |= {"priority": dice.choice((0, 5, 5, 9)), "ignores_caps": dice.random() < 0.2}
+        kind["ignores_quiet_hours"] = dice.random() < 0.2
         plan = world.campaign(
             venue, f"{venue.name} {number}", dice.sample(aimed_at, dice.randint(1, 4)), **kind
         )

@@ -96,10 +96,16 @@ class Mall:
             if known is not None:
                 known.target.phase_at(NOON)
 
-    def put(self, minor: int, *campaigns: CampaignSnapshot, **fields: Any) -> None:
+    def put(
+        self,
+        minor: int,
+        *campaigns: CampaignSnapshot,
+        rules: CompanyRules | None = None,
+        **fields: Any,
+    ) -> None:
         """Cache a beacon as the index has it now."""
         self.cache.drop([f"b:{UUID}:1:{minor}"])
-        found = IndexedPlace(beacon(minor=minor, **fields), campaigns, CONNECTOR)
+        found = IndexedPlace(beacon(minor=minor, **fields), campaigns, CONNECTOR, rules=rules)
         self.cache.keep({BeaconKey(UUID, 1, minor): found}, self.cache.version)
 
     def _put(self, key: PlaceKey, place: Place, *campaigns: CampaignSnapshot) -> None:

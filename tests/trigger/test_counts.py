@@ -70,14 +70,27 @@ def test_the_counts_of_all_companies_and_of_all_decisions_are_added_up(two_campa
 def test_grants_that_redis_denies_are_throttled(two_campaigns):
     metrics = Metrics()
     both, one = (granted(*two_campaigns[:most]) for most in (2, 1))
-    partly, wholly, alone = (msgspec.structs.replace(each) for each in (both, both, one))
-    partly.grants, partly.denied = both.grants[1:], 1
-    wholly.grants, wholly.denied = [], 2
-    alone.grants, alone.denied = [], 1
-    decided = [both, one, partly, wholly, alone]
+    partly, wholly, alone, full = (msgspec.structs.replace(each) for each in (both, both, one, one))
+    first, second = (campaign.id for campaign in two_campaigns)
+    partly.deny({first}, ())
+    assert [grant.campaign.id for grant in partly.grants] == [second]
+    wholly.deny({first}, {second})
+    alone.deny({first}, ())
+    full.deny((), {first})
+    assert (wholly.grants, alone.grants, full.grants) == ([], [], [])
+    decided = [both, one, partly, wholly, alone, full]
     DecisionCounter(metrics).count([each.decision for each in decided], decided)
-    assert totals(metrics, "proximity_detections_total") == {"granted": 3, "throttled": 2}
-    assert totals(metrics, "proximity_decisions_total") == {"granted": 4, "throttled": 4}
+    assert totals(metrics, "proximity_detections_total") == {
+        "granted": 3,
+        "throttled": 1,
+        "capped": 2,
+    }
+    assert totals(metrics, "proximity_decisions_total") == {
+        "granted": 4,
+        "throttled": 3,
+        "capped": 2,
+    }
+    assert not totals(metrics, "proximity_claims_total")
 
 
 def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
@@ -144,7 +157,7 @@ def test_a_grant_names_its_device_its_claim_and_its_message():
     assert grant.udid == "device-1"
     assert granted(grant.campaign).device == (BEACON.venue.company_id, "device-1")
     assert grant.notification_id == owner
-    assert grant.returned_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
+    assert grant.refused_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
     assert not grant.is_call
 
 

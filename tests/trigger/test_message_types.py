@@ -188,12 +188,12 @@ def test_a_message_matches_its_type(
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     size = writer.write(decided, record, NOW)
     for grant in decided.grants:
-        topic, key, value, headers, timestamp = astuple(grant.message)
+        topic, key, value, headers = astuple(grant.message)
         id_ = str(UUID(bytes=grant.notification_id))
         assert value == as_types_say(grant, id_, completed_device(device, record))
         assert headers == [("id", id_.encode()), ("campaign", b"%d" % grant.campaign.id)]
         assert topic == ("p.connector-calls" if grant.is_call else "p.notifications")
-        assert (key, timestamp) == (device.udid.encode(), detection.record.timestamp)
+        assert key == device.udid.encode()
         assert grant.span is None
     assert size == sum(message_size(grant.message) for grant in decided.grants)
 
@@ -203,7 +203,9 @@ def test_a_device_that_the_catalog_knows_keeps_what_it_said(name: str) -> None:
     """A field of the message is neither lost nor replaced, whatever the catalog has."""
     said: Any = 7 if name == "id_connector" else "said"
     known = DeviceRecord(1, 2, False, "p", "n", "v", "m")
-    completed = completed_device(ReceivedDevice(udid="d", **{name: said}), known)
+    completed = completed_device(
+        ReceivedDevice(**{"udid": "d", "time_zone": "UTC", name: said}), known
+    )
     assert getattr(completed, name) == said
     assert (completed.udid, completed.id) == ("d", 1)
     assert None not in msgspec.structs.astuple(completed)

@@ -7,7 +7,7 @@ messages; the second one begins at the committed offset.
 
 import asyncio
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 from struct import iter_unpack
 from typing import Any, cast
 
@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimAnswers, Claims, DeviceRequests
+from engine.redis.claims import Answer, ClaimAnswers, Claims, DeviceRequests
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
 from engine.trigger.place_cache import IndexedPlace
+from rules.model import Cap, CompanyRules
 from tests.kafka import records
 from tests.redis.claim_requests import ClaimRequest
 from tests.redis.claims_oracle import ClaimsOracle
@@ -28,11 +29,14 @@ from tests.trigger.samples import BEACON, campaign
 
 BEGIN = 1_795_200_000
 CAMPAIGNS = [campaign(id=1, delay=5), campaign(id=2, delay=12), campaign(id=3, delay=3)]
-BEACONS = [
-    IndexedPlace(BEACON, CAMPAIGNS[:1], None),
-    IndexedPlace(BEACON, CAMPAIGNS[1:2], None),
-    IndexedPlace(BEACON, CAMPAIGNS, None),
-]
+CAPS = (Cap(2, 7), Cap(3, 15))
+BEACONS: dict[tuple[Cap, ...], list[IndexedPlace]] = {
+    caps: [
+        IndexedPlace(BEACON, each, None, rules=CompanyRules(company_id=1, caps=caps))
+        for each in (CAMPAIGNS[:1], CAMPAIGNS[1:2], CAMPAIGNS)
+    ]
+    for caps in ((), CAPS)
+}
 
 Detected = tuple[str, int, int]  # udid, beacon, seconds after the one before
 detections = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(-3, 6))
@@ -44,17 +48,40 @@ class BruteForce:
     def __init__(self) -> None:
         self.oracle = ClaimsOracle()
         self._newest: dict[str, dict[int, float]] = {}
+        self._places: dict[str, dict[bytes, float]] = {}  # that caps count, by owner
 
     async def take(self, devices: Sequence[DeviceRequests], _now: float) -> ClaimAnswers:
         newest = {each.udid: dict(self._newest.get(each.udid, {})) for each in devices if each.read}
-        answers = [
-            [0 if (at := self.answer(request)) is None else round(at * 1000) for request in of_one]
-            for of_one in map(requests_of, devices)
+        answers: list[list[Answer]] = [
+            [self._shown(self.answer(request, each.caps), request) for request in requests_of(each)]
+            for each in devices
         ]
         return ClaimAnswers(answers, cast(Any, newest))
 
-    def answer(self, request: ClaimRequest) -> float | None:
+    def _shown(self, answer: float | str | None, request: ClaimRequest) -> Answer:
+        if not isinstance(answer, str):
+            return 0 if answer is None else round(answer * 1000)
+        after = max(self._places[request.udid].values())
+        until = next(t for t in count(after + 1) if self._has_room(request.udid, t))
+        return [round(after * 1000), round(until * 1000), 0]
+
+    def _has_room(self, udid: str, at: float) -> bool:
+        times = [*self._places.get(udid, {}).values(), at]
+        return all(
+            sum(a <= each < a + cap.seconds for each in times) <= cap.most
+            for cap in CAPS
+            for a in times
+        )
+
+    def answer(self, request: ClaimRequest, caps: bytes) -> float | str | None:
+        places = self._places.setdefault(request.udid, {})
+        owner, at = request.notification_id, request.detected_at
+        if caps and owner not in places and not self._has_room(request.udid, at):
+            # A claim comes before the caps, and what is capped takes none.
+            return self.oracle.would_forbid(request) or "capped"
         answer = self.oracle.take(request)
+        if caps and answer is None:
+            places[owner] = at
         if answer is None:
             known = self._newest.setdefault(request.udid, {})
             at = max(request.detected_at, known.get(request.campaign_id, 0.0))
@@ -66,7 +93,7 @@ def requests_of(device: DeviceRequests) -> list[ClaimRequest]:
     """The requests as claim.lua unpacks them."""
     return [
         ClaimRequest(number, device.udid, owner, at / 1000, delay // 1000)
-        for number, owner, at, delay in iter_unpack(">q16sqq", device.packed)
+        for number, owner, at, delay, _ in iter_unpack(">q16sqqB", device.packed)
     ]
 
 
@@ -115,12 +142,12 @@ def all_grants(made: tuple[DecodedDetection, IndexedPlace]) -> list[Grant]:
 
 
 def decoded(
-    offset: int, udid: str, beacon: int, seconds: int
+    offset: int, udid: str, beacon: int, seconds: int, caps: tuple[Cap, ...]
 ) -> tuple[DecodedDetection, IndexedPlace]:
     body = records.detection(
         device={"udid": udid}, detected_at=(BEGIN + seconds) * 1000, proximity="immediate"
     )
-    return decode_record(records.record(body, offset=offset), 2.0), BEACONS[beacon]
+    return decode_record(records.record(body, offset=offset), 2.0), BEACONS[caps][beacon]
 
 
 def request_of(grant: Grant) -> ClaimRequest:
@@ -135,7 +162,7 @@ def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> s
         grant.notification_id
         for each in stream
         for grant in all_grants(each)
-        if redis.answer(request_of(grant)) is None
+        if redis.answer(request_of(grant), b"caps" if grant.caps else b"") is None
     }
 
 
@@ -147,6 +174,7 @@ def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> s
     unclaimed=st.integers(0, 4),
     published=st.integers(0, 3),
     most_remembered=st.sampled_from((2, 6, 1000)),
+    caps=st.sampled_from(tuple(BEACONS)),
 )
 def test_nothing_is_lost_and_nothing_else_is_sent(
     made: list[Detected],
@@ -155,10 +183,11 @@ def test_nothing_is_lost_and_nothing_else_is_sent(
     unclaimed: int,
     published: int,
     most_remembered: int,
+    caps: tuple[Cap, ...],
 ) -> None:
     times = accumulate(seconds for _, _, seconds in made)
     stream = [
-        decoded(offset, udid, beacon, seconds)
+        decoded(offset, udid, beacon, seconds, caps)
         for offset, ((udid, beacon, _), seconds) in enumerate(zip(made, times, strict=True))
     ]
     claimed = len(stream) - unclaimed

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kafka.detections import UNDECODABLE, decode_record
 from engine.trigger.grants import decide_from_memory
-from rules.model import Reason
+from rules.model import Cap, CompanyRules, QuietHours, Reason
 from tests.rules.records import campaign
 from tests.rules.test_decision_oracle import MAX_AGE
 from tests.trigger.refusing_mall import EXPONENT, Mall, at_noon, shared_mall
@@ -46,6 +47,8 @@ from tests.trigger.written_detections import (
     encoded,
     usual,
 )
+
+QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
 
 
 @settings(max_examples=500)
@@ -111,6 +114,28 @@ def test_each_unusual_value_alone() -> None:
         for text in ANYTHING:
             device = f'{{"udid":"sent","{name}":{text}}}'
             mall.agrees(encoded(usual(device=device)))
+
+
+def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
+    """Where nothing is open it refuses, and where all is throttled and no hours are set."""
+    mall, value = Mall(), usual(device='{"udid":"sent"}').encode()
+    daily, closed = campaign(id=1, delay=86_400), campaign(id=4, end_minute=1)
+    free = campaign(id=9)
+    capped = CompanyRules(company_id=1, caps=(Cap(1, 60),))
+    mall.remembered.remember_capped("sent", 1, (NOON - 5, NOON + 5, False), NOON)
+    for rules in (capped, QUIET, msgspec.structs.replace(QUIET, time_zone="Asia/Tokyo")):
+        for campaigns, is_refused in (
+            ((closed,), True),
+            ((daily, closed), rules is capped),
+            ((daily, free), False),
+        ):
+            mall.put(1, *campaigns, rules=rules)
+            mall.decided(at_noon(value))
+            assert mall.agrees(value) == is_refused, (rules, campaigns)
+    mall.put(1, daily, free, rules=capped)
+    decision = mall.decided(at_noon(value))
+    assert decision is not None
+    assert dict(decision.by_campaign) == {1: Reason.THROTTLED, 9: Reason.CAPPED}
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"null", b"[]", b"{", usual()[:-1].encode()])

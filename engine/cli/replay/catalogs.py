@@ -45,6 +45,7 @@ from catalog.models import (
     Campaign,
     Company,
     Connector,
+    Device,
     Geofence,
     ScanTag,
     Tag,
@@ -60,6 +61,7 @@ from catalog.models import (
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
+from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, assemble
 from rules.geofences import GeofenceGrid
 from rules.model import (
@@ -76,7 +78,7 @@ _UTC = "UTC"
 _CHUNK = 500
 _PLACES: Sequence[Any] = (Beacon, Geofence, ScanTag)
 _TABLES: Sequence[Any] = (
-    *(model.__table__ for model in (Company, Application, Connector, Venue, Tag)),
+    *(model.__table__ for model in (Company, Application, Connector, Venue, Tag, Device)),
     *(model.__table__ for model in (*_PLACES, Campaign)),
     *(beacon_tag, geofence_tag, scan_tag_tag),
     *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
@@ -110,6 +112,7 @@ class ReplayedCatalog(NamedTuple):
     """Places by key, campaigns and venues by id. `name` is the catalog's name in reports.
 
     `company_data` has applications and grids of geofences by their fields of the index.
+    `time_zones` has the devices that have one, for quiet hours.
     """
 
     name: str
@@ -117,6 +120,7 @@ class ReplayedCatalog(NamedTuple):
     campaigns: Mapping[int, ReplayedCampaign]
     venues: Mapping[int, VenueNames]
     company_data: Mapping[str, Any] = {}
+    time_zones: Mapping[DeviceKey, str] = {}
 
 
 def venue_clock(venue: VenueSnapshot) -> LocalClock:
@@ -171,6 +175,15 @@ async def read_catalog(
         names = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
         venues = await session.execute(select(Campaign.id, Campaign.venue_id))
         homes = {row.id: row.venue_id for row in venues}
+        devices = select(Device.company_id, Device.udid, Device.time_zone).where(
+            Device.time_zone.is_not(None),
+            Device.company_id.in_(company for company in rules if rules[company].quiet_hours),
+        )
+        zones = {
+            DeviceKey(company, udid): zone
+            for company, udid, zone in await session.execute(devices)
+            if zone
+        }
     named = {
         id_: ReplayedCampaign(
             names[homes[id_]],
@@ -183,7 +196,7 @@ async def read_catalog(
     compiled: dict[PlaceKey | None, IndexedPlace] = {
         _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in entries
     }
-    return ReplayedCatalog(name, compiled, named, names, data)
+    return ReplayedCatalog(name, compiled, named, names, data, zones)
 
 
 def _key_of(place: Place) -> PlaceKey:
@@ -208,7 +221,8 @@ async def make_empty(path: Path) -> None:
 
 
 async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
-    """Copy the catalog of `source` to a new file, without devices, accounts or traces.
+    """Copy the catalog of `source` to a new file, without accounts, traces, and devices that have
+    no time zone.
 
     Returns the ids of its campaigns. Raises SQLAlchemyError or OSError.
     """
@@ -228,6 +242,8 @@ async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
 
 async def _copy_table(table: Table, reading: AsyncConnection, writing: AsyncConnection) -> None:
     query = select(table)
+    if table is Device.__table__:
+        query = query.where(Device.time_zone.is_not(None))
     if "deleted_at" in table.c:
         query = query.where(table.c.deleted_at.is_(None))
     async with reading.stream(query) as rows:

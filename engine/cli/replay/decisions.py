@@ -1,9 +1,10 @@
 """Decides detections against a catalog, each at its own time, and counts the decisions.
 
 Resolve looks in the whole catalog. Decide is `rules.decision.decide`, as in the trigger. All claims
-are in memory, so everything that `decide` grants holds its claim.
+and what the caps count are in memory, so everything that `decide` grants holds its claim.
 """
 
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -21,10 +22,11 @@ from engine.cli.replay.catalogs import (
 )
 from engine.cli.replay.visits import VisitReplay, VisitTally
 from engine.kafka.detections import DecodedDetection
+from engine.redis.devices import DeviceKey
 from engine.trigger.grants import Grant, grants_of, unknown
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace
-from rules.decision import decide
+from rules.decision import decide, with_caps
 from rules.model import Decision, Reason
 from rules.schedule import LocalClock, zone_clock
 from rules.visits import VisitKind
@@ -127,6 +129,7 @@ class CatalogReplay:
         self._shift = shift
         # Not bounded, because a forgotten claim would be granted again.
         self._claims: dict[str, dict[int, float]] = {}
+        self._sent: defaultdict[DeviceKey, list[float]] = defaultdict(list)  # what caps count
         # Many detections share a decision, so there are few different cells.
         self._cells: Counter[tuple[IndexedPlace | None, Decision, float]] = Counter()
 
@@ -177,19 +180,24 @@ class CatalogReplay:
             return unknown(detection.key)
         at, arrived_at = detection.detected_at, detection.record.timestamp
         now = at if arrived_at < 0 else arrived_at / 1000 + self._shift  # NaN in a file
-        held = self._claims.get(detection.message.device.udid, _NO_CLAIMS)
-        decision = decide(beacon.target, detection.zone, at, now, self._max_age, held)
+        device, target = detection.message.device, beacon.target
+        key = DeviceKey(target.venue.company_id, device.udid)
+        zone = device.time_zone or self.catalog.time_zones.get(key)
+        held = self._claims.get(device.udid, _NO_CLAIMS)
+        decision = decide(target, detection.zone, at, now, self._max_age, held, zone)
         granted = tuple(each for each in decision.granted if each.id not in fired)
-        if len(granted) == len(decision.granted):
-            return decision
-        return beacon.target.phase_at(at).granting(granted)
+        if len(granted) < len(decision.granted):
+            decision = target.phase_at(at, zone).granting(granted)
+        return with_caps(decision, target, at, self._sent.get(key, ()), zone)
 
     def _claim(self, detection: DecodedDetection, decision: Decision) -> None:
-        at = detection.detected_at
-        held = self._claims.setdefault(detection.message.device.udid, {})
+        at, udid = detection.detected_at, detection.message.device.udid
+        held = self._claims.setdefault(udid, {})
         for campaign in decision.granted:
             if campaign.delay > 0:
                 held[campaign.id] = max(at, held.get(campaign.id, at))
+            if not campaign.ignores_caps:
+                insort(self._sent[DeviceKey(decision.company_id, udid)], at)
 
     def campaign_of(self, grant: Grant) -> ReplayedCampaign:
         """The campaign of a grant."""

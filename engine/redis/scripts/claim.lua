@@ -5,11 +5,15 @@
 --         2: retain (ms): how long a grant is remembered beyond its delay, for records that arrive
 --            late or are delivered again after a crash
 --         3: for each device the form DEVICE: bytes of its key, 1 to read all its claims or 0,
---         bytes of its requests; then its key and its requests in the order of the records, in the
---         form REQUEST: campaign, owner (the notification id), detected_at (epoch ms), delay (ms)
+--         bytes of its company's caps (none: 0), bytes of its requests; then its key, the caps
+--         (caps.lua) and its requests in the order of the records, in the form REQUEST: campaign,
+--         owner (the notification id), detected_at (epoch ms), delay (ms; 0 takes no claim), and
+--         1 if the caps count it, 2 if the notification may also be given back, else 0
 -- RETURNS one for each request: 0 if it is granted (now, or to this owner before), else the
 --         detected_at (epoch ms) of a grant that denies it: a grant not after it, if there is one;
---         then one for each device that is read: campaigns and values in turn, as before;
+--         or, if a cap denies it, a list: detections after the first time (epoch ms) and before
+--         the second are denied too, the third is 1 if a place may be given back before;
+--         then one for each device that is read: fields and values in turn, as before;
 --         nothing if this device has very many, or the call has read very many already
 --
 -- A device is a hash, campaign -> claim: 14 digits for the time until which it is needed (epoch
@@ -17,11 +21,10 @@
 -- delay after the one before, so the list is in order of time. It has one entry unless the delay is
 -- shorter than the time in which records may be delivered again.
 
-local UNTIL = 14
 local ENTRY = 30
 local MOST_ENTRIES = 1023
-local REQUEST = '>i8c16i8i8'
-local DEVICE = '>I2I1I4'
+local REQUEST = '>i8c16i8i8I1'
+local DEVICE = '>I2I1I1I4'
 local MOST_READ = 1024 -- claims of a device
 local MOST_READ_IN_CALL = 4096 -- claims of all its devices, so that no call blocks Redis for long
 local BETWEEN_SWEEPS = 64 -- claims that a device gets before expired ones are removed
@@ -70,9 +73,11 @@ local retain = tonumber(ARGV[2])
 local replies, read, left = {}, {}, MOST_READ_IN_CALL
 local packed, from = ARGV[3], 1
 while from <= #packed do
-  local key_bytes, is_read, bytes, key_from = struct.unpack(DEVICE, packed, from)
-  from = key_from + key_bytes
-  local key, finish = string.sub(packed, key_from, from - 1), from + bytes
+  local key_bytes, is_read, cap_bytes, bytes, key_from = struct.unpack(DEVICE, packed, from)
+  from = key_from + key_bytes + cap_bytes
+  local caps_from, finish = key_from + key_bytes, from + bytes
+  local key = string.sub(packed, key_from, caps_from - 1)
+  local places = cap_bytes > 0 and read_places(key, string.sub(packed, caps_from, from - 1))
   if is_read == 1 then
     local held = redis.call('HLEN', key)
     if held <= MOST_READ and held <= left then
@@ -84,14 +89,22 @@ while from <= #packed do
   end
   local needed, added = 0, 0
   while from < finish do
-    local campaign, owner, at, delay
-    campaign, owner, at, delay, from = struct.unpack(REQUEST, packed, from)
-    local claim = redis.call('HGET', key, campaign)
+    local campaign, owner, at, delay, counted
+    campaign, owner, at, delay, counted, from = struct.unpack(REQUEST, packed, from)
+    local claim = delay > 0 and redis.call('HGET', key, campaign)
     local mine, forbids = false, 0
     if claim then
       mine, forbids = find(claim, owner, at, delay)
     end
-    if not mine and forbids == 0 then
+    if not mine and forbids == 0 and counted > 0 and not places:find(owner, at) then
+      local before, is_free = places:room(at)
+      if is_free then
+        needed = math.max(needed, places:take(owner, at, before, counted == 2, now, retain))
+      else
+        forbids = places:refusal()
+      end
+    end
+    if not mine and forbids == 0 and delay > 0 then
       local lasts = delay + retain
       local before = claim and grants_needed(claim, now, lasts) or ''
       local written = string.format('%014.0f', at + lasts) .. before .. owner
@@ -102,10 +115,7 @@ while from <= #packed do
     replies[#replies + 1] = forbids
   end
   if needed > 0 then
-    local lives = math.max(1, needed - now)
-    if lives > redis.call('PTTL', key) then
-      redis.call('PEXPIRE', key, string.format('%.0f', lives))
-    end
+    keep_alive(key, needed, now)
     if added > 0 and redis.call('HLEN', key) % BETWEEN_SWEEPS < added then
       sweep(key, now)
     end

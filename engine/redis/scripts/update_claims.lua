@@ -5,7 +5,10 @@
 -- ARGV    one for each claim: 19 digits campaign; 16 bytes owner; 14 digits detected_at (epoch ms,
 --         the whole second counts); 14 digits delay (ms); 14 digits keep (ms): for how long from
 --         detected_at on the claim denies others; 0 gives it back; the delay confirms it: an owner
---         that lost it gets it again, unless another grant denies that
+--         that lost it gets it again, unless another grant denies that;
+--         if caps count the notification: what becomes of its place, and the caps (caps.lua):
+--         s confirms it (sent), f gives it back unless it was confirmed (failed: a call that is
+--         repeated after a crash may have been sent before), r gives it back (refused by brokers);
 --         then retain (ms), as in claim.lua
 -- RETURNS one for each claim: 1 if it changed or is confirmed; 0 if the owner does not hold it (any
 --         more) or it was shortened before
@@ -13,8 +16,8 @@
 -- A claim is shortened by moving its grant back in time, by the difference of delay and keep. The
 -- grant stays after the one before it, so the list stays in order of time.
 
-local UNTIL = 14
 local ENTRY = 30
+local SENT, FAILED = 's', 'f'
 local EARLIEST = -9999999999999 -- epoch ms in 14 characters, the year 1653
 
 local function find(claim, owner)
@@ -26,7 +29,7 @@ local function find(claim, owner)
 end
 
 -- Returns 1 unless another grant denies the claim.
-local function take_again(key, campaign, claim, owner, at, delay)
+local function take_again(key, campaign, claim, owner, at, delay, now)
   local grants = string.sub(claim or '', UNTIL + 1)
   for from = 1, #grants, ENTRY do
     if at < tonumber(string.sub(grants, from + 16, from + 29)) + delay then
@@ -36,13 +39,11 @@ local function take_again(key, campaign, claim, owner, at, delay)
   local needed = at + delay + tonumber(ARGV[#ARGV])
   local taken = string.format('%014.0f', needed) .. grants .. owner .. string.format('%014.0f', at)
   redis.call('HSET', key, campaign, taken)
-  local lives = math.max(1, needed - tonumber(redis.call('TIME')[1]) * 1000)
-  if lives > redis.call('PTTL', key) then
-    redis.call('PEXPIRE', key, string.format('%.0f', lives))
-  end
+  keep_alive(key, needed, now)
   return 1
 end
 
+local now = tonumber(redis.call('TIME')[1]) * 1000
 local replies = {}
 for i, key in ipairs(KEYS) do
   local campaign = tonumber(string.sub(ARGV[i], 1, 19))
@@ -50,17 +51,25 @@ for i, key in ipairs(KEYS) do
   local at = tonumber(string.sub(ARGV[i], 36, 49))
   local delay = tonumber(string.sub(ARGV[i], 50, 63))
   local keep = tonumber(string.sub(ARGV[i], 64, 77))
-  local claim = redis.call('HGET', key, campaign)
+  local fate, caps = string.sub(ARGV[i], 78, 78), string.sub(ARGV[i], 79)
+  local places = caps ~= '' and read_places(key, caps)
+  local place, before, is_free = places and places:find(owner, at), nil, true
+  if fate == SENT and not place then
+    before, is_free = places:room(at)
+  end
+  local claim = delay > 0 and redis.call('HGET', key, campaign)
   local from, granted_at
   if claim then
     from, granted_at = find(claim, owner)
   end
   replies[i] = 0
   local is_whole = from and math.floor(granted_at / 1000) == math.floor(at / 1000)
-  if keep == delay and from then
+  if not is_free or delay == 0 then
+    replies[i] = is_free and 1 or 0
+  elseif keep == delay and from then
     replies[i] = is_whole and 1 or 0
   elseif keep == delay then
-    replies[i] = take_again(key, campaign, claim, owner, at, delay)
+    replies[i] = take_again(key, campaign, claim, owner, at, delay, now)
   elseif from and keep == 0 then
     claim = string.sub(claim, 1, from - 1) .. string.sub(claim, from + ENTRY)
     replies[i] = 1
@@ -79,6 +88,13 @@ for i, key in ipairs(KEYS) do
     redis.call('HDEL', key, campaign)
   elseif replies[i] == 1 and keep < delay then
     redis.call('HSET', key, campaign, claim)
+  end
+  if before and replies[i] == 1 then
+    keep_alive(key, places:take(owner, at, before, false, now, tonumber(ARGV[#ARGV])), now)
+  elseif place and fate == SENT and replies[i] == 1 then
+    places:confirm(place)
+  elseif place and (fate ~= FAILED or places:is_returnable(place)) then
+    places:give_back(place)
   end
 end
 return replies

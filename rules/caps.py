@@ -1,0 +1,57 @@
+"""Frequency caps: how many notifications of a company a device may get within any stretch of time.
+
+Times are those of detections, in epoch seconds, in order. scripts/caps.lua has the same rule for
+live detections.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rules.model import CampaignSnapshot, Cap
+
+
+class CapRefusal(NamedTuple):
+    """The cap that refuses a notification, and when the stretch that is full ends (epoch s)."""
+
+    cap: Cap
+    opens_at: float
+
+
+def refusing_cap(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> CapRefusal | None:
+    """The cap that refuses one more notification at `at` for longest; None if all allow it."""
+    found = [CapRefusal(cap, opens) for cap in caps if (opens := _opens(sent, at, cap)) > at]
+    return max(found, key=lambda refusal: refusal.opens_at, default=None)
+
+
+def next_place(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> float:
+    """The first moment from `at` on at which all caps allow one more notification."""
+    while (refusal := refusing_cap(sent, at, caps)) is not None:
+        at = refusal.opens_at
+    return at
+
+
+def within_caps(
+    campaigns: Sequence[CampaignSnapshot], sent: Sequence[float], at: float, caps: Sequence[Cap]
+) -> tuple[tuple[CampaignSnapshot, ...], tuple[CampaignSnapshot, ...]]:
+    """The campaigns that the caps allow at `at`, in their order, and those that they refuse."""
+    times, allowed, refused = list(sent), [], []
+    for campaign in campaigns:
+        if campaign.ignores_caps:
+            allowed.append(campaign)
+        elif refusing_cap(times, at, caps) is not None:
+            refused.append(campaign)
+        else:
+            insort(times, at)
+            allowed.append(campaign)
+    return tuple(allowed), tuple(refused)
+
+
+def _opens(sent: Sequence[float], at: float, cap: Cap) -> float:
+    """When the full stretch around `at` ends; `at` if none is full."""
+    most, before = cap.most, bisect_right(sent, at)
+    opens = at
+    for first in range(max(0, before - most), min(before, len(sent) - most) + 1):
+        if max(at, sent[first + most - 1]) - min(at, sent[first]) < cap.seconds:
+            opens = sent[first] + cap.seconds
+    return opens

@@ -1,0 +1,63 @@
+"""Caps by brute force: whatever is sent, no stretch of a cap's length has more than it allows."""
+
+from bisect import insort
+from math import ceil
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.caps import next_place, refusing_cap, within_caps
+from rules.model import Cap
+from tests.rules.records import campaign
+
+times = st.integers(0, 120).map(float)
+caps = st.lists(st.builds(Cap, st.integers(1, 4), st.integers(1, 60)), max_size=3).map(tuple)
+
+
+def holds(sent: list[float], cap: Cap) -> bool:
+    """Each stretch of so many seconds that begins with a notification has at most so many."""
+    return all(sum(a <= each < a + cap.seconds for each in sent) <= cap.most for a in sent)
+
+
+def allowed(sent: list[float], at: float, caps: tuple[Cap, ...]) -> bool:
+    return all(holds([*sent, at], cap) for cap in caps)
+
+
+def sent_by(requests: list[float], caps: tuple[Cap, ...]) -> list[float]:
+    """What is sent of these requests, in order of time."""
+    sent: list[float] = []
+    for at in requests:
+        if allowed(sent, at, caps):
+            insort(sent, at)
+    return sent
+
+
+@given(st.lists(times, max_size=30), times, caps)
+def test_a_place_is_free_where_every_stretch_has_room(
+    requests: list[float], at: float, caps: tuple[Cap, ...]
+) -> None:
+    sent = sent_by(requests, caps)
+    refusal = refusing_cap(sent, at, caps)
+    assert (refusal is None) == allowed(sent, at, caps)
+    if refusal is not None:
+        assert refusal.cap in caps
+        assert not holds([*sent, at], refusal.cap)
+    opens = next_place(sent, at, caps)
+    assert allowed(sent, opens, caps)
+    assert opens == next(t for t in range(ceil(at), 500) if allowed(sent, t, caps))
+
+
+@given(st.lists(times, max_size=12), st.lists(st.booleans(), max_size=6), times, caps)
+def test_campaigns_of_one_detection_take_places_in_their_order(
+    requests: list[float], ignoring: list[bool], at: float, caps: tuple[Cap, ...]
+) -> None:
+    sent = sent_by(requests, caps)
+    campaigns = [campaign(id=n, ignores_caps=each) for n, each in enumerate(ignoring, 1)]
+    left, expected = list(sent), []
+    for each in campaigns:
+        if each.ignores_caps or allowed(left, at, caps):
+            expected.append(each)
+            left += [] if each.ignores_caps else [at]
+    granted, refused = within_caps(campaigns, sent, at, caps)
+    assert list(granted) == expected
+    assert list(refused) == [each for each in campaigns if each not in expected]

@@ -1,0 +1,210 @@
+"""Caps, priority and quiet hours in the trigger, through the production wiring."""
+
+import json
+from collections import Counter
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from catalog.models import Company, Device
+from engine.redis.devices import DeviceKey
+from rules.model import Cap, QuietHours
+from tests.redis.index_writer import (
+    beacon_entry,
+    campaign_entry,
+    connector_entry,
+    rules_entry,
+)
+from tests.rules.records import epoch, venue
+from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
+
+MINUTE, HOUR = 60, 3600
+
+
+async def sent(trigger: PushedTrigger, topic: str = "notifications") -> list[tuple[str, int]]:
+    """The device and the campaign of each message, in order."""
+    found = [body(each) for each in await trigger.left(topic)]
+    return [(each["device"]["udid"], each["campaign"]["id"]) for each in found]
+
+
+def body(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(record.value or b"")
+    return found
+
+
+def reasons(trigger: PushedTrigger) -> Counter[str]:
+    """Decisions of campaigns by reason."""
+    names = ("granted", "throttled", "capped", "quiet_hours")
+    return Counter({name: int(trigger.count("decisions_total", reason=name)) for name in names})
+
+
+async def test_a_capped_device_costs_no_more_requests(trigger: PushedTrigger) -> None:
+    rules = rules_entry(Cap(2, MINUTE), Cap(3, HOUR))
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7) | rules)
+    for seconds in range(10):
+        await trigger.push(detection(seconds=seconds), detection(seconds=seconds + 0.5))
+    assert await sent(trigger) == [("phone", 7)] * 2
+    assert reasons(trigger) == Counter(granted=2, capped=18)
+    assert trigger.count("claims_total", outcome="denied") == 2  # of one cycle
+    assert trigger.count("claims_total", outcome="held") == 0
+    await trigger.push(detection(seconds=59.5), detection(seconds=60), detection(seconds=61))
+    assert await sent(trigger) == [("phone", 7)] * 3
+    await trigger.push(detection("other", seconds=62))
+    assert Counter(await sent(trigger)) == {("phone", 7): 3, ("other", 7): 1}
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_the_last_place_goes_by_priority(trigger: PushedTrigger, together: bool) -> None:
+    fields = beacon_entry([7, 8, 9]) | rules_entry(Cap(1, MINUTE))
+    fields |= campaign_entry(7) | campaign_entry(8, priority=9) | campaign_entry(9, priority=9)
+    await trigger.write_index(fields)
+    values = [detection(seconds=at) for at in (0, 30, 60)]
+    for part in [values] if together else [[value] for value in values]:
+        await trigger.push(*part)
+    assert await sent(trigger) == [("phone", 8)] * 2
+    assert reasons(trigger) == Counter(granted=2, capped=7)
+
+
+async def test_a_campaign_that_ignores_caps_neither_waits_nor_counts(
+    trigger: PushedTrigger,
+) -> None:
+    fields = beacon_entry([7, 8]) | rules_entry(Cap(1, HOUR))
+    fields |= campaign_entry(7, delay=MINUTE) | campaign_entry(8, ignores_caps=True, priority=9)
+    await trigger.write_index(fields)
+    for at in (0, 30, 60, 120):
+        await trigger.push(detection(seconds=at))
+    assert await sent(trigger) == [("phone", 8), ("phone", 7)] + [("phone", 8)] * 3
+    assert reasons(trigger) == Counter(granted=5, throttled=1, capped=2)
+
+
+async def test_a_message_too_large_keeps_no_place(trigger: PushedTrigger) -> None:
+    large = campaign_entry(7, content="x" * 5000, priority=9) | campaign_entry(8)
+    await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(1, HOUR)))
+    trigger.publisher._refusals.note_size(trigger.topics.name("notifications"), [3000])
+    await trigger.push(detection())
+    assert await sent(trigger) == []
+    await trigger.write_index(campaign_entry(7, active=False))
+    await trigger.push(detection(seconds=1), detection(seconds=2))
+    assert await sent(trigger) == [("phone", 8)]
+
+
+async def test_a_call_has_the_caps_that_count_it(trigger: PushedTrigger) -> None:
+    call = {"format": "connector", "content": None}
+    fields = beacon_entry([7, 8]) | connector_entry("https://shop.example")
+    fields |= campaign_entry(7, **call) | campaign_entry(8, ignores_caps=True, **call)
+    await trigger.write_index(fields | rules_entry(Cap(1, HOUR)))
+    await trigger.push(detection())
+    calls = [body(each) for each in await trigger.left("connector-calls")]
+    assert [each.get("caps") for each in calls] == [[[1, HOUR]], None]
+    # It may give its place back, so the refusal is remembered for some seconds only.
+    for seconds in (0, 1, 2, 3, 6):
+        trigger.now = NOW / 1000 + seconds
+        await trigger.push(detection(seconds=seconds + 0.5))
+    assert trigger.count("claims_total", outcome="denied") == 2
+
+
+async def test_a_company_without_caps_asks_for_no_place(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    await trigger.push(detection(), detection(seconds=1))
+    assert await sent(trigger) == [("phone", 7)] * 2
+    assert trigger.count("claims_total", outcome="granted") == 0
+
+
+# The clock of the trigger stands at 23:00 in Paris, 17:00 in New York and 07:00 in Tokyo.
+TODAY = datetime(2026, 11, 20, tzinfo=UTC)
+NIGHT = epoch("2026-11-20T22:00:00Z")
+QUIET = rules_entry(quiet_hours=QuietHours(1320, 480), time_zone="Europe/Paris")
+
+
+def at_night(udid: str, seconds: float = 0, zone: str | None = None, **more: Any) -> bytes:
+    device = {"udid": udid} | ({} if zone is None else {"time_zone": zone})
+    return detection(seconds=NIGHT - NOW / 1000 + seconds, device=device, **more)
+
+
+async def quiet(trigger: PushedTrigger) -> None:
+    trigger.now = NIGHT
+    fields = beacon_entry([7, 8]) | campaign_entry(7, delay=MINUTE)
+    fields |= campaign_entry(8, ignores_quiet_hours=True, delay=HOUR)
+    await trigger.write_index(fields | beacon_entry([7], minor=3) | QUIET)
+
+
+async def test_the_device_says_its_zone(trigger: PushedTrigger) -> None:
+    await quiet(trigger)
+    await trigger.push(
+        at_night("home"), at_night("away", zone="America/New_York"), at_night("paris", minor=3)
+    )
+    assert sorted(await sent(trigger)) == [("away", 7), ("away", 8), ("home", 8)]
+    assert reasons(trigger) == Counter(granted=3, quiet_hours=2)
+    # It travels within the hours, and back.
+    zones = ("Europe/Paris", "America/New_York", "Asia/Tokyo", "America/New_York")
+    for seconds, zone in enumerate(zones):
+        await trigger.push(at_night("traveller", 61 * seconds, zone, minor=3))
+    assert Counter(await sent(trigger))["traveller", 7] == 2
+
+
+async def test_the_zone_of_the_catalog_counts(trigger: PushedTrigger) -> None:
+    await quiet(trigger)
+    async with trigger.stores.database.write.begin() as session:
+        session.add(Company(id=1, name="Harbour", create_on=TODAY))
+        for udid, zone in (("away", "America/New_York"), ("tokyo", "Asia/Tokyo"), ("none", None)):
+            session.add(
+                Device(company_id=1, udid=udid, time_zone=zone, create_on=TODAY, update_on=TODAY)
+            )
+    await trigger.push(*(at_night(udid, minor=3) for udid in ("away", "tokyo", "none", "new")))
+    assert await sent(trigger) == [("away", 7)]
+    assert reasons(trigger) == Counter(granted=1, quiet_hours=3)
+
+
+async def test_a_device_that_stays_through_the_hours_is_looked_up_once(
+    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await quiet(trigger)
+    devices, asked = trigger.role.intake.devices, list[DeviceKey]()
+    find = devices.find
+
+    async def counted(keys: Collection[DeviceKey]) -> Any:
+        asked.extend(keys)
+        return await find(keys)
+
+    monkeypatch.setattr(devices, "find", counted)
+    for seconds in range(30):
+        await trigger.push(at_night("stays", seconds, minor=3))
+    assert asked == [DeviceKey(1, "stays")]
+    assert reasons(trigger) == Counter(quiet_hours=30)
+    assert await sent(trigger) == []
+
+
+async def test_a_zone_that_was_learned_is_known_before_anything_is_sent(
+    trigger: PushedTrigger,
+) -> None:
+    """The device was in New York; the catalog knows since then that it is in Paris."""
+    await quiet(trigger)
+    async with trigger.stores.database.write.begin() as session:
+        session.add(Company(id=1, name="Harbour", create_on=TODAY))
+        zone = {"time_zone": "America/New_York"}
+        session.add(Device(company_id=1, udid="phone", create_on=TODAY, update_on=TODAY, **zone))
+    await trigger.push(at_night("phone", minor=3))
+    async with trigger.stores.database.write.begin() as session:
+        await session.execute(update(Device).values(time_zone="Europe/Paris"))
+    await trigger.redis.flushdb()  # an hour's copy
+    await quiet(trigger)
+    devices = trigger.role.intake.devices
+    devices._recent.__init__()  # type: ignore[misc]  # and that of the last seconds
+    await trigger.push(at_night("phone", 61, minor=3))
+    assert await sent(trigger) == [("phone", 7)]
+    assert reasons(trigger) == Counter(granted=1, quiet_hours=1)
+
+
+async def test_an_edit_of_the_rules_counts_for_what_waits(trigger: PushedTrigger) -> None:
+    shop = venue(id=2, company_id=1, time_zone="Asia/Tokyo")
+    await trigger.write_index(beacon_entry([7], venue=shop) | campaign_entry(7))
+    trigger.now = NIGHT
+    with trigger.waiting():
+        trigger.worker.offer(trigger.records([at_night("phone")]))
+        await trigger.write_index(QUIET)
+    await trigger.until_finished()
+    assert await sent(trigger) == []
+    assert reasons(trigger) == Counter(quiet_hours=1)

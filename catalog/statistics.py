@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -31,7 +31,7 @@ from catalog.models import (
     VisitStatistic,
 )
 from catalog.session import with_deleted
-from rules.visits import LENGTHS, VisitKind
+from rules.visits import LENGTHS
 
 _LONGEST_ID = 18  # digits
 # The offset at which a day begins first.
@@ -136,25 +136,32 @@ async def statistic_lines(
 
 def _query(choice: StatisticFilter) -> Select[Any]:
     of = Statistic
+    query = select(
+        of.day,
+        *_named(of),
+        of.detections,
+        of.devices,
+        of.notifications,
+        of.place_detections,
+    )
+    query = _filtered(query, of, choice)
+    return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
+
+
+def _named(of: type[Statistic] | type[VisitStatistic]) -> Sequence[Any]:
+    """Company, venue with its id, kind, id and name of the counted record."""
     names = {
         kind: select(table.name).where(table.id == of.ref).correlate(of).scalar_subquery()
         for kind, table in _TABLES.items()
     }
+    return Company.name, of.venue_id, Venue.name, of.kind, of.ref, case(names, value=of.kind)
+
+
+def _filtered(
+    query: Select[Any], of: type[Statistic] | type[VisitStatistic], choice: StatisticFilter
+) -> Select[Any]:
     query = (
-        select(
-            of.day,
-            Company.name,
-            of.venue_id,
-            Venue.name,
-            of.kind,
-            of.ref,
-            case(names, value=of.kind),
-            of.detections,
-            of.devices,
-            of.notifications,
-            of.place_detections,
-        )
-        .outerjoin(Venue, Venue.id == of.venue_id)
+        query.outerjoin(Venue, Venue.id == of.venue_id)
         .outerjoin(Company, Company.id == Venue.company_id)
         .where(of.day.between(choice.first, choice.last))
     )
@@ -166,7 +173,7 @@ def _query(choice: StatisticFilter) -> Select[Any]:
         query = query.where(of.venue_id == choice.venue_id)
     if choice.venue is not None:
         query = query.where(_has_name_or_id(Venue, choice.venue))
-    return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
+    return query
 
 
 def _has_name_or_id(table: type[Company] | type[Venue], name_or_id: str) -> ColumnElement[bool]:
@@ -269,46 +276,20 @@ async def visit_totals(
     company_id: int | None = None,
     limit: int | None = None,
 ) -> list[VisitTotals]:
-    """The most visited places first, of one company or of `choice.company`. `now` is in UTC.
-
-    Raises SQLAlchemyError.
-    """
+    """The most visited places first; `now` is in UTC. Raises SQLAlchemyError."""
     of = VisitStatistic
-    sums = [func.sum(each, type_=Integer) for each in (of.begun, of.ended, of.seconds)]
     # The local yesterday of every venue. A visit whose exit is never published is open no longer.
-    since = now.date() - timedelta(days=2)
-    recent = case((of.day >= since, of.begun - of.ended), else_=0)
-    lengths = [case((of.minutes == each, of.ended), else_=0) for each in LENGTHS]
-    sums += [func.sum(each, type_=Integer) for each in (recent, *lengths)]
-    labelled = [each.label(f"sum_{number}") for number, each in enumerate(sums)]
-    query = select(of.venue_id, of.kind, of.ref, *labelled)
-    query = query.where(of.day.between(choice.first, choice.last))
-    for column, wanted in ((of.kind, choice.kind), (of.venue_id, choice.venue_id)):
-        query = query if wanted is None else query.where(column == wanted)
-    query = query.join(Venue, Venue.id == of.venue_id).join(Company, Company.id == Venue.company_id)
+    recent = of.day >= now.date() - timedelta(days=2)
+    counted = [of.begun, of.ended, of.seconds, case((recent, of.begun - of.ended), else_=0)]
+    counted += [case((of.minutes == each, of.ended), else_=0) for each in LENGTHS]
+    sums = [func.sum(each) for each in counted]
+    *names, name = _named(of)
+    query = _filtered(select(*names, name, *sums), of, choice)
     if company_id is not None:
-        query = query.where(Company.id == company_id)
-    for table, wanted in ((Company, choice.company), (Venue, choice.venue)):
-        query = query if wanted is None else query.where(_has_name_or_id(table, wanted))
-    query = query.group_by(of.venue_id, of.kind, of.ref).order_by(sums[0].desc(), of.kind, of.ref)
-    top = with_deleted(query.limit(limit)).subquery("top")
-    names = {
-        kind: select(table.name).where(table.id == top.c.ref).correlate(top).scalar_subquery()
-        for kind, table in _TABLES.items()
-        if kind in get_args(VisitKind)
-    }
-    named = (
-        select(
-            *(Company.name, top.c.venue_id, Venue.name, top.c.kind, top.c.ref),
-            case(names, value=top.c.kind),
-            *top.c[-len(sums) :],
-        )
-        .join(Venue, Venue.id == top.c.venue_id)
-        .join(Company, Company.id == Venue.company_id)
-        .order_by(top.c.sum_0.desc(), top.c.kind, top.c.ref)
-    )
+        query = query.where(Venue.company_id == company_id)
+    query = query.group_by(*names).order_by(sums[0].desc(), of.kind, of.ref).limit(limit)
     found = []
-    for row in await session.execute(with_deleted(named)):
+    for row in await session.execute(with_deleted(query)):
         begun, ended, seconds, going_on, *counts = map(int, row[6:])  # PostgreSQL's are decimal
         by_length = dict(zip(LENGTHS, counts, strict=True))
         figures = begun, ended, seconds, max(0, going_on), by_length

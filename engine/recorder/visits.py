@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -10,7 +9,7 @@ from prometheus_client import Counter as CounterMetric
 
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.detections import Record, decode_records
-from engine.kafka.messages import LONGEST_UDID, Timestamp, parse
+from engine.kafka.messages import PresenceEvent, check_device, parse_text
 from engine.kafka.workers import Records
 from engine.recorder.days import DayRule, local_day
 from engine.recorder.ledger import (
@@ -23,43 +22,15 @@ from engine.recorder.ledger import (
 from engine.recorder.readers import (
     Changes,
     Counted,
-    Id,
     NewRows,
     RecordReader,
-    Reference,
     StoredDevices,
     arrived_at_of,
 )
-from rules.visits import VisitEventType, VisitKind, length_class
+from rules.visits import length_class
 
-
-class _Place(msgspec.Struct, frozen=True, gc=False):
-    kind: VisitKind
-    id: Id
-
-
-class _Visitor(msgspec.Struct, frozen=True, gc=False):
-    udid: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_UDID)]
-
-
-class ReadPresence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of a presence event that the recorder reads."""
-
-    id: UUID
-    type: VisitEventType
-    place: _Place
-    venue: Reference
-    company: Reference
-    device: _Visitor
-    entered_at: Timestamp
-    duration_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.type == "exit" and self.duration_seconds is None:
-            raise ValueError("an exit has duration_seconds")
-
-
-_decode = msgspec.json.Decoder(ReadPresence).decode
+_INT64 = 2**63
+_decode = msgspec.json.Decoder(PresenceEvent).decode
 
 
 @dataclass(kw_only=True)
@@ -86,7 +57,7 @@ class PresenceReader(RecordReader):
     async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
         """Those that are new, each once. `place` becomes the time zone, and whether it is a test
         device."""
-        by_id = {each.message.id: each for each in batch}
+        by_id = {UUID(each.message.id): each for each in batch}
         known = await transaction.counted_visit_events(by_id)
         self.skipped.labels("repeated_presence").inc(len(batch) - len(by_id) + len(known))
         new = [each for id_, each in by_id.items() if id_ not in known]
@@ -103,7 +74,7 @@ class PresenceReader(RecordReader):
             if not self.rule.leaves_trace(at, arrived_at, now):
                 continue
             entry = datetime.fromtimestamp(at, UTC)
-            rows.visit_events.append(VisitEventRow(message.id, company, entry))
+            rows.visit_events.append(VisitEventRow(UUID(message.id), company, entry))
             if is_test:
                 continue
             ended, seconds = message.type == "exit", message.duration_seconds or 0
@@ -118,7 +89,13 @@ class PresenceReader(RecordReader):
 
 def _event_of(record: Record) -> Counted:
     message = _decode(record.value or b"")
-    if "\0" in message.device.udid:
-        raise ValueError("device.udid has a NUL character")
-    device, at = (message.company.id, message.device.udid), parse(message.entered_at)
+    check_device(message.device)
+    seconds = message.duration_seconds
+    if seconds is None and message.type == "exit":
+        raise ValueError("duration_seconds is missing")
+    for number in (message.place.id, message.venue.id, message.company.id, seconds or 0):
+        if not 0 <= number < _INT64:
+            raise ValueError(f"{number} is no id and no number of seconds that SQL can store")
+    UUID(message.id)
+    device, at = (message.company.id, message.device.udid), parse_text(message.entered_at)
     return Counted(message, device, at, arrived_at_of(record), None)

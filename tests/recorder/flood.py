@@ -152,12 +152,15 @@ class Flood:
         place = spot.venue if kind == "venue" else spot.id
         body: dict[str, Any] = {
             "id": number,
+            "visit_id": number,
             "type": type_,
-            "place": {"kind": kind, "id": place},
-            "venue": {"id": spot.venue},
+            "place": {"kind": kind, "id": place, "name": ""},
+            "venue": {"id": spot.venue, "name": ""},
             "company": {"id": spot.company},
             "device": {"udid": udid},
             "entered_at": format_instant(at / 1000),
+            "last_seen": format_instant(at / 1000 + seconds),
+            "detections": 1,
         }
         if type_ == "exit":
             body["duration_seconds"] = seconds

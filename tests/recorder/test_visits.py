@@ -93,6 +93,8 @@ async def test_no_person_is_stored(rig: Rig) -> None:
         {"device": {"udid": "a\0b"}},
         {"entered_at": "yesterday"},
         {"id": "7"},
+        {"venue": {"id": 2**63, "name": ""}},
+        {"type": "exit", "duration_seconds": -1},
     ],
 )
 async def test_what_is_no_event_is_a_dead_letter(rig: Rig, wrong: dict[str, Any]) -> None:

@@ -98,12 +98,12 @@ async def _serve_roles(
     )
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
-    from engine.process.metrics import Metrics, engine_version, finished_work
+    from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
     from engine.wiring.run import run_roles
 
     stop = asyncio.Event()
-    metrics, begin = Metrics(), time.monotonic()
+    begin = time.monotonic()
     roles = ",".join(names)
     log.info("starting", version=engine_version(), roles=roles, **shown_servers(settings))
 
@@ -116,14 +116,11 @@ async def _serve_roles(
             topics = Topics.of(settings).all()
             await refuse_wrong_servers(settings)
             await ensure_topics(settings, topics)
-            await run_roles(
-                settings, names, stop, on_started=started, metrics=metrics, parent=parent
-            )
+            await run_roles(settings, names, stop, on_started=started, parent=parent)
     except SQLAlchemyError as error:
         raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
     finally:
-        seconds = round(time.monotonic() - begin, 1)
-        log.info("stopped", seconds=seconds, **finished_work(metrics.registry))
+        log.info("stopped", seconds=round(time.monotonic() - begin, 1))
 
 
 async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:

@@ -29,13 +29,6 @@ _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
 _EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less often
-_WORK = {
-    "proximity_detections_total": "detections",
-    "proximity_notifications_total": "notifications",
-    "proximity_connector_calls_total": "connector_calls",
-    "proximity_recorder_rows_total": "rows",
-    "proximity_dead_letters_total": "dead_letters",
-}
 
 
 def engine_version() -> str:
@@ -196,13 +189,3 @@ class StepTimer:
         begin = self._clock()
         yield
         self._histogram.labels(self._role, step).observe(self._clock() - begin)
-
-
-def finished_work(registry: CollectorRegistry) -> dict[str, int]:
-    """Counts of what the process has done, for its last log line; zeros are left out."""
-    counts: Tally[str] = Tally()
-    for family in registry.collect():
-        for sample in family.samples:
-            if sample.name in _WORK:
-                counts[_WORK[sample.name]] += round(sample.value)
-    return {name: counts[name] for name in _WORK.values() if counts[name]}

@@ -43,22 +43,6 @@ def test_any_content_of_redis_is_replaced(command: Proximity, redis_url: str) ->
         assert redis.xlen("proximity:index:changes") == changes + 1
 
 
-def test_a_server_that_is_down_is_named(tmp_path: Path, sqlite_url: str, redis_url: str) -> None:
-    for more, says in (
-        ({"DATABASE_URL": sqlite_url, "REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis does not"),
-        (
-            {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/x", "REDIS_URL": redis_url},
-            "the database refused: ",
-        ),
-    ):
-        settings = {f"PROXIMITY_{name}": value for name, value in more.items()}
-        done = Proximity(tmp_path, "127.0.0.1:1", "unused.", **settings)("index", "rebuild")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"proximity: {says}")
-        assert done.stderr.endswith("; the index is as it was\n")
-        assert done.stderr.count("\n") == 1
-
-
 def _fields(redis: Redis) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for number in range(16):

@@ -1,7 +1,6 @@
 """Calls over real sockets: limits, addresses, odd replies, kept connections."""
 
 import asyncio
-import gc
 import gzip
 import json
 import ssl
@@ -15,7 +14,7 @@ import trustme
 
 from connectors.client import CallLimits, client_context
 from connectors.egress import EgressGuard
-from connectors.errors import CallError, EgressError
+from connectors.errors import EgressError
 from connectors.model import CallFault, Content
 from connectors.request import build_request
 from tests.connectors.calls import (
@@ -26,7 +25,7 @@ from tests.connectors.calls import (
     egress,
     result_of,
 )
-from tests.connectors.services import BURNING, CHUNKED, INTERIM, absurd_waits, head
+from tests.connectors.services import BURNING, CHUNKED, INTERIM, head
 from tests.servers.http_service import (
     CONTENT,
     Answer,
@@ -34,7 +33,6 @@ from tests.servers.http_service import (
     ReceivedRequest,
     content,
     hanging,
-    hanging_up,
     replying,
     serving,
     writing,
@@ -442,27 +440,3 @@ async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
 async def test_a_name_that_is_too_long(host: str) -> None:
     with pytest.raises(EgressError, match="253"):
         await EgressGuard().check(f"https://{host}/")
-
-
-FAILING: dict[str, Answer] = {
-    "heads": BURNING["heads"],
-    "chunks": BURNING["chunks"],
-    "status": absurd_waits(),
-    "hanging up": hanging_up,
-    "hanging": hanging,
-}
-
-
-@pytest.mark.parametrize("kind", sorted(FAILING))
-async def test_a_failure_is_in_no_cycle(kind: str) -> None:
-    """Each error kept its traceback, and with it up to 16 KiB of the reply."""
-    limits = CallLimits(connect=0.5, call=0.5)
-    async with serving(FAILING[kind]) as service, caller(limits=limits) as one:
-        gc.collect()
-        gc.disable()
-        try:
-            await asyncio.gather(*(result_of(one, service.url()) for _ in range(20)))
-            held = [each for each in gc.get_objects() if isinstance(each, CallError)]
-        finally:
-            gc.enable()
-    assert not held

@@ -1,9 +1,6 @@
 """Requests about the cluster: topic ids, committed offsets, whether a broker answers."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka.conn import AIOKafkaConnection
@@ -12,15 +9,8 @@ from engine.cli.check import check_kafka
 from engine.kafka.client import KafkaCluster
 from engine.kafka.topic_reader import partitions_of
 from engine.kafka.topics import Topics
-from engine.process.health import ServerProbe
-from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from engine.wiring.parts import open_broker_probe
 from tests.kafka.members import publish_numbers
-from tests.servers.freezing import frozen
-from tests.servers.kafka.server import KafkaServer
-from tests.servers.waiting import eventually
 
 METADATA = 3
 _look_up = AIOKafkaConnection._do_version_lookup
@@ -73,42 +63,3 @@ async def test_check_queries_all_topics(settings: Settings) -> None:
     found = await check_kafka(settings)
     assert len(found) == 1 + len(Topics.named("").all())
     assert found[0].state == "ok"
-
-
-@asynccontextmanager
-async def probing(bootstrap: str) -> AsyncIterator[tuple[ServerProbe, Callable[[], float]]]:
-    metrics = Metrics()
-    settings = load_settings(None, kafka_bootstrap_servers=bootstrap)
-    async with open_broker_probe(settings, metrics) as probe:
-        yield probe, lambda: counted(metrics)
-
-
-def counted(metrics: Metrics) -> float:
-    return metrics.registry.get_sample_value("proximity_kafka_errors_total") or 0.0
-
-
-async def test_whether_a_broker_answers(broker: str) -> None:
-    async with probing(broker) as (probe, errors):
-        assert all(await asyncio.gather(*(probe.answers() for _ in range(20))))
-        assert not errors()
-    async with probing("127.0.0.1:1") as (probe, errors):
-        assert not await probe.answers()
-        assert errors()
-
-
-async def test_a_broker_that_hangs_or_ends_is_reported_and_so_is_its_return(
-    own_kafka: KafkaServer,
-) -> None:
-    async with probing(own_kafka.bootstrap_servers) as (probe, errors):
-        assert await probe.answers()
-        with frozen(own_kafka):
-            started = time.monotonic()
-            assert not await probe.answers()
-            assert time.monotonic() - started < 2.0
-            await eventually(lambda: errors() > 0, what="the failed request is counted")
-        await eventually(probe.answers, what="it answers again")
-
-        await asyncio.to_thread(own_kafka.kill)
-        assert not await probe.answers()
-        await asyncio.to_thread(own_kafka.start)
-        await eventually(probe.answers, what="it answers again")

@@ -135,22 +135,6 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
         return sum(ends.values())
 
 
-async def test_a_batch_that_takes_too_long_is_abandoned_at_the_stop(
-    broker: str, topic_prefix: str, topic: str
-) -> None:
-    settings = settings_for(broker, topic_prefix, drain_timeout=0.3)
-    await publish_numbers(settings, topic, 0, 10, b"one")
-    started = asyncio.Event()
-
-    async def never(_partition: TopicPartition, _records: Records) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    async with member(settings, topic, never):
-        await asyncio.wait_for(started.wait(), 15)
-    assert sum(await committed(settings, topic)) == 0
-
-
 async def test_a_revoked_partition_finishes_its_batch_and_commits(
     kafka_bootstrap: str, topic_prefix: str, topic: str
 ) -> None:

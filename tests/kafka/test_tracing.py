@@ -11,7 +11,6 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
 from connectors.request import build_request
 from engine.connector.calls import build_call
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.producer import Headers
 from engine.kafka.tracing import (
     OtelTracer,
@@ -84,13 +83,6 @@ def test_a_call_and_its_notification_carry_it() -> None:
     message = one.notification("t")
     assert message is not None
     assert message.headers[2:] == [("traceparent", SAMPLED), STATE]
-
-
-def test_a_dead_letter_keeps_it() -> None:
-    record = decoded().record
-    object.__setattr__(record, "headers", [("traceparent", SAMPLED), ("other", b"1")])
-    letter = DeadLetter(record, DeadLetterReason.INVALID_FIELD, "").outgoing("dead", NOW)
-    assert letter.headers[-1] == ("original-traceparent", SAMPLED)
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka import errors as kafka
@@ -26,7 +25,6 @@ from engine.process.failures import (
 )
 from engine.process.health import ServerProbe, run_checks
 from engine.process.metrics import Metrics
-from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceLookup
 
 FAILED, BACK = "server failed, trying again", "server answers again"
 
@@ -116,23 +114,6 @@ async def test_a_call_that_the_server_refuses_is_not_tried_again(metrics: Metric
     with pytest.raises(redis.ResponseError):
         await retry(server, metrics.redis_errors, "a test")
     assert (server.calls, errors_of(metrics)) == (1, 0)
-
-
-async def test_pauses_double_up_to_the_last_and_half_is_chance() -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    backoff, whole = Backoff(1.0, 5.0, sleep=sleep), [1.0, 2.0, 4.0, 5.0, 5.0]
-    for _ in range(200):
-        for _ in whole:
-            await backoff.pause()
-        backoff.reset()
-    for place, longest in enumerate(whole):
-        found = pauses[place :: len(whole)]
-        assert longest / 2 <= min(found) < max(found) <= longest
-        assert max(found) - min(found) > longest / 4
 
 
 async def test_a_try_that_hangs_ends_at_its_deadline(metrics: Metrics) -> None:
@@ -232,27 +213,3 @@ async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> 
     assert found == {"a": False, "b": False, "c": True, "d": False}
     assert time.monotonic() - began < 4
     assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1
-
-
-async def test_a_look_up_of_a_device_that_is_slow_is_no_outage_of_sql(metrics: Metrics) -> None:
-    """An alert pages for an outage, which the probes find."""
-
-    @contextlib.asynccontextmanager
-    async def hangs() -> AsyncIterator[None]:
-        await asyncio.sleep(60)
-        yield
-
-    async def no_copies(names: list[str]) -> list[None]:
-        return [None] * len(names)
-
-    engine = SimpleNamespace(connect=hangs)
-    lookup = DeviceLookup(
-        redis=cast("Any", SimpleNamespace(mget=no_copies)),
-        prefix="p:",
-        database=cast("Any", SimpleNamespace(dialect="sqlite", engine=engine)),
-        metrics=metrics,
-        clock=lambda: 100.0,
-    )
-    key = DeviceKey(1, "a")
-    assert await lookup.find([key]) == {key: NO_ANSWER}
-    assert errors_of(metrics, "sql") == 0

@@ -10,10 +10,8 @@ import yaml
 from deploy.grafana.__main__ import DASHBOARDS, DIRECTORY, files
 from deploy.grafana.panels import Panel
 from deploy.grafana.shared import INTERVAL
-from tests.deploy.files import DEPLOY, promtool
+from tests.deploy.files import promtool
 from tests.deploy.queries import faults_of, grouped_labels, known_labels, metrics_of
-
-PROVISIONING = DEPLOY / "grafana" / "provisioning"
 
 
 def _panels() -> Iterator[tuple[str, Panel]]:

@@ -48,16 +48,3 @@ def test_commands_exist(document: Path) -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         assert (document.parent / link).exists(), link
-
-
-def test_the_plan_adds_its_connections_up() -> None:
-    """A process opens DATABASE_POOL connections: tests/system/test_connections.py."""
-    text = " ".join(DOCUMENTS[0].read_text().split())
-    words = {"one": 1, "two": 2, "three": 3, "four": 4}
-    plan = re.search(r"The (\w+) triggers, (\w+) recorders, (\w+) connectors and (\w+) inter", text)
-    assert plan is not None
-    processes = sum(words.get(each) or int(each) for each in plan.groups())
-    pool = Settings.model_fields["database_pool"].default
-    assert f"at most DATABASE_POOL ({pool}) connections" in text
-    assert f"may open {processes} x {pool} = {processes * pool};" in text
-    assert f"DATABASE_POOL=4 is enough for a role ({processes * 4} in all)" in text

@@ -34,19 +34,6 @@ def test_the_command_is_one_of_proximity(path: Path) -> None:
 
 
 @each_service
-@pytest.mark.parametrize(
-    "hardening",
-    [
-        *("ProtectClock=yes", "ProtectKernelLogs=yes", "ProtectHostname=yes"),
-        *("RestrictSUIDSGID=yes", "RestrictRealtime=yes", "UMask=0077"),
-        *("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="),
-    ],
-)
-def test_a_process_can_do_only_what_it_needs(path: Path, hardening: str) -> None:
-    assert hardening in path.read_text().splitlines()
-
-
-@each_service
 def test_secrets_are_handed_over_as_files(path: Path) -> None:
     credentials = dict(each.split(":", 1) for each in _values(path, "LoadCredential"))
     given = dict(each.split("=", 1) for each in _values(path, "Environment"))

@@ -8,13 +8,11 @@ import pytest
 from sqlalchemy import select, text
 
 from catalog.models import (
-    DetectionTrace,
     Reception,
     ReplacedTopic,
 )
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import (
-    DetectionRow,
     Ledger,
     ReceptionRow,
     WriteAgainError,
@@ -128,27 +126,3 @@ async def no_transaction_is_idle(scene: Scene) -> bool:
     query = text("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
     async with scene.database.autocommit() as session:
         return bool(await session.scalar(query) == 0)
-
-
-@pytest.mark.parametrize("turns", [0, 3, 13])
-async def test_rows_on_their_way_can_be_cancelled(scene: Scene, turns: int):
-    await scene.ledger.create_days([TODAY])
-    under_way = asyncio.Event()
-
-    async def write() -> None:
-        async with scene.ledger.transaction() as transaction:
-            under_way.set()
-            row = DetectionRow(1, 2, 3, "near", NOW, "10.0.0.1")
-            await transaction.add_detections([row] * 20_000)
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(write())
-    await under_way.wait()
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    async with asyncio.timeout(10):
-        assert await move_position(scene.ledger, TOPIC, 0, None, Position(7))
-    assert await count(scene, DetectionTrace) == 0

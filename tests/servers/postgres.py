@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sqlalchemy import NullPool, make_url, text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
+import asyncpg
+from sqlalchemy import make_url
 
 from tests.servers.process import ServerProcess, find_program
 
@@ -24,8 +23,6 @@ _SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "64MB",
 }
-# Empty databases, by the server's address.
-_spares: dict[str, list[str]] = {}
 
 
 class PostgresServer(ServerProcess):
@@ -46,7 +43,6 @@ class PostgresServer(ServerProcess):
         return f"postgresql://proximity@127.0.0.1:{self.port}/postgres"
 
     def prepare(self) -> None:
-        _spares.pop(self.admin_url, None)  # an earlier server's, which had this port
         if self.user is not None:
             shutil.chown(self.directory, self.user, self.user)
         options = ["--username=proximity", "--auth=trust", "--encoding=UTF8", "--locale=C"]
@@ -68,7 +64,7 @@ class PostgresServer(ServerProcess):
     def answers(self) -> bool:
         try:
             execute(self.admin_url, "SELECT 1")
-        except (OSError, TimeoutError, DBAPIError):
+        except (OSError, TimeoutError, asyncpg.PostgresError):
             return False
         return True
 
@@ -80,30 +76,17 @@ class PostgresServer(ServerProcess):
 
 def create_database(admin_url: str) -> str:
     """Make an empty database with a name of its own; return its URL."""
-    name = _new_name()
-    if spares := _spares.get(admin_url):
-        execute(admin_url, f'ALTER DATABASE "{spares.pop()}" RENAME TO "{name}"')
-    else:
-        execute(admin_url, f'CREATE DATABASE "{name}"')
+    name = f"{TEST_DATABASES}{secrets.token_hex(6)}"
+    execute(admin_url, f'CREATE DATABASE "{name}"')
     return make_url(admin_url).set(database=name).render_as_string(hide_password=False)
 
 
 def copy_over(url: str, template: str) -> None:
-    """Put a copy of the database `template` in the place of the one at `url`, which is empty, and
-    is the next one that is made: to make it costs as much as the copy.
-    """
-    name, spare = make_url(url).database, _new_name()
+    """Put a copy of the database `template` in the place of the one at `url`, which is empty."""
+    name = make_url(url).database
     admin_url = make_url(url).set(database="postgres").render_as_string(hide_password=False)
-    execute(
-        admin_url,
-        f'ALTER DATABASE "{name}" RENAME TO "{spare}"',
-        f'CREATE DATABASE "{name}" TEMPLATE "{template}"',
-    )
-    _spares.setdefault(admin_url, []).append(spare)
-
-
-def _new_name() -> str:
-    return f"{TEST_DATABASES}{secrets.token_hex(6)}"
+    copy = f'CREATE DATABASE "{name}" TEMPLATE "{template}"'
+    execute(admin_url, f'DROP DATABASE "{name}"', copy)
 
 
 def drop_database(admin_url: str, url: str) -> None:
@@ -112,7 +95,7 @@ def drop_database(admin_url: str, url: str) -> None:
 
 
 def execute(url: str, *statements: str) -> None:
-    """Run statements, each by itself. Raises SQLAlchemy's DBAPIError, OSError or TimeoutError.
+    """Run statements, each by itself. Raises PostgresError, OSError or TimeoutError.
 
     In a thread, for a loop may be running in this one.
     """
@@ -121,12 +104,9 @@ def execute(url: str, *statements: str) -> None:
 
 
 async def _execute(url: str, statements: Sequence[str]) -> None:
-    engine = create_async_engine(
-        make_url(url).set(drivername="postgresql+asyncpg"),
-        poolclass=NullPool,
-        isolation_level="AUTOCOMMIT",
-        connect_args={"timeout": 10, "command_timeout": 30},
-    )
-    async with engine.connect() as connection:
+    connection = await asyncpg.connect(url, timeout=10, command_timeout=30)
+    try:
         for statement in statements:
-            await connection.execute(text(statement))
+            await connection.execute(statement)
+    finally:
+        await connection.close(timeout=10)

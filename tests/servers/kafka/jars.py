@@ -1,12 +1,8 @@
-"""Kafka's jars: fetched once by Maven, kept in a cache that several runs may share.
-
-`python -m tests.servers.kafka.jars` fetches them ahead of a run.
-"""
+"""Kafka's jars: fetched once by Maven, kept in a cache that several runs may share."""
 
 import hashlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -74,17 +70,3 @@ def java() -> Path:
     if not version.isdigit() or int(version) < 17:
         raise ServerMissingError(f"Java 17 or later is needed, {program} says: {output.strip()!r}")
     return program
-
-
-def main() -> int:
-    """Fetch, and say where to."""
-    try:
-        print(jars_directory())
-    except ServerMissingError as missing:
-        print(missing, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

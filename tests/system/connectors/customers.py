@@ -11,7 +11,6 @@ from catalog.models import Company, Connector
 from catalog.secrets import open_cipher
 from tests.servers.http_service import (
     Answer,
-    HttpService,
     ReceivedRequest,
     content,
     replying,
@@ -95,15 +94,6 @@ def by_path(answers: Mapping[str, Answer]) -> Answer:
         await answers[received.path.strip("/")](received, writer)
 
     return answer
-
-
-def times(service: HttpService, path: str) -> dict[str, list[float]]:
-    """When each call of a path was received, by its id."""
-    received: dict[str, list[float]] = {}
-    for each in service.received:
-        if each.path == f"/{path}":
-            received.setdefault(each.id, []).append(each.at)
-    return received
 
 
 class Account(NamedTuple):

@@ -1,64 +1,20 @@
-"""Campaigns that cannot fire use no memory of Redis. A full Redis is reported and recovers."""
-
-import os
-from datetime import UTC, datetime, timedelta
+"""A full Redis is reported, and recovers."""
 
 import pytest
 from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
-from catalog.index.drain import DrainResult, drain_once, rebuild
-from catalog.models import Venue
 from catalog.redis_connection import RedisClient
 from engine.process.health import ServerProbe
 from engine.process.metrics import Metrics
 from engine.redis.role_states import RedisInspection
-from tests.catalog.records import Records, fresh_index, index_of
 from tests.system.index.reader import Reader
 
-FULL = os.environ.get("PROXIMITY_TEST_FULL") == "1"
-CAMPAIGNS = 60 if FULL else 12
 MEGABYTE = 1024 * 1024
-NOW = datetime.now(UTC)
-YEAR = timedelta(days=365)
 
 
 async def used(redis: RedisClient) -> int:
     return int((await redis.info("memory"))["used_memory"])
-
-
-async def drain(reader: Reader) -> None:
-    while await drain_once(reader.database, reader.store) is not DrainResult.IDLE:
-        pass
-
-
-@pytest.mark.parametrize(
-    "idle",
-    [
-        {"active": False},
-        {"start": NOW - 2 * YEAR, "end": NOW - YEAR},
-        {"venue_active": False},
-    ],
-    ids=["inactive", "ended", "inactive venue"],
-)
-async def test_campaigns_that_cannot_fire_take_no_memory(
-    reader: Reader, redis: RedisClient, idle: dict[str, object]
-) -> None:
-    """60 of 1 MB took 60 MB."""
-    await rebuild(reader.database, reader.store)
-    before = await used(redis)
-    records = Records()
-    dates = {"start": NOW - YEAR, "end": NOW + YEAR}
-    values = dates | {name: idle[name] for name in idle if name != "venue_active"}
-    async with reader.database.write.begin() as session:
-        venue = await session.get_one(Venue, reader.campaign.venue_id)
-        venue.active = bool(idle.get("venue_active", True))
-        for _ in range(CAMPAIGNS):
-            session.add(records.campaign(venue, html="x" * MEGABYTE, **values))
-    await drain(reader)
-    grown = await used(redis) - before
-    assert grown < CAMPAIGNS * 10_000 + 100_000, f"{grown} bytes"
-    assert await index_of(redis, reader.store) == await fresh_index(reader.database)
 
 
 async def test_a_full_redis_is_seen_and_can_be_relieved(

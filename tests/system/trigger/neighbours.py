@@ -49,10 +49,6 @@ class Neighbours:
         """Detections of A's beacon by unknown phones."""
         return [self._message(self.loud, b"loud ", device) for _ in range(count)]
 
-    def of_quiet(self, count: int) -> list[Message]:
-        """Detections of B's beacon by unknown phones."""
-        return [self._message(self.quiet, QUIET, {}) for _ in range(count)]
-
     @asynccontextmanager
     async def quiet_stream(self, topics: TopicSet) -> AsyncIterator[None]:
         """Publish a detection of B's beacon every TICK seconds, each by a new phone."""

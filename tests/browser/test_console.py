@@ -61,6 +61,17 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         )
         page.fill("Pause", "often")
         page.fill("Tags", "study")
+        page.driver.find_element(By.CSS_SELECTOR, "[data-finder=beacons] input").send_keys("quay")
+        shown = "#beacons label:not([hidden])"
+        page.until(
+            lambda: (
+                [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, shown)]
+                == ["Quay study"]
+            ),
+            "the beacon that was searched",
+        )
+        page.driver.find_element(By.CSS_SELECTOR, f"{shown} input").click()
+        page.wait_for_text("1 chosen · 1 / 2")
         page.click("Save")
         page.wait_for_text("required with format url, and empty or not given")
         page.fill("Link", "https://pier.example/ferry")
@@ -82,11 +93,19 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.wait_for_text("Beacon known")
         page.click("Campaigns")
         page.wait_for_text("Ferry")
+        names = "#campaign-list tbody tr:not([hidden]) td:first-child"
+        for heading in ("Name", "Name"):
+            page.click(heading)
+        cells = [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, names)]
+        assert cells == ["Last boat", "Ferry"]
+        page.driver.find_element(By.CSS_SELECTOR, "[type=search]").send_keys("ferr")
+        page.wait_for_text("1 / 2")
         assert page.complaints() == []
 
     await visit.walk(steps)
     path = f"/lieu/{world.ids['venue']}/campaign"
     _, made = (await visit.harness.call("GET", path, visit.headers)).json()
+    assert [each["name"] for each in made["beacons"]] == ["Quay"]
     assert (made["name"], made["start_time"], made["tags"][0]["name"]) == (
         "Ferry",
         "22:00",

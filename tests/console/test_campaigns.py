@@ -46,6 +46,44 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
     assert "about: Sends" not in overview.texts
 
 
+async def test_the_states_of_many_are_loaded_in_turn(visitor: Visitor, bodies: Bodies, venue: int):
+    there = await visitor.made("/region", bodies.venue(name="Quay"))
+    for number in range(50):
+        where = venue if number % 2 else there
+        await campaign_with(visitor, bodies, where, name=f"c{number}", tags=[])
+    page = await visitor.get(f"/venues/{venue}/campaigns")
+    assert len([text for text in page.texts if text.startswith("c")]) == 25
+    for start, part in ((f"/venues/{venue}/campaigns/states", "state-"), ("/parts/silent", "")):
+        seen, following = [], start
+        while following:
+            answer = await visitor.get(following)
+            seen += [
+                found
+                for tag, found in answer.tags
+                if (part and (found.get("id") or "").startswith(part))
+                or (not part and "/campaigns/" in (found.get("href") or ""))
+            ]
+            (following, *_) = [
+                *[str(found["hx-get"]) for _, found in answer.tags if "hx-get" in found],
+                "",
+            ]
+            following = following.removeprefix("/console")
+        assert len(seen) == (25 if part else 50), start
+
+
+async def test_where_a_campaign_is_aimed_is_told(visitor: Visitor, bodies: Bodies, venue: int):
+    for tags in (["shoes"], ["shoes", "hats"], []):
+        await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=tags))
+    await visitor.made(f"/region/{venue}/geofencing", bodies.geofence(tags=["shoes"]))
+    aimed = [{"name": "shoes"}, {"name": "nowhere"}]
+    number = await campaign_with(visitor, bodies, venue, tags=aimed)
+    page = await visitor.get(f"/venues/{venue}/campaigns/{number}")
+    assert "By the tag shoes: 2 Beacons, 1 Geofences" in page.texts
+    assert "By the tag nowhere: no place yet" in page.texts
+    listed = await visitor.get(f"/venues/{venue}/campaigns")
+    assert "0" not in listed.texts
+
+
 async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, venue: int):
     beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=["door"]))
     poster = {"name": "Poster", "value": "https://pier.example/", "active": True}

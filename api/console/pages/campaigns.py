@@ -15,7 +15,8 @@ from api.console.session import PATH, Notice
 from api.console.texts import Translations, local_time, parse_time, start_of_day
 from catalog.models import WEEKDAYS
 
-_A_PAGE = 20
+_A_PAGE = 500
+_STATES_AT_ONCE = 20
 _OFFERED = 500
 _DAYS_SHOWN = 30
 
@@ -39,13 +40,13 @@ async def show_list(context: PageContext) -> Response:
 
 
 async def states(context: PageContext) -> Response:
-    """Show the present states of the campaigns on one page of the list."""
+    """Show the present states of some campaigns of the list, and where the next ones are loaded."""
     number = context.path_number("id")
-    found = await context.record_page(f"/lieu/{number}/campaign", size=_A_PAGE)
+    found = await context.record_page(f"/lieu/{number}/campaign", size=_STATES_AT_ONCE)
     listed = {
         each["id"]: await campaign_state(context, number, each["id"]) for each in found.records
     }
-    return context.page("campaigns.html#states", states=listed)
+    return context.page("campaigns.html#states", states=listed, next=found.next_address)
 
 
 async def show_new(context: PageContext) -> Response:
@@ -148,6 +149,7 @@ async def _form(
         targets=targets,
         chosen={name: {each["id"] for each in values[name]} for name in targets},
         tags=tag_text(tag["name"] for tag in values["tags"]),
+        reached=reached_by_tag(values["tags"], targets),
         days=week(values),
         state=None if number is None else await campaign_state(context, venue, number),
     )
@@ -162,8 +164,21 @@ async def _offered(
         address = f"/region/{context.path_number('id')}/{path}"
         reply = await context.interface.call("GET", address, query={"limit": _OFFERED})
         offered = reply.body if reply.is_success else []
-    known = {each["id"] for each in offered}
-    return [*offered, *(each for each in chosen if each["id"] not in known)]
+    known, first = {each["id"] for each in offered}, {each["id"] for each in chosen}
+    listed = [*offered, *(each for each in chosen if each["id"] not in known)]
+    return sorted(listed, key=lambda each: each["id"] not in first)
+
+
+def reached_by_tag(
+    tags: list[dict[str, Any]], targets: dict[str, list[dict[str, Any]]]
+) -> dict[str, dict[str, int]]:
+    """How many of the venue's places of each kind have each of the tags."""
+    reached: dict[str, dict[str, int]] = {tag["name"]: {} for tag in tags}
+    for kind, places in targets.items():
+        for name in (tag["name"] for place in places for tag in place.get("tags", ())):
+            if name in reached:
+                reached[name][kind] = reached[name].get(kind, 0) + 1
+    return reached
 
 
 async def explain(context: PageContext) -> Response:

@@ -16,8 +16,9 @@ from api.console.texts import Translations, display_zone, format_time, in_zone
 _DAYS = 30
 _FIGURES = ("detections", "device_days", "notifications")
 _LARGEST = 8
-_MOST_CAMPAIGNS = 20
+_CAMPAIGNS_AT_ONCE = 20
 _MOST_VENUES = 20
+_VENUES = 500
 _CAMPAIGNS_OF_REASON = 3
 
 
@@ -85,20 +86,33 @@ async def largest(context: PageContext) -> Response:
 
 
 async def silent(context: PageContext) -> Response:
-    """Show campaigns that do not send now, each with the reason."""
+    """Show campaigns that do not send now, each with the reason; the next ones load by themselves.
+
+    `venue` and `after` say where to go on, `found` how many there were before.
+    """
     found: list[dict[str, Any]] = []
-    checked = 0
-    for venue in await context.interface.get("/region", limit=_MOST_VENUES):
-        remaining = _MOST_CAMPAIGNS - checked
-        if remaining <= 0:
-            break
+    start, after = context.query_number("venue"), context.query_number("after")
+    remaining, further = _CAMPAIGNS_AT_ONCE, ""
+    for venue in await context.interface.get("/region", after=max(0, start - 1), limit=_VENUES):
+        begin = after if venue["id"] == start else 0
         path = f"/lieu/{venue['id']}/campaign"
-        for campaign in await context.interface.get(path, limit=remaining):
-            checked += 1
+        for campaign in await context.interface.get(path, limit=remaining, after=begin):
+            remaining -= 1
+            further = f"venue={venue['id']}&after={campaign['id']}"
             state = await campaign_state(context, venue["id"], campaign["id"])
             if state.kind != "good":
                 found.append({"venue": venue, "campaign": campaign, "state": state})
-    return context.page("overview.html#silent", found=found, checked=checked, most=_MOST_CAMPAIGNS)
+        if not remaining:
+            break
+    before = context.query_number("found") + len(found)
+    next_ = f"{further}&found={before}" if not remaining else ""
+    return context.page(
+        "overview.html#silent",
+        found=found,
+        before=before,
+        next=next_,
+        any=bool(further or start),
+    )
 
 
 _KINDS = {"up_to_date": "good", "behind": "waiting", "starting": "waiting"}

@@ -26,6 +26,7 @@ from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.devices import DeviceKey
 from engine.redis.figures import RecentDetectionStore
+from engine.redis.role_states import RoleStateStore
 from engine.redis.tail_store import TailStore
 from engine.wiring.connector import callers, endpoint_decryptor, user_agent
 from engine.wiring.parts import (
@@ -38,7 +39,7 @@ from engine.wiring.parts import (
     open_stores,
     refuse_old_schema,
 )
-from engine.wiring.servers import role_state_store, sql_probe
+from engine.wiring.servers import sql_probe
 
 log = structlog.get_logger(__name__)
 
@@ -136,8 +137,8 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
     eraser = device_eraser(settings, stores)
     claims = build_claim_reader(settings, redis)
     decisions = build_decision_store(settings, redis)
-    recent = RecentDetectionStore(redis=redis, prefix=prefix, deadline=REDIS_SECONDS)
-    tails = TailStore(redis=redis, prefix=prefix, deadline=REDIS_SECONDS)
+    recent = RecentDetectionStore(**stores.redis_options)
+    tails = TailStore(**stores.redis_options)
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(
         database=stores.database,
@@ -156,7 +157,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         ),
         recent_decisions=lambda company, udid: decisions.read(DeviceKey(company, udid)),
         live_decisions=lambda company, after: tails.of_company(company, after, time.time()),
-        role_reports=role_state_store(settings, stores).read,
+        role_reports=RoleStateStore(**stores.redis_options).read,
         recent_detections=lambda venue: recent.read(venue, time.time()),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
         forget_device=lambda company, udid: eraser.erase(DeviceKey(company, udid)),

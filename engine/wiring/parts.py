@@ -54,6 +54,7 @@ class Stores:
     redis: RedisClient
     database: Database
     index_store: IndexStore
+    redis_options: Mapping[str, Any]  # of every store in Redis
 
     async def redis_answers(self) -> bool:
         """Whether Redis answers now. Raises the errors of redis-py if it does not."""
@@ -80,8 +81,18 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
             settings.database_url.get_secret_value(), pool_size=settings.database_pool
         )
         stack.push_async_callback(_close, "SQL", database.close)
-        store = IndexStore(redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
-        yield Stores(redis=redis, database=database, index_store=store)
+        options = redis_options(settings, redis)
+        yield Stores(
+            redis=redis,
+            database=database,
+            index_store=IndexStore(**options),
+            redis_options=options,
+        )
+
+
+def redis_options(settings: Settings, redis: RedisClient) -> dict[str, Any]:
+    """The connection, the prefix of keys and the deadline (s) of a store in Redis."""
+    return {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
 
 
 def catalog_limits(settings: Settings) -> CatalogLimits:
@@ -99,10 +110,8 @@ def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
     """What deletes a device's data."""
     return DeviceEraser(
         database=stores.database,
-        redis=stores.redis,
-        prefix=settings.redis_prefix,
-        deadline=REDIS_SECONDS,
         retention=partial(read_retention, settings),
+        **stores.redis_options,
     )
 
 
@@ -235,7 +244,7 @@ def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:
 
 def build_figure_store(settings: Settings, redis: RedisClient) -> FigureStore:
     """The store of companies' figures on an open connection."""
-    return FigureStore(redis=redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
+    return FigureStore(**redis_options(settings, redis))
 
 
 @asynccontextmanager
@@ -250,13 +259,8 @@ async def open_explainer(settings: Settings) -> AsyncIterator[Explainer]:
 
 def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
     """An explainer on an open connection."""
-    index = PlaceIndex(
-        redis=redis,
-        prefix=settings.redis_prefix,
-        cache=PlaceCache(most_places=1),
-        deadline=REDIS_SECONDS,
-        metrics=Metrics(),
-    )
+    cache = PlaceCache(most_places=1)
+    index = PlaceIndex(cache=cache, metrics=Metrics(), **redis_options(settings, redis))
     return Explainer(
         index=index, claims=build_claim_reader(settings, redis), max_age=settings.max_detection_age
     )
@@ -264,14 +268,9 @@ def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
 
 def build_claim_reader(settings: Settings, redis: RedisClient) -> ClaimReader:
     """A reader of claims on an open connection."""
-    return ClaimReader(redis=redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
+    return ClaimReader(**redis_options(settings, redis))
 
 
 def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:
     """The store of devices' last decisions on an open connection."""
-    return DecisionStore(
-        redis=redis,
-        prefix=settings.redis_prefix,
-        most=settings.recent_decisions,
-        deadline=REDIS_SECONDS,
-    )
+    return DecisionStore(most=settings.recent_decisions, **redis_options(settings, redis))

@@ -37,9 +37,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     ledger: Ledger = (PostgresLedger if database.dialect == "postgresql" else SqliteLedger)(
         database.engine
     )
-    store = RecentDetectionStore(
-        redis=parts.stores.redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS
-    )
+    store = RecentDetectionStore(**parts.stores.redis_options)
     recent = RecentCounts(store=store, metrics=parts.metrics)
     recorder = recorder_of(parts, ledger, on_recent=recent.note)
     # A recorder that is behind writes all that may be in flight in one transaction, which adds up

@@ -9,7 +9,7 @@ from engine.process.health import Check, HealthServer
 from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.role_states import RedisInspection
+from engine.redis.role_states import RedisInspection, RoleStateStore
 from engine.wiring.connector import build_connector
 from engine.wiring.parts import (
     Builder,
@@ -25,7 +25,6 @@ from engine.wiring.servers import (
     RoleStateWriter,
     ServerWatch,
     clock_skew,
-    role_state_store,
     server_checks,
 )
 from engine.wiring.trigger import build_trigger
@@ -81,7 +80,7 @@ async def run_roles(
             listener=None if parent is None else parent.listener,
         )
         states = RoleStateWriter(
-            store=role_state_store(settings, stores),
+            store=RoleStateStore(**stores.redis_options),
             roles=roles,
             failing=lambda: watch.failing,
             metrics=metrics,

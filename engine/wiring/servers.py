@@ -15,7 +15,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.deadline import within
-from catalog.redis_connection import REDIS_SECONDS
 from engine.process.health import PROBE, Check, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -189,11 +188,6 @@ async def _ignore_outage(inspect: Callable[[], Awaitable[None]]) -> None:
 
 _PAUSE_SECONDS = 5.0
 _ROUNDS = 60  # after so many writes, reports of ended processes are removed
-
-
-def role_state_store(settings: Settings, stores: Stores) -> RoleStateStore:
-    """The store of the reports."""
-    return RoleStateStore(redis=stores.redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
 
 
 class RoleStateWriter:

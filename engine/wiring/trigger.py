@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 import structlog
 from aiokafka import TopicPartition
@@ -13,7 +12,6 @@ from redis.exceptions import RedisError
 
 from catalog.errors import IndexWriteError
 from catalog.index.drain import rebuild_if_missing
-from catalog.redis_connection import REDIS_SECONDS
 from engine.formats.decoders import detection_decoders
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import Position
@@ -120,9 +118,9 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         index=index,
         # A record that is older than max_detection_age triggers nothing when it comes again.
         claims=Claims(
-            retain=2 * settings.max_detection_age, metrics=metrics, **_redis_options(parts)
+            retain=2 * settings.max_detection_age, metrics=metrics, **parts.stores.redis_options
         ),
-        updater=ClaimUpdater(**_redis_options(parts)),
+        updater=ClaimUpdater(**parts.stores.redis_options),
         devices=devices,
         writer=MessageWriter(
             topics=topics, lifetime=settings.notification_lifetime, tracer=parts.tracer
@@ -163,18 +161,9 @@ def _transactional_worker(
     )
 
 
-def _redis_options(parts: ProcessParts) -> dict[str, Any]:
-    settings = parts.settings
-    return {
-        "redis": parts.stores.redis,
-        "prefix": settings.redis_prefix,
-        "deadline": REDIS_SECONDS,
-    }
-
-
 def _index(parts: ProcessParts) -> PlaceIndex:
     cache = PlaceCache(CACHED_BEACONS, CACHED_BYTES)
-    return PlaceIndex(cache=cache, metrics=parts.metrics, **_redis_options(parts))
+    return PlaceIndex(cache=cache, metrics=parts.metrics, **parts.stores.redis_options)
 
 
 def _refusals(settings: Settings, cache: PlaceCache) -> EarlyRefusals | None:
@@ -195,7 +184,7 @@ def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:
     if parts.settings.recent_decisions:
         store = build_decision_store(parts.settings, parts.stores.redis)
         notes = DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
-    watched = TailStore(**_redis_options(parts))
+    watched = TailStore(**parts.stores.redis_options)
     return DecisionFeed(DecisionTail(store=watched, metrics=parts.metrics, clock=clock), notes)
 
 
@@ -205,7 +194,7 @@ def _watch(parts: ProcessParts, index: PlaceIndex) -> IndexWatch:
         rebuild=lambda: _rebuild(parts.stores, parts.metrics),
         max_age=CACHE_SECONDS,
         metrics=parts.metrics,
-        **_redis_options(parts),
+        **parts.stores.redis_options,
     )
 
 

@@ -70,7 +70,8 @@ async def recreate(admin: AIOKafkaAdminClient, names: list[str]) -> None:
 
 async def read_recorded(database: Database) -> Recorded:
     async with database.engine.connect() as connection:
-        rows = await connection.execute(text("SELECT topic_id, next_offset FROM recorder_offset"))
+        query = "SELECT topic_id, next_offset FROM recorder_offset WHERE topic NOT LIKE '%presence'"
+        rows = await connection.execute(text(query))
         found = rows.all()
     return Recorded(sum(row.next_offset for row in found), frozenset(r.topic_id for r in found))
 

@@ -1,7 +1,6 @@
 """`proximity check`: tests everything that a process needs at its start, and changes nothing."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 from aiokafka.errors import KafkaError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -46,7 +45,6 @@ from engine.wiring.connector import open_caller
 
 _REQUEST_SECONDS = 5.0
 _STATEMENT_SECONDS = 10.0
-_SKEW_NOTED, _SKEW_TOO_LARGE = 1.0, 10.0
 _OLDEST_REDIS = (6, 2)
 _MIB = 1024 * 1024
 
@@ -84,9 +82,9 @@ def check(
     """Check everything that a process needs at its start, and change nothing.
 
     Kafka: whether it is reachable, topics, partitions, and the token of the login if it uses one.
-    Redis: version, memory, eviction policy, persistence. SQL: migrations, rights. Also
-    the clocks of the servers, the secret key, egress, ports, and the schema registry if a topic
-    needs it. The exit status is 1 if a check fails; warnings alone are no failure.
+    Redis: version, memory, eviction policy, persistence. SQL: migrations, rights. Also the secret
+    key, egress, ports, and the schema registry if a topic needs it. (Readiness and metrics compare
+    the clocks.) The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
     found = asyncio.run(_check_all(settings))
@@ -103,19 +101,6 @@ def check(
 async def _check_all(settings: Settings) -> list[Finding]:
     parts = (check_kafka, check_token, check_registry, check_redis, check_sql, check_process)
     return [each for found in await asyncio.gather(*(p(settings) for p in parts)) for each in found]
-
-
-def check_clock(part: str, theirs: float, before: float, after: float) -> Finding:
-    """Compares a server's clock with this machine's.
-
-    `theirs` was read between `before` and `after` (epoch seconds).
-    """
-    skew = theirs - min(max(theirs, before), after)
-    if abs(skew) <= _SKEW_NOTED:
-        return ok(part, "clock", "as this machine's")
-    direction = "ahead of" if skew > 0 else "behind"
-    finding = bad if abs(skew) > _SKEW_TOO_LARGE else warning
-    return finding(part, "clock", f"{abs(skew):.1f} s {direction} this machine's: check NTP")
 
 
 async def check_kafka(settings: Settings) -> list[Finding]:
@@ -193,16 +178,7 @@ async def check_redis(settings: Settings) -> list[Finding]:
         return [bad("Redis", "reachable", f"{where}: {error}")]
     client = connect_single_node(url)
     try:
-        found = [ok("Redis", "reachable", where)]
-        try:
-            found += _redis_findings(await client.info())
-        except ResponseError:
-            lost = "version, memory, eviction and persistence are not checked, and the processes "
-            lost += "cannot monitor them"
-            found.append(warning("Redis", "setup", f"this user may not use INFO: {lost}"))
-        begin = time.time()
-        seconds, micros = await client.time()
-        return [*found, check_clock("Redis", seconds + micros / 1e6, begin, time.time())]
+        return [ok("Redis", "reachable", where), *_redis_findings(await client.info())]
     except (RedisError, OSError, TimeoutError) as error:
         return [bad("Redis", "reachable", f"{where}: {reason_of(error)}")]
     finally:
@@ -232,7 +208,7 @@ def _redis_findings(info: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 async def check_sql(settings: Settings) -> list[Finding]:
-    """SQL: whether it is reachable, migrations, rights on the tables, clock."""
+    """SQL: whether it is reachable, migrations, rights on the tables."""
     url, where = settings.database_url.get_secret_value(), shown(settings.database_url)
     try:
         database = open_database(url, command_timeout=_STATEMENT_SECONDS)
@@ -246,21 +222,14 @@ async def check_sql(settings: Settings) -> list[Finding]:
             found.append(bad("SQL", "migrations", f"{count}: run `proximity migrate`"))
         else:
             found.append(ok("SQL", "migrations", "all applied"))
-        if database.dialect == "postgresql":
+        if not missing and database.dialect == "postgresql":
             async with database.read() as session:
-                found += [] if missing else [await _sql_rights(session)]
-                found.append(await _sql_clock(session))
+                found.append(await _sql_rights(session))
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         return [bad("SQL", "reachable", f"{where}: {reason_of(error)}")]
     finally:
         await database.close()
     return found
-
-
-async def _sql_clock(session: AsyncSession) -> Finding:
-    before = time.time()
-    now = float(await session.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0)
-    return check_clock("SQL", now, before, time.time())
 
 
 async def _sql_rights(session: AsyncSession) -> Finding:

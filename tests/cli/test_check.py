@@ -5,19 +5,17 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pydantic import SecretStr
 from redis import Redis
 
-from engine.cli.check import State, check_clock, check_process, check_redis, check_sql
+from engine.cli.check import State, check_process, check_redis, check_sql
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from tests.cli.check_output import findings_of, ports
 from tests.cli.proximity import Proximity
 from tests.servers.postgres import execute
-from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 
 
@@ -41,7 +39,7 @@ async def test_all_is_well(
     assert detections == ("ok", "3 partitions")
     missing = found[f"Kafka topic {topic_prefix}dead-letters"]
     assert missing == ("warning", "missing: `run` creates it with 6 partitions")
-    for right in ("Redis version", "Redis clock", "SQL migrations", "SQL rights", "SQL clock"):
+    for right in ("Redis version", "SQL migrations", "SQL rights"):
         assert found[right][0] == "ok", found
     assert "Kafka PROXIMITY_TOPIC_REPLICATION" not in found
     many = Proximity(
@@ -128,25 +126,3 @@ async def test_the_requirements_of_the_process() -> None:
     assert found["METRICS_PORT"].state is State.OK
     assert found["SECRET_KEY"].state is State.WARNING
     assert "choose your own" in found["SECRET_KEY"].result
-
-
-@pytest.mark.parametrize(
-    ("theirs", "state"),
-    [(100.5, State.OK), (97.0, State.WARNING), (104.0, State.WARNING), (60.0, State.BAD)],
-)
-def test_clocks(theirs: float, state: State) -> None:
-    found = check_clock("SQL", theirs, 100.0, 101.0)
-    assert found.state is state
-    if theirs < 99:
-        assert "behind this machine's" in found.result
-
-
-async def test_a_redis_user_who_may_not_ask_info(own_redis: RedisServer) -> None:
-    with own_redis.connect() as client:
-        client.execute_command("ACL", "SETUSER", "guest", "on", ">word", "~*", "+@all", "-info")
-    url = own_redis.url.replace("//", "//guest:word@")
-    found = {each.subject: each for each in await check_redis(settings(redis_url=url))}
-    assert found["reachable"].state is State.OK
-    assert found["setup"].state is State.WARNING
-    assert "INFO" in found["setup"].result
-    assert found["clock"].state is State.OK

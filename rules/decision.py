@@ -16,6 +16,7 @@ from rules.model import (
     CampaignSnapshot,
     CompanyRules,
     Decision,
+    FiresOn,
     Place,
     PlaceKind,
     Reason,
@@ -172,14 +173,18 @@ class Target:
     `kind` says which. `reach` is the farthest zone that triggers, None for a target without zones.
     `refusal` is the decision about every detection, whatever its zone and time, if there is one.
     `has_connector` says whether the company has set up a connector; `rules` are the company's.
+    `fires_on` is what happens at it: a detection, or a moment of a visit with the minutes that a
+    dwell has reached.
     """
 
     __slots__ = (
+        "_at_moments",
         "_before",
         "_in_zones",
         "_schedules",
         "active",
         "current",
+        "fires_on",
         "has_connector",
         "kind",
         "reach",
@@ -198,6 +203,7 @@ class Target:
         has_connector: bool = True,
         kind: PlaceKind = "beacon",
         rules: CompanyRules | None = None,
+        fires_on: tuple[FiresOn, int] = ("detection", 0),
     ) -> None:
         """The campaigns are ordered by priority, then by id.
 
@@ -214,6 +220,8 @@ class Target:
         self._before = _NEVER
         self._in_zones: dict[str | None, Phase] = {}
         self.has_connector = has_connector
+        self.fires_on = fires_on
+        self._at_moments: dict[tuple[FiresOn, int], Target] = {}
         ordered = sorted(campaigns, key=lambda campaign: (-campaign.priority, campaign.id))
         self._schedules = tuple((schedule_of(campaign), campaign) for campaign in ordered)
 
@@ -242,7 +250,15 @@ class Target:
     def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
         """The target with these campaigns instead. With one campaign, a decision is its outcome."""
         made = (self.venue, self.active, self.reach, campaigns, self.has_connector, self.kind)
-        return Target(*made, self.rules)
+        return Target(*made, self.rules, self.fires_on)
+
+    def at_moment(self, moment: FiresOn, minutes: int) -> "Target":
+        """The same target at a moment of a visit, whatever the zone."""
+        found = self._at_moments.get((moment, minutes))
+        if found is None:
+            made = (self.venue, self.active, None, self.campaigns, self.has_connector, self.kind)
+            found = self._at_moments[moment, minutes] = Target(*made, self.rules, (moment, minutes))
+        return found
 
     def phase_at(self, t: float, time_zone: str | None = None) -> Phase:
         """The phase around `t` (epoch seconds) for devices in this zone; None if it is unknown.
@@ -306,13 +322,16 @@ class Target:
         return None if campaigns else self.refusals.no_campaign
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:
-        """Refuse an open campaign of format connector whose company has no connector.
-
-        This is the last check whose result is the same for every device.
+        """Refuse an open campaign of format connector whose company has no connector, and one that
+        fires on something else. These are the last checks that are the same for every device.
         """
-        if self.has_connector or campaign.format != "connector" or verdict.reason is not None:
+        if verdict.reason is not None:
             return verdict
-        return verdict._replace(reason=Reason.NO_CONNECTOR)
+        if not self.has_connector and campaign.format == "connector":
+            return verdict._replace(reason=Reason.NO_CONNECTOR)
+        if (campaign.on, campaign.dwell_minutes or 0) != self.fires_on:
+            return verdict._replace(reason=Reason.NOT_ENTERED)
+        return verdict
 
 
 def _by_reason(

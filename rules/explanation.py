@@ -124,6 +124,16 @@ def compared_connector(has_connector: bool) -> ComparedValues:
     return ComparedValues(found, "a connector of the company")
 
 
+def compared_moment(campaign: CampaignSnapshot) -> ComparedValues:
+    """What happens, and the moment of a visit at which the campaign fires."""
+    moments = {
+        "enter": "the device enters",
+        "dwell": f"the device has stayed for {campaign.dwell_minutes} min",
+        "exit": "the device has left",
+    }
+    return ComparedValues("a detection", moments[campaign.on])
+
+
 def compared_claim(
     campaign: CampaignSnapshot, clock: LocalClock, held: float | None, detected_at: float
 ) -> ComparedValues:
@@ -414,6 +424,8 @@ def _campaign_checks(
     if campaign.format == "connector":
         compared_one = compared_connector(alone.has_connector)
         yield ExplainedCheck(Reason.NO_CONNECTOR, alone.has_connector, compared_one)
+    if campaign.on != "detection":
+        yield ExplainedCheck(Reason.NOT_ENTERED, False, compared_moment(campaign))
     hours, caps = alone.rules.quiet_hours, alone.rules.caps
     quiet = quiet_schedule(hours, alone.zones(question.time_zone))
     if hours is not None and quiet is not None:

@@ -80,6 +80,11 @@ class Visit(msgspec.Struct, array_like=True, gc=False):
     ended_at: float | None = None
 
     @property
+    def uuid(self) -> uuid.UUID:
+        """Its id."""
+        return uuid.UUID(bytes=self.id)
+
+    @property
     def deadline(self) -> float:
         """The last moment at which it goes on without another detection."""
         return (self.last_seen if self.ended_at is None else self.ended_at) + self.silence
@@ -97,7 +102,7 @@ class VisitEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @property
     def id(self) -> uuid.UUID:
         """The same for the same event, however often it is found."""
-        return uuid.uuid5(uuid.UUID(bytes=self.visit.id), f"{self.type} {self.minutes}")
+        return uuid.uuid5(self.visit.uuid, f"{self.type} {self.minutes}")
 
     @property
     def at(self) -> float:
@@ -185,13 +190,18 @@ class VisitBook:
                 self._end(visitor, visit, seen.at, cause, events)
         return events
 
-    def expire(self, until: float) -> list[VisitEvent]:
-        """Time has moved to `until`: end the visits that were silent for too long."""
+    def expire(self, until: float, most: int | None = None) -> list[VisitEvent]:
+        """Time has moved to `until`: end the visits that were silent for too long.
+
+        After `most` events it stops, and time has moved to the last of them.
+        """
         if until <= self.mark:
             return []
-        self.mark = until
         events: list[VisitEvent] = []
         while self._deadlines and self._deadlines[0][0] < until:
+            if len(events) == most:
+                self.mark = max(self.mark, self._deadlines[0][0])
+                return events
             _, visit_id, visitor, kind, place_id = heappop(self._deadlines)
             visit = self._find(visitor, kind, place_id)
             if visit is None or visit.id != visit_id:
@@ -202,6 +212,7 @@ class VisitBook:
             if visit.ended_at is None:
                 self._end(visitor, visit, visit.last_seen, "silence", events)
             self._drop(visitor, visit)
+        self.mark = until
         return events
 
     def _observe_at(

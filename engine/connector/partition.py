@@ -192,6 +192,9 @@ class CallPartition:
         self._queue.extend(records)
         self._arrived.set()
 
+    def note_lag(self, _lag: int, _asked_at: float) -> None:
+        """Nothing depends on the time."""
+
     def begin(self, offsets: Sequence[int]) -> None:
         """Note that records with these offsets were received."""
         self.offsets.begin_all(offsets)

@@ -316,7 +316,7 @@ class _Lag:
             for removed in self._records.keys() - self._partitions.keys():
                 self._records.pop(removed)
                 self._newest.pop(removed, None)
-            measured = list(self._partitions)
+            measured, asked_at = list(self._partitions), time.time()
             try:
                 ends = await self._consumer.end_offsets(measured) if measured else {}
             except (KafkaError, TimeoutError):  # some partition has no leader: the others are known
@@ -324,11 +324,12 @@ class _Lag:
             for partition in measured:
                 # Revoked meanwhile, or without a position: the next round measures it.
                 with suppress(IllegalStateError, TimeoutError):
-                    await self._measure(partition, ends[partition])
+                    await self._measure(partition, ends[partition], asked_at)
 
-    async def _measure(self, partition: TopicPartition, end: int | None) -> None:
+    async def _measure(self, partition: TopicPartition, end: int | None, asked_at: float) -> None:
         if partition not in self._consumer.assignment():
             return
+        was_told = end is not None
         if end is None:
             end = self._consumer.highwater(partition) or 0  # as of the last fetch
         async with asyncio.timeout(_LAG_SECONDS):
@@ -338,3 +339,5 @@ class _Lag:
             labels = (self._role, partition.topic, str(partition.partition))
             self._metrics.lag.labels(*labels).set(lag)
             self._records[partition] = lag
+            if was_told:
+                self._partitions[partition].worker.note_lag(lag, asked_at)

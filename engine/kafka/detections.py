@@ -16,6 +16,7 @@ from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_
 from engine.kafka.workers import Records
 from rules.model import PlaceKind, Zone
 from rules.parsing import parse_zone, zone_from_rssi
+from rules.visits import VisitEvent
 
 Message = TypeVar("Message")
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
@@ -183,7 +184,8 @@ class DecodedDetection(msgspec.Struct, gc=False):
     `detected_at` in epoch seconds: the message's, else the record's.
 
     `index` is its position in a record of several detections (engine/formats). The record's
-    position and `index` identify the detection.
+    position and `index` identify the detection. A moment of a visit, with `event`, fires campaigns
+    like a detection; the event identifies it.
     """
 
     record: Record
@@ -192,6 +194,7 @@ class DecodedDetection(msgspec.Struct, gc=False):
     zone: Zone
     detected_at: float
     index: int = 0
+    event: VisitEvent | None = None
 
 
 def decode_detections(

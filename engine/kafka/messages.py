@@ -198,7 +198,8 @@ class PlaceReference(msgspec.Struct, frozen=True, gc=False):
 class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What is known when a campaign fires for a detection. Repeats carry the same `id`.
 
-    One of `beacon` (with `proximity`), `geofence`, `nfc` and `qrcode` is the place.
+    One of `beacon` (with `proximity`), `geofence`, `nfc` and `qrcode` is the place. `on` and
+    `visit_id` say that a visit fired it, and not a detection by itself.
     """
 
     id: str
@@ -210,6 +211,8 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     nfc: PlaceReference | None = None
     qrcode: PlaceReference | None = None
     proximity: ZoneThatTriggers | None = None
+    on: Literal["enter", "dwell", "exit"] | None = None
+    visit_id: str | None = None
     device: KnownDevice
     title: str
     push: str

@@ -278,14 +278,14 @@ class TransactionalWorker(QueueWorker):
         *,
         publisher: TransactionalPublisher,
         inner: Callable[[Callable[[], None]], PartitionWorker],
-        topic_id: str | None,
+        begin: Position,
         batch_records: int,
         on_progress: Callable[[], None],
         hold: Callable[[Records, int], None] = lambda _records, _sign: None,
     ) -> None:
         self._hold = hold
         self._publisher = publisher
-        self._topic_id = topic_id
+        self._committed = begin
         self._moved = asyncio.Event()
         self._uncommitted: int | None = None
         self._since = 0.0
@@ -296,6 +296,11 @@ class TransactionalWorker(QueueWorker):
         """Queue fetched records."""
         self._hold(records, 1)
         super().offer(records)
+
+    def note_lag(self, lag: int, asked_at: float) -> None:
+        """The role's worker may have something to publish that no record leads to."""
+        self._inner.note_lag(lag, asked_at)
+        self._arrived.set()
 
     async def abandon(self) -> None:
         """End at once; the batch in flight is not committed."""
@@ -310,16 +315,17 @@ class TransactionalWorker(QueueWorker):
                 await self._arrived.wait()
         if self._closing or not self._arrived.is_set():
             await self._commit()
+        if not self._queue and (self._inner.pending or self._publisher.is_open):
+            await self._finish_inner()
+            if self._uncommitted is None and self._publisher.is_open:
+                self._uncommitted = self._committed.offset
+            await self._commit()
 
     async def handle(self, batch: Records) -> None:
         """Pass the batch to the role's worker, and commit what it has published."""
         self._hold(batch, -1)
         self._inner.offer(batch)
-        while self._inner.pending:
-            if self._inner.failure is not None:
-                raise self._inner.failure
-            await self._moved.wait()
-            self._moved.clear()
+        await self._finish_inner()
         if self._uncommitted is None:
             self._since = time.monotonic()
         self._uncommitted = batch[-1].offset + 1
@@ -335,7 +341,15 @@ class TransactionalWorker(QueueWorker):
             self._hold(records, -1)
         super()._close()
 
+    async def _finish_inner(self) -> None:
+        while self._inner.pending:
+            if self._inner.failure is not None:
+                raise self._inner.failure
+            await self._moved.wait()
+            self._moved.clear()
+
     async def _commit(self) -> None:
         if self._uncommitted is not None:
-            await self._publisher.commit(Position(self._uncommitted, self._topic_id))
+            self._committed = Position(self._uncommitted, self._committed.topic_id)
+            await self._publisher.commit(self._committed)
             self._uncommitted = None

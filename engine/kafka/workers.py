@@ -35,7 +35,8 @@ class PartitionWorker(Protocol):
 
     `pending` counts the records that were offered and are not finished: at two batches the
     partition is paused. `done_offset` is the offset that the consumer may commit, None for none
-    yet, and `finished_ranges` the text of FinishedRanges to commit with it. `failure` is the error
+    yet, and `finished_ranges` the text of FinishedRanges to commit with it. `note_lag` is called
+    each second with what was left at that time (epoch s). `failure` is the error
     that stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
     """
 
@@ -50,6 +51,7 @@ class PartitionWorker(Protocol):
     @property
     def failure(self) -> BaseException | None: ...
     def offer(self, records: Records) -> None: ...
+    def note_lag(self, lag: int, asked_at: float) -> None: ...
     async def finish(self, deadline: float) -> None: ...
     async def abandon(self) -> None: ...
 
@@ -96,6 +98,9 @@ class QueueWorker(ABC):
         self._queue.append(records)
         self.pending += len(records)
         self._arrived.set()
+
+    def note_lag(self, _lag: int, _asked_at: float) -> None:  # noqa: B027
+        """Nothing depends on the time."""
 
     async def finish(self, deadline: float) -> None:
         """Finish the batch in flight, drop the queue, and end within `deadline` seconds.

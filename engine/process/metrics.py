@@ -127,6 +127,10 @@ class Metrics:
         self.claims = counter(
             "claims_total", "Granted, denied by Redis, held (denied from memory)", "outcome"
         )
+        self.visits = counter(
+            "visits_total", "Events of visits, and detections that came too late", "kind", "type"
+        )
+        self.visits_open = gauge("visits_open", "Visits that have not ended")
         self.figures_dropped = counter(
             "figures_dropped_total", "Sums of decisions lost: Redis was down, or too many"
         )

@@ -175,7 +175,11 @@ class Cycle:
         with self.step("claim"):
             await self._claim(taken)
         taken = [each for each in taken if not each.partition.is_abandoned]
-        self._counter.count([each.decision for each in taken], taken)
+        moments = [each for each in taken if each.detection.event is not None]
+        if moments:
+            self._counter.count_moments(moments)
+        detections = [each for each in taken if each.detection.event is None] if moments else taken
+        self._counter.count([each.decision for each in detections], detections)
         self._feed.note_claims(taken)
         sending = [each for each in taken if each.grants]
         if len(sending) < len(taken):
@@ -466,4 +470,8 @@ def _finish(finished: list[DecidedDetection]) -> None:
     for each in finished:
         by_partition.setdefault(each.partition, []).append(each)
     for partition, listed in by_partition.items():
+        events = [event for each in listed if (event := each.detection.event) is not None]
+        if events:
+            partition.finish_moments(events)
+            listed = [each for each in listed if each.detection.event is None]
         partition.finish_records([each.detection.record for each in listed])

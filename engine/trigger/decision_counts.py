@@ -63,6 +63,15 @@ class DecisionCounter:
             self.sums.note_decided(decisions, tallies)
             self.sums.note_claims(decided)
 
+    def count_moments(self, decided: Sequence[DecidedDetection]) -> None:
+        """Count what moments of visits fire. They are no detections."""
+        _, campaigns = _by_reason(Counter([each.decision.tally for each in decided]))
+        campaigns.pop(Reason.NOT_ENTERED, None)
+        for reason, count in campaigns.items():
+            self._metrics.decisions.labels(reason).inc(count)
+        if self.sums is not None:
+            self.sums.note_claims(decided)
+
     def count_sent(self, grants: Sequence[Grant], now: float) -> None:
         """Count grants whose messages were published, at `now` (epoch s)."""
         metrics = self._metrics
@@ -71,13 +80,14 @@ class DecisionCounter:
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
         sent = grants if formats.total() == len(grants) else [g for g in grants if not g.is_call]
-        times = Counter([grant.detection.detected_at for grant in sent])
+        timely = [grant for grant in sent if not grant.is_exit]
+        times = Counter([grant.detection.detected_at for grant in timely])
         ages: Counter[float] = Counter()
         for at, count in times.items():
             ages[max(0.0, now - at)] += count
         metrics.latency.observe_counts(ages)
-        if sent and metrics.latency.wants_exemplar(now):
-            self._note_slowest(sent, now)
+        if timely and metrics.latency.wants_exemplar(now):
+            self._note_slowest(timely, now)
         if self.sums is not None:
             companies = Counter([grant.beacon.company_reference.id for grant in sent])
             for company, count in companies.items():

@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Collection
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,10 +22,10 @@ from engine.redis.claims import (
     pack_caps,
     pack_request,
 )
-from engine.redis.devices import DeviceKey
+from engine.redis.devices import DeviceKey, DeviceLookup
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.place_cache import IndexedPlace
-from rules.decision import UNKNOWN, decide, refusal
+from rules.decision import UNKNOWN, Target, decide, refusal
 from rules.model import CampaignSnapshot, Cap, Decision, Reason
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class Grant(msgspec.Struct, gc=False):
     def is_call(self) -> bool:
         """Whether the message is a call of the customer's service, and not a notification."""
         return self.campaign.format == "connector"
+
+    @property
+    def is_exit(self) -> bool:
+        """Whether the end of a visit fired it, which may be long after the last detection."""
+        return self.detection.event is not None and self.detection.event.type == "exit"
 
     @property
     def record(self) -> ConsumerRecord[bytes, bytes]:
@@ -160,7 +166,8 @@ class DecidedDetection(msgspec.Struct, gc=False):
         self.grants = [grant for grant in self.grants if grant.campaign.id in held]
         self.denied = len(throttled)
         if self.beacon is not None:
-            phase = self.beacon.target.phase_at(self.detection.detected_at, self.time_zone)
+            target = _target(self.detection, self.beacon)
+            phase = target.phase_at(self.detection.detected_at, self.time_zone)
             self.decision = phase.granting(granted, before.capped + refused)
 
     def outcomes(self) -> dict[str, list[int]]:
@@ -197,7 +204,9 @@ def decide_from_memory(
     """
     if beacon is None:
         return unknown(detection.key)
-    target, at = beacon.target, detection.detected_at
+    target, at, event = _target(detection, beacon), detection.detected_at, detection.event
+    if event is not None and event.type == "exit":
+        max_age = inf
     decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS, time_zone)
     if not decision.granted:
         return decision
@@ -214,6 +223,22 @@ def decide_from_memory(
         capped = tuple(each for each in granted if not each.ignores_caps)
         granted = tuple(each for each in granted if each.ignores_caps)
     return target.phase_at(at, time_zone).granting(granted, capped)
+
+
+def _target(detection: DecodedDetection, beacon: IndexedPlace) -> Target:
+    """The place as a target of the detection, or of the moment of a visit."""
+    event = detection.event
+    return beacon.target if event is None else beacon.target.at_moment(event.type, event.minutes)
+
+
+def remembered_time_zone(
+    detection: DecodedDetection, beacon: IndexedPlace, devices: DeviceLookup
+) -> str | None:
+    """The device's time zone, where the company has quiet hours, as far as it is in memory."""
+    rules, device = beacon.target.rules, detection.message.device
+    if rules.quiet_hours is None or device.time_zone is not None:
+        return device.time_zone
+    return devices.remembered_time_zone(DeviceKey(rules.company_id, device.udid))
 
 
 def unknown(key: PlaceKey | None) -> Decision:
@@ -240,11 +265,14 @@ def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> 
 def _identity(detection: DecodedDetection) -> bytes:
     """The identity of a detection: device and record.
 
+    A moment of a visit is identified by its event.
     The record is topic, partition, offset and detected_at. The last one is included because a topic
     that is deleted and created again counts its offsets from 0. In a record of several detections
     the index of the detection is included too.
     """
-    record = detection.record
+    record, event = detection.record, detection.event
+    if event is not None:
+        return b"\0%b\0visit\0%b" % (detection.message.device.udid.encode(), event.id.bytes)
     identity = (
         f"\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
         f"\0{record.offset}\0{round(detection.detected_at * 1000)}"

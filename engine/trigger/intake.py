@@ -14,14 +14,14 @@ from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedBatch, DecodedDetection
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics, StepTimer
-from engine.redis.devices import DeviceKey, DeviceLookup
+from engine.redis.devices import DeviceLookup
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
-from engine.trigger.grants import DecidedDetection, decide_from_memory
+from engine.trigger.grants import DecidedDetection, decide_from_memory, remembered_time_zone
 from engine.trigger.locate import Located, locate
-from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex, Places
+from engine.trigger.visits import PartitionVisits
 from rules.model import Decision
 
 
@@ -35,10 +35,14 @@ class EarlyRefusals(Protocol):
 
 
 class TakenIn(NamedTuple):
-    """What is left of records: detections that may fire, and those that cannot be decoded."""
+    """What is left of records: detections that may fire, and those that cannot be decoded.
+
+    `moments` are those of visits that may fire; no record waits for them.
+    """
 
     decided: list[DecidedDetection]
     dead_letters: list[DeadLetter]
+    moments: list[DecidedDetection]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +62,31 @@ class Intake:
     max_age: float
     clock: Callable[[], float] = time.time
 
-    async def take_in(self, records: Records, remembered: RememberedClaims) -> TakenIn:
-        """Decide records of one partition, in order. Raises TooManyDeadLettersError."""
+    async def take_in(
+        self, records: Records, remembered: RememberedClaims, visits: PartitionVisits
+    ) -> TakenIn:
+        """Decide records of one partition, in order.
+
+        Raises TooManyDeadLettersError and VisitsTakenOverError.
+        """
         with self._step("decode"):
             batch, refused = await self._decode(records, remembered)
         version = self.index.cache.version
         with self._step("resolve"):
             located = await locate(batch.messages, self.index)
-            keys = {each.key for each in located.detections if each.key is not None}
+            placed = (*located.detections, *located.left) if located.left else located.detections
+            keys = {each.key for each in placed if each.key is not None}
             beacons = await self.index.resolve(keys, len(located.detections) + len(refused))
         with self._step("decide"):
             decided = self._decide(located, beacons, version, remembered, refused)
+        with self._step("visits"):
+            moments = await visits.follow(records, located, beacons, keys)
         self.counter.count(refused)
-        if located.exits:
-            self.metrics.records_skipped.labels("trigger", "geofence_exit").inc(located.exits)
+        if located.left:
+            left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
+            left.inc(len(located.left))
         self.metrics.batch_size.observe(len(records))
-        return TakenIn(decided, batch.dead_letters)
+        return TakenIn(decided, batch.dead_letters, moments)
 
     async def _decode(
         self, records: Records, remembered: RememberedClaims
@@ -111,7 +124,9 @@ class Intake:
             beacon = beacons.get(detection.key)
             if located.shares_records:
                 fired = _fired_by_record(detection, decided)
-            time_zone = None if beacon is None else self._time_zone(detection, beacon)
+            time_zone = (
+                None if beacon is None else remembered_time_zone(detection, beacon, self.devices)
+            )
             decision = decide_from_memory(
                 detection, beacon, remembered, now, max_age, fired, time_zone
             )
@@ -124,13 +139,6 @@ class Intake:
                 firing_nothing.append(detection)
         self.feed.note_refused(firing_nothing, refused[begin:], beacons)
         return decided
-
-    def _time_zone(self, detection: DecodedDetection, beacon: IndexedPlace) -> str | None:
-        """The device's time zone, where the company has quiet hours, as far as it is in memory."""
-        rules, device = beacon.target.rules, detection.message.device
-        if rules.quiet_hours is None or device.time_zone is not None:
-            return device.time_zone
-        return self.devices.remembered_time_zone(DeviceKey(rules.company_id, device.udid))
 
     @cached_property
     def _step(self) -> StepTimer:

@@ -16,7 +16,7 @@ from rules.model import Decision, Reason
 class Located(NamedTuple):
     """Detections, each at one place. `refusals` are the decisions about those that are `nowhere`.
 
-    `exits` counts the reports that a device left a geofence, which are no detections.
+    `left` are the reports that a device left a geofence, which are no detections.
     `shares_records` says that a position may be in several geofences: its detections follow each
     other, in the order of the geofences' ids.
     """
@@ -24,7 +24,7 @@ class Located(NamedTuple):
     detections: list[DecodedDetection]
     nowhere: list[DecodedDetection]
     refusals: list[Decision]
-    exits: int = 0
+    left: list[DecodedDetection] = []  # noqa: RUF012  # nobody changes it
     shares_records: bool = False
 
 
@@ -45,11 +45,11 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
     ]
     read = await index.company_data(fields_read)
     grids = {company: read[geofences_field(company)] for company in companies}
-    located, nowhere, refusals, exits = list[DecodedDetection](), [], [], 0
+    located, nowhere, refusals, left = list[DecodedDetection](), [], [], list[DecodedDetection]()
     for each in detections:
         if each.key is not None:
             if each.key.__class__ is GeofenceKey and _is_exit(each):
-                exits += 1
+                left.append(each)
             else:
                 located.append(each)
             continue
@@ -60,7 +60,7 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
             refusals.append(places)
         else:
             located += places
-    return Located(located, nowhere, refusals, exits, bool(grids))
+    return Located(located, nowhere, refusals, left, bool(grids))
 
 
 def places_of(

@@ -104,15 +104,21 @@ class MessageWriter:
         record, received, at = detection.record, detection.message.device, detection.detected_at
         key = received.udid.encode()
         device = received if known is None else completed_device(received, known)
-        zone = b""
-        if beacon.place.kind == "beacon":
+        zone, event, expires = b"", detection.event, at + self._lifetime
+        if beacon.place.kind == "beacon" and detection.zone:
             zone = b'"proximity":"%b",' % _ZONES[detection.zone]
+        if event is not None:
+            zone += b'"on":"%b","visit_id":"%b",' % (
+                event.type.encode(),
+                str(event.visit.uuid).encode(),
+            )
+            expires = now + self._lifetime if event.type == "exit" else expires
         place = b'%b%b"device":%b,' % (
             beacon.encoded_place or _place_of(beacon),
             zone,
             _encode(device),
         )
-        when = times(floor(at), floor(now), floor(at + self._lifetime))
+        when = times(floor(at), floor(now), floor(expires))
         size = 0
         for grant in decided.grants:
             campaign = grant.campaign

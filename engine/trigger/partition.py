@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -17,6 +17,8 @@ from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection
 from engine.trigger.intake import Intake
+from engine.trigger.visits import VisitTracking
+from rules.visits import VisitEvent
 
 _TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
 _LETTERS_AT_ONCE = 16  # so that they delay no other company
@@ -67,16 +69,18 @@ class TriggerRole:
     claim_memory: ClaimMemory
     in_flight: InFlightBytes
     batch_records: int
+    tracking: VisitTracking
 
     def publishing_with(self, publisher: Publisher) -> "TriggerRole":
         """The same role with a cycle of its own, for a partition with transactions."""
-        return replace(self, cycle=self.make_cycle(publisher))
+        tracking = replace(self.tracking, publisher=publisher, in_transactions=True)
+        return replace(self, cycle=self.make_cycle(publisher), tracking=tracking)
 
     def worker_for(
-        self, partition: TopicPartition, _begin: Position, on_progress: Callable[[], None]
+        self, partition: TopicPartition, begin: Position, on_progress: Callable[[], None]
     ) -> "TriggerPartition":
         """The worker for one assignment of one partition."""
-        return TriggerPartition(partition, role=self, on_progress=on_progress)
+        return TriggerPartition(partition, begin, role=self, on_progress=on_progress)
 
 
 class TriggerPartition:
@@ -89,11 +93,17 @@ class TriggerPartition:
     finished_ranges = ""
 
     def __init__(
-        self, partition: TopicPartition, *, role: TriggerRole, on_progress: Callable[[], None]
+        self,
+        partition: TopicPartition,
+        begin: Position,
+        *,
+        role: TriggerRole,
+        on_progress: Callable[[], None],
     ) -> None:
         self.partition = partition
         self.on_progress = on_progress
         self.remembered = role.claim_memory.for_assignment()
+        self.visits = role.tracking.for_partition(partition, begin, self.remembered)
         self.is_abandoned = False
         self.unfinished_sends = 0
         self.held_back: list[DecidedDetection] = []
@@ -109,7 +119,7 @@ class TriggerPartition:
         self._offsets = OffsetTracker()
         self._parts: dict[int, int] = {}  # left of records with several detections, by offset
         self._letters: deque[DeadLetter] = deque()
-        self._publishing_letters: asyncio.Task[None] | None = None
+        self._publishing: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._moved = asyncio.Event()  # something was offered, or finished
         self._closing = False
@@ -119,8 +129,8 @@ class TriggerPartition:
 
     @property
     def pending(self) -> int:
-        """Records offered and not finished."""
-        return self._queued + self._offsets.unfinished
+        """Records offered and not finished, and events of visits."""
+        return self._queued + self._offsets.unfinished + self.visits.pending
 
     @property
     def done_offset(self) -> int | None:
@@ -140,6 +150,11 @@ class TriggerPartition:
         self._hold(record_bytes(records))
         self._moved.set()
 
+    def note_lag(self, lag: int, asked_at: float) -> None:
+        """The partition had so many records left at `asked_at` (epoch s)."""
+        self.visits.note_lag(lag, asked_at)
+        self._moved.set()
+
     async def finish(self, deadline: float) -> None:
         """Finish what was taken in, drop the queue, and end within `deadline` seconds."""
         self._closing = True
@@ -147,9 +162,10 @@ class TriggerPartition:
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
-                while self._offsets.unfinished and self.failure is None:
+                while (self._offsets.unfinished or self.visits.pending) and self.failure is None:
                     self._moved.clear()
                     await self._moved.wait()
+                await self.visits.settle()
         except TimeoutError:
             pass  # unfinished records are not committed: the next owner reads them
         await self.abandon()
@@ -157,12 +173,12 @@ class TriggerPartition:
     async def abandon(self) -> None:
         """End at once, without finishing anything."""
         self._closing = self.is_abandoned = True
-        letters = [] if self._publishing_letters is None else [self._publishing_letters]
-        await cancel([self._task, *letters])
+        await cancel([self._task, *self._publishing.values()])
         await self._cycle.leave(self)
         self._queue.clear()
         self.held_back.clear()
         self.remembered.close()
+        self.visits.close()
         self._hold(-self._bytes)
 
     def finish_records(self, records: Records) -> None:
@@ -175,6 +191,14 @@ class TriggerPartition:
         self._moved.set()
         self.on_progress()
 
+    def finish_moments(self, events: Iterable[VisitEvent]) -> None:
+        """What these moments of visits fired is acknowledged."""
+        if not self.is_abandoned:
+            for event in events:
+                self.visits.finish(event)
+            self._moved.set()
+            self.on_progress()
+
     def _is_finished(self, record: ConsumerRecord[bytes, bytes]) -> bool:
         """Whether this was the record's last detection."""
         left = self._parts.pop(record.offset, 1) - 1
@@ -183,7 +207,10 @@ class TriggerPartition:
         return not left
 
     async def _run(self) -> None:
+        self._put_moments(await self.visits.load())
         while not self._closing:
+            if self.visits.is_due:
+                self._put_moments(await self.visits.tick())
             if not self._queue or self._ahead() >= self._most_ahead:
                 self._moved.clear()
                 await self._moved.wait()
@@ -199,7 +226,9 @@ class TriggerPartition:
         return 0 if done is None or tracker.end is None else tracker.end - done
 
     async def _take_in(self, records: Records) -> None:
-        decided, letters = await self._intake.take_in(records, self.remembered)
+        decided, letters, moments = await self._intake.take_in(
+            records, self.remembered, self.visits
+        )
         unfinished = [each.detection.record for each in decided]
         unfinished += [letter.record for letter in letters]
         offsets = {record.offset for record in unfinished}
@@ -213,9 +242,18 @@ class TriggerPartition:
         for each in decided:
             each.partition = self
         self._cycle.put(decided)
+        self._put_moments(moments)
         if letters:
             self._letters.extend(letters)
-            self._publish_letters()
+            self._publish("letters", self._run_letters)
+        self.on_progress()
+
+    def _put_moments(self, moments: list[DecidedDetection]) -> None:
+        for each in moments:
+            each.partition = self
+        self._cycle.put(moments)
+        if self.visits.has_messages:
+            self._publish("presence", self._run_presence)
         self.on_progress()
 
     def _open(self, records: Records, unfinished: set[int]) -> None:
@@ -225,11 +263,16 @@ class TriggerPartition:
         for offset in edges - unfinished:
             self._offsets.finish(offset)
 
-    def _publish_letters(self) -> None:
-        if self._publishing_letters is None:
-            task = asyncio.create_task(self._run_letters(), name=f"letters of {self.partition}")
+    def _publish(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        if what not in self._publishing:
+            task = asyncio.create_task(run(), name=f"{what} of {self.partition}")
             task.add_done_callback(self._note_end)
-            self._publishing_letters = task
+            self._publishing[what] = task
+
+    async def _run_presence(self) -> None:
+        with self._cycle.step("publish"):
+            await self.visits.publish()
+        del self._publishing["presence"]
 
     async def _run_letters(self) -> None:
         """Publish dead letters, a bounded number at once."""
@@ -243,7 +286,7 @@ class TriggerPartition:
             with self._cycle.step("publish"):
                 await self._cycle.letters.publish(letters)
             self.finish_records([letter.record for letter in letters])
-        self._publishing_letters = None
+        del self._publishing["letters"]
 
     def _hold(self, size: int) -> None:
         self._bytes += size

@@ -23,8 +23,9 @@ from engine.kafka.messages import (
 )
 from rules.decision import Target
 from rules.geofences import GeofenceGrid
-from rules.model import BeaconSnapshot, CampaignSnapshot, CompanyRules, Place
+from rules.model import BeaconSnapshot, CampaignSnapshot, CompanyRules, Place, TagSnapshot
 from rules.schedule import schedule_of
+from rules.visits import SILENCE, VisitKind, VisitPlace
 
 log = structlog.get_logger(__name__)
 
@@ -41,9 +42,9 @@ class IndexedPlace:
     """A place ready to decide and to notify: compiled once, used for every detection.
 
     `connector` is the company's, if a campaign needs it; `rules` the company's, if it has set any.
-    `campaign_ids` are those of all campaigns
-    that are aimed at it, usable or not. `shares` belongs to the cache, `encoded_place` to
-    message.py.
+    `campaign_ids` are those of all campaigns that are aimed at it, usable or not. `visited` are the
+    place and its venue, if somebody needs visits there. `shares` belongs to the cache,
+    `encoded_place` to message.py.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class IndexedPlace:
         "shares",
         "target",
         "venue_reference",
+        "visited",
     )
 
     def __init__(
@@ -84,6 +86,7 @@ class IndexedPlace:
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
         self.rules = rules
+        self.visited = _visited(place, self.campaigns, rules)
         self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
     def is_same(self, other: "IndexedPlace") -> bool:
@@ -101,6 +104,27 @@ def _reference(place: Place) -> BeaconReference | PlaceReference:
     if isinstance(place, BeaconSnapshot):
         return BeaconReference(place.id, place.name, place.uuid, place.major, place.minor)
     return PlaceReference(place.id, place.name)
+
+
+def _visited(
+    place: Place, campaigns: Iterable[CampaignSnapshot], rules: CompanyRules | None
+) -> tuple[VisitPlace, ...]:
+    """The place and its venue as visits see them; a tag is a place of its venue's visit alone."""
+    venue = place.venue
+    if rules is None or not (rules.tracks_visits and place.active and venue.active):
+        return ()
+    silence, told = venue.visit_silence or rules.visit_silence, rules.presence
+    key: tuple[int | str, ...] = (venue.id, place.id)
+    if isinstance(place, BeaconSnapshot):
+        key = (venue.id, place.uuid, place.major, place.minor)
+    elif isinstance(place, TagSnapshot):
+        key = (venue.id, venue.company_id, place.kind, place.value)
+    at_venue = VisitPlace("venue", venue.id, key, silence or SILENCE["venue"], (), told)
+    if isinstance(place, TagSnapshot):
+        return (at_venue,)
+    kind: VisitKind = "beacon" if isinstance(place, BeaconSnapshot) else "geofence"
+    minutes = tuple(sorted({each.dwell_minutes or 0 for each in campaigns if each.on == "dwell"}))
+    return (VisitPlace(kind, place.id, key, silence or SILENCE[kind], minutes, told), at_venue)
 
 
 def assemble(

@@ -231,15 +231,18 @@ cdef class RefusalFilter:
         return place
 
     cdef _Place _place(self, key):
-        """The place with this key; None if the index must be asked."""
+        """The place with this key; None if the index must be asked, or visits are followed."""
         cdef PyObject *found = PyDict_GetItem(self._by_key, key)
         cdef _Place place
         if found != NULL:
             return <_Place>found
         if key not in self._known:
             return None
+        indexed = self._known[key]
+        if indexed is not None and indexed.visited:
+            return None
         place = self._by_key[key] = _Place.__new__(_Place)
-        indexed, place.written = self._known[key], []
+        place.written = []
         if indexed is None:
             place.refusal = unknown(key)
         else:

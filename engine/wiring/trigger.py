@@ -34,6 +34,7 @@ from engine.trigger.message import MessageWriter
 from engine.trigger.partition import InFlightBytes, TriggerRole, record_bytes
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import IndexWatch, PlaceIndex
+from engine.trigger.visits import VisitTracking
 from engine.wiring.parts import (
     ProcessParts,
     Role,
@@ -113,6 +114,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     letters = DeadLetterPublisher(
         topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
     )
+    devices = parts.device_lookup()
     make_cycle = partial(
         Cycle,
         index=index,
@@ -139,6 +141,18 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         claim_memory=ClaimMemory(HELD_CLAIMS),
         in_flight=in_flight,
         batch_records=settings.batch_records,
+        tracking=VisitTracking(
+            index=index,
+            devices=devices,
+            publisher=parts.publisher,
+            topic=topics.presence,
+            counter=counter,
+            metrics=metrics,
+            path_loss_exponent=settings.path_loss_exponent,
+            max_age=settings.max_detection_age,
+            clock=clock,
+            **parts.stores.redis_options,
+        ),
     )
 
 
@@ -154,7 +168,7 @@ def _transactional_worker(
         partition,
         publisher=publisher,
         inner=partial(trigger.publishing_with(publisher).worker_for, partition, place),
-        topic_id=place.topic_id,
+        begin=place,
         batch_records=trigger.batch_records,
         on_progress=on_progress,
         hold=lambda records, sign: trigger.in_flight.hold(sign * record_bytes(records)),

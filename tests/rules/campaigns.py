@@ -79,12 +79,16 @@ def dates(draw: st.DrawFn, near: int, tz: tzinfo) -> datetime:
     return midnight if draw(wholes) else written
 
 
+MOMENTS = (*[("detection", None)] * 6, ("enter", None), ("dwell", 5), ("exit", None))
+
+
 @st.composite
 def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> CampaignSnapshot:
     """A campaign of that zone whose dates and hours lie around an instant."""
     tz = ZoneInfo(zone) if zone else UTC
     minutes = st.sampled_from(MINUTES) | st.integers(0, 1439)
     long = draw(wholes)
+    on, dwell_minutes = draw(st.sampled_from(MOMENTS))
     return campaign(
         id=number,
         active=draw(st.sampled_from((True, True, True, True, True, True, False))),
@@ -96,6 +100,8 @@ def campaigns(draw: st.DrawFn, zone: str | None, near: int, number: int = 1) -> 
         weekdays=draw(st.just(127) | st.integers(0, 127)),
         delay=draw(st.sampled_from((0, 1, 60, 3600))),
         time_zone=zone,
+        on=on,
+        dwell_minutes=dwell_minutes,
     )
 
 

@@ -3,9 +3,10 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rules.decision import UNKNOWN, Target, decide
-from rules.model import CampaignSnapshot, Decision, PlaceKind, Reason, Zone
+from rules.model import CampaignSnapshot, Decision, FiresOn, PlaceKind, Reason, Zone
 from tests.rules import schedule_oracle
 from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
 from tests.rules.records import venue
@@ -132,6 +133,8 @@ def fate(campaign: CampaignSnapshot, case: Case) -> str:
         return closed.value
     if campaign.format == "connector" and not case.has_connector:
         return "no_connector"
+    if campaign.on != "detection":
+        return "not_entered"
     sent = case.held.get(campaign.id)
     if campaign.delay and sent is not None and case.t - sent < campaign.delay:
         return "throttled"
@@ -159,6 +162,26 @@ def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
     counts.pop("granted", None)
     assert made(decision) == (furthest, counts, granted)
     assert dict(decision.by_campaign) == fates
+
+
+@given(cases())
+def test_a_moment_of_a_visit_fires_the_campaigns_of_that_moment_alone(case: Case) -> None:
+    target = case.target()
+    if target is None:
+        return
+    moments: list[tuple[FiresOn, int]] = [("enter", 0), ("dwell", 5), ("dwell", 6), ("exit", 0)]
+    for moment, minutes in moments:
+        there = target.at_moment(moment, minutes)
+        of_it = [
+            replace(each, on="detection", dwell_minutes=None)
+            for each in case.campaigns
+            if each.on == moment and each.dwell_minutes in (None, minutes)
+        ]
+        zone = Zone.UNKNOWN  # a visit has begun, so it does not matter
+        found = decide(there, zone, case.t, case.now, MAX_AGE, case.held)
+        alone = Target(target.venue, target.active, None, of_it, case.has_connector, case.kind)
+        expected = decide(alone, zone, case.t, case.now, MAX_AGE, case.held)
+        assert [each.id for each in found.granted] == [each.id for each in expected.granted]
 
 
 def test_the_order_is_that_of_the_contract() -> None:

@@ -113,6 +113,10 @@ CASES: dict[Reason, tuple[Callable[[], Explanation], str]] = {
         lambda: at_beacon(format="connector"),
         "none set up | a connector of the company",
     ),
+    Reason.NOT_ENTERED: (
+        lambda: at_beacon(on="dwell", dwell_minutes=10),
+        "a detection | the device has stayed for 10 min",
+    ),
     Reason.THROTTLED: (
         lambda: at_beacon(new_question(claims={1: HeldClaim("x", FRIDAY - 2788)}), delay=3600),
         "claimed at 2026-11-20T21:54:32+0100, 13 min 32 s left | at least 1 h between two sends",
@@ -138,7 +142,7 @@ def test_each_check_says_what_it_compared(reason: Reason) -> None:
 
 
 def test_every_check_has_a_case() -> None:
-    others = OF_NO_PLACE | {Reason.NOT_ENTERED, Reason.GRANTED}
+    others = OF_NO_PLACE | {Reason.GRANTED}
     assert set(CASES) == set(Reason) - others
 
 

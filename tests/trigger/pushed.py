@@ -108,7 +108,7 @@ class PushedTrigger:
             topic=self.partition.topic,
             partition=partition,
             offset=next(self._offsets),
-            timestamp=NOW,
+            timestamp=round(self.now * 1000),
             timestamp_type=0,
             key=b"phone",
             value=value,

@@ -66,6 +66,9 @@ async def pair(trigger: PushedTrigger) -> AsyncIterator[Pair]:
     await trigger.push(detection(FIRST))  # then the process has the beacon in its cache
     await trigger.worker.abandon()
     made = Pair(trigger)
+    await eventually(
+        lambda: all(each._moved._waiters for each in made.workers), what="both wait for records"
+    )
     yield made
     for worker in made.workers:
         await worker.abandon()

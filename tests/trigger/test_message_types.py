@@ -36,6 +36,7 @@ from rules.model import (
     VenueSnapshot,
     Zone,
 )
+from rules.visits import Visit, VisitEvent, VisitEventType
 from tests.kafka import records
 from tests.trigger.samples import granted
 
@@ -147,6 +148,11 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
     }
     if isinstance(beacon.place, BeaconSnapshot):
         firing["proximity"] = grant.detection.zone.name.lower()
+    event = grant.detection.event
+    if event is not None:
+        firing |= {"on": event.type, "visit_id": str(event.visit.uuid)}
+        if event.type == "exit":
+            firing["expires_at"] = format_instant(NOW + LIFETIME)
     if campaign.format != "connector":
         content: dict[str, Any] = {"format": campaign.format, campaign.format: campaign.content}
         return msgspec.json.encode(Notification(**content, **firing))
@@ -170,6 +176,7 @@ def new_writer() -> MessageWriter:
     record=st.none() | device_records,
     zone=st.sampled_from(("immediate", "near", "far")),
     detected_at=st.integers(978_307_200_000, 2**42),
+    moment=st.sampled_from((None, "enter", "dwell", "exit")),
 )
 def test_a_message_matches_its_type(
     made: list[CampaignSnapshot],
@@ -179,10 +186,14 @@ def test_a_message_matches_its_type(
     record: DeviceRecord | None,
     zone: str,
     detected_at: int,
+    moment: VisitEventType | None,
 ) -> None:
     writer = new_writer()
     sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
     detection = decode_record(records.record(records.detection(**sent)), 2.0)
+    if moment is not None:
+        visit = Visit("beacon", 1, (), True, bytes(range(16)), 30, 0, 0)
+        detection.event = VisitEvent(moment, (1, device.udid), visit)
     indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)

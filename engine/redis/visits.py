@@ -1,0 +1,177 @@
+"""Visits in Redis: one hash for each partition of detections that has visits.
+
+The state of the visits and the events that it led to are written together, before the events are
+published. So a crash neither loses an event nor finds another one in its place: the next owner
+publishes what was not acknowledged, and ignores for visits the records before the position.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from importlib.resources import files
+from secrets import token_hex
+from typing import Any
+
+import msgspec
+from aiokafka import TopicPartition
+
+from catalog.redis_connection import RedisClient
+from engine.kafka.errors import PartitionRestartError
+from engine.kafka.messages import ReceivedDevice
+from engine.process.failures import retry
+from engine.process.metrics import Metrics
+from rules.model import Zone
+from rules.visits import Visit, VisitBook, VisitEvent, VisitorKey
+
+_WRITE = files("engine.redis").joinpath("scripts/write_visits.lua").read_text(encoding="utf-8")
+_SCANNED = 1000
+_OPERATION = "visits"
+_TYPES = ("enter", "dwell", "exit")
+
+
+class VisitsTakenOverError(PartitionRestartError):
+    """Another process has taken over the visits of the partition, or Redis has lost them."""
+
+
+class PendingEvent(msgspec.Struct, array_like=True, gc=False):
+    """An event that is not acknowledged yet.
+
+    `device` and `zone` are those of the detection at `offset` that led to it; an event by silence
+    has no such detection, and names the device alone.
+    """
+
+    event: VisitEvent
+    device: ReceivedDevice
+    zone: Zone
+    offset: int
+
+
+class _Progress(msgspec.Struct, array_like=True):
+    """The state counts up to `offset` of this topic, and up to the time `mark`."""
+
+    offset: int
+    topic_id: str | None
+    mark: float
+
+
+_encode = msgspec.msgpack.encode
+_decode_progress = msgspec.msgpack.Decoder(_Progress).decode
+_decode_visits = msgspec.msgpack.Decoder(list[Visit]).decode
+_decode_event = msgspec.msgpack.Decoder(PendingEvent).decode
+
+
+class VisitStore:
+    """The hash of one assignment of one partition. Waits while Redis does not answer.
+
+    `deadline` (seconds) bounds each call.
+    """
+
+    def __init__(
+        self,
+        *,
+        redis: RedisClient,
+        prefix: str,
+        deadline: float,
+        metrics: Metrics,
+        partition: TopicPartition,
+        topic_id: str | None,
+    ) -> None:
+        self._redis = redis
+        self._key = f"{prefix}visits:{{{partition.topic}:{partition.partition}}}"
+        self._deadline = deadline
+        self._errors = metrics.redis_errors
+        self._topic_id = topic_id
+        self._owner = b""
+        self._script = redis.register_script(_WRITE)
+
+    async def load(self, book: VisitBook) -> tuple[int, list[PendingEvent]]:
+        """Take the partition's visits over, into `book`, which is empty.
+
+        Returns the offset up to which they count (0 if there are none), and the events that may
+        not have been published, in order. Visits of a topic that was deleted are forgotten.
+        """
+        fields = await retry(self._take_over, self._errors, _OPERATION)
+        if b"progress" not in fields:
+            return 0, []
+        progress = _decode_progress(fields[b"progress"])
+        if self._topic_id not in (None, progress.topic_id):
+            await self._write([name for name in fields if name != b"owner"], {})
+            return 0, []
+        book.mark = progress.mark
+        events = []
+        for name, value in fields.items():
+            if name.startswith(b"d:"):
+                company, _, udid = name[2:].partition(b":")
+                book.restore((int(company), udid.decode()), _decode_visits(value))
+            elif name.startswith(b"e:"):
+                events.append(_decode_event(value))
+        book.changed.clear()
+        return progress.offset, sorted(events, key=_in_order)
+
+    async def save(
+        self,
+        book: VisitBook,
+        offset: int,
+        events: Collection[PendingEvent],
+        published: Collection[bytes],
+    ) -> None:
+        """Write what has changed, up to `offset`, with new events; forget `published` ones by id.
+
+        Raises VisitsTakenOverError; then nothing was written.
+        """
+        progress = _Progress(offset, self._topic_id, book.mark)
+        kept = {b"progress": _encode(progress)}
+        gone = [b"e:" + each for each in published]
+        for visitor in book.changed:
+            visits, name = book.of(visitor), _field(visitor)
+            if visits:
+                kept[name] = _encode(visits)
+            else:
+                gone.append(name)
+        kept |= {b"e:" + each.event.id.bytes: _encode(each) for each in events}
+        await self._write(gone, kept)
+        book.changed.clear()
+
+    async def _write(self, gone: Collection[bytes], kept: Mapping[bytes, bytes]) -> None:
+        owner = self._owner or token_hex(8).encode()
+        if not await retry(
+            lambda: self._call(self._owner, owner, gone, kept), self._errors, _OPERATION
+        ):
+            raise VisitsTakenOverError(f"the visits of {self._key} have another owner")
+        self._owner = owner
+
+    async def _call(
+        self, held: bytes, owner: bytes, gone: Collection[bytes], kept: Mapping[bytes, bytes]
+    ) -> bool:
+        arguments: list[Any] = [held, owner, len(gone), *gone]
+        arguments += [part for pair in kept.items() for part in pair]
+        async with asyncio.timeout(self._deadline):
+            return bool(await self._script(keys=[self._key], args=arguments))
+
+    async def _take_over(self) -> dict[bytes, bytes]:
+        """Become the owner, so that nobody else can write any more, then read all."""
+        redis: Any = self._redis
+        while True:
+            async with asyncio.timeout(self._deadline):
+                held = await redis.hget(self._key, "owner")
+            if held is None:
+                return {}
+            self._owner = token_hex(8).encode()
+            if await self._call(held, self._owner, (), {}):
+                break
+        fields: dict[bytes, bytes] = {}
+        cursor = 0
+        while True:
+            async with asyncio.timeout(self._deadline):
+                cursor, found = await redis.hscan(self._key, cursor, count=_SCANNED)
+            fields |= found
+            if not cursor:
+                return fields
+
+
+def _field(visitor: VisitorKey) -> bytes:
+    return b"d:%d:%b" % (visitor[0], visitor[1].encode())
+
+
+def _in_order(pending: PendingEvent) -> tuple[float, int, int]:
+    event = pending.event
+    return event.at, _TYPES.index(event.type), event.minutes

@@ -1,0 +1,247 @@
+"""Visits in the trigger: messages of presence, campaigns that fire on them, crashes."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from catalog.index.entries import encode, rules_field
+from engine.kafka.offsets import Position
+from engine.redis.visits import VisitsTakenOverError
+from rules.geofences import Circle
+from rules.model import CompanyRules, Zone
+from tests.redis.index_writer import (
+    application_entry,
+    beacon_entry,
+    campaign_entry,
+    circles_entry,
+    geofence_entry,
+    tag_entry,
+)
+from tests.trigger.pushed import NOW, PushedTrigger, detection
+
+HERE = {"latitude": 48.8584, "longitude": 2.2945}
+
+
+def rules(**fields: Any) -> dict[str, bytes]:
+    asked = {"company_id": 1, "presence": True, "tracks_visits": True}
+    return {rules_field(1): encode(CompanyRules(**asked | fields))}
+
+
+@pytest.fixture
+async def mall(trigger: PushedTrigger) -> PushedTrigger:
+    """A beacon with a campaign for each moment of a visit."""
+    await trigger.write_index(
+        rules()
+        | beacon_entry([7, 8, 9, 10, 11], reach=Zone.NEAR)
+        | campaign_entry(7)
+        | campaign_entry(8, on="enter")
+        | campaign_entry(9, on="dwell", dwell_minutes=1)
+        | campaign_entry(10, on="dwell", dwell_minutes=2)
+        | campaign_entry(11, on="exit")
+    )
+    return trigger
+
+
+async def bodies(trigger: PushedTrigger, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(each.value or b"") for each in await trigger.left(topic)]
+
+
+def in_order(messages: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(each) for each in messages)
+
+
+async def told(trigger: PushedTrigger) -> list[tuple[str, str]]:
+    """The type and the kind of place of each message of presence, in order."""
+    found = await bodies(trigger, "presence")
+    return [(each["type"], each["place"]["kind"]) for each in found]
+
+
+async def stay(trigger: PushedTrigger, *seconds: float, **fields: Any) -> None:
+    """The phone is detected at these seconds after NOW, each as it happens."""
+    for second in seconds:
+        trigger.now = NOW / 1000 + second
+        await trigger.push(detection(seconds=second, **fields))
+
+
+async def pass_time(trigger: PushedTrigger, seconds: float) -> None:
+    """The topic is at its end so many seconds after NOW."""
+    trigger.now = NOW / 1000 + seconds
+    trigger.worker.note_lag(0, trigger.now)
+    await trigger.until_finished()
+
+
+async def test_a_visit_from_enter_to_exit(mall: PushedTrigger) -> None:
+    await stay(mall, *range(0, 125, 25))
+    await pass_time(mall, 131)
+    found = await bodies(mall, "presence")
+    assert [(each["type"], each["place"]) for each in found] == [
+        ("enter", {"kind": "beacon", "id": 1, "name": "Desk"}),
+        ("enter", {"kind": "venue", "id": 1, "name": "Library"}),
+        ("dwell", {"kind": "beacon", "id": 1, "name": "Desk"}),
+        ("exit", {"kind": "beacon", "id": 1, "name": "Desk"}),
+    ]
+    exit_ = found[-1]
+    assert exit_["cause"] == "silence"
+    assert (exit_["duration_seconds"], exit_["detections"]) == (100, 5)
+    assert exit_["entered_at"] == found[0]["entered_at"]
+    assert exit_["exited_at"] == exit_["last_seen"]
+    assert len({each["id"] for each in found}) == len(found)
+    assert len({each["visit_id"] for each in found}) == 2
+    sent = await bodies(mall, "notifications")
+    assert [each["campaign"]["id"] for each in sent if "on" not in each] == [7] * 5
+    fired = [(each["campaign"]["id"], each["on"]) for each in sent if "on" in each]
+    assert fired == [(8, "enter"), (9, "dwell"), (11, "exit")]
+    assert {each["visit_id"] for each in sent if "on" in each} == {exit_["visit_id"]}
+    assert mall.count("visits_total", kind="beacon", type="exit") == 1
+    assert mall.count("visits_open") == 1
+    await pass_time(mall, 221)
+    assert (await told(mall))[-1] == ("exit", "venue")
+    assert mall.count("visits_open") == 0
+    assert mall.count("decisions_total", reason="not_entered") == 4 * 5
+
+
+async def test_companies_that_ask_for_nothing_cost_nothing(trigger: PushedTrigger) -> None:
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
+    await stay(trigger, 0, 10)
+    await pass_time(trigger, 500)
+    assert await told(trigger) == []
+    assert not await trigger.redis.keys("*visits*")
+
+
+async def test_a_campaign_alone_leads_to_no_presence(trigger: PushedTrigger) -> None:
+    entries = beacon_entry([8]) | campaign_entry(8, on="enter")
+    await trigger.write_index(rules(presence=False) | entries)
+    await stay(trigger, 0, 10)
+    assert await told(trigger) == []
+    assert [each["on"] for each in await bodies(trigger, "notifications")] == ["enter"]
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+async def test_a_crash_repeats_what_was_not_forgotten(
+    mall: PushedTrigger, acknowledged: bool
+) -> None:
+    records = mall.records([detection(), detection("other")])
+    mall.worker.offer(records)
+    await mall.until_finished()
+    before = await bodies(mall, "presence"), await bodies(mall, "notifications")
+    if acknowledged:
+        await mall.worker.finish(5)
+    else:
+        await mall.worker.abandon()
+    mall.worker = mall.assigned()
+    mall.worker.offer(records)  # nothing was committed
+    await mall.until_finished()
+    after = await bodies(mall, "presence")
+    times = 1 if acknowledged else 2
+    assert in_order(after) == in_order(before[0] * times)
+    ids = Counter(each["id"] for each in await bodies(mall, "notifications"))
+    assert ids == {each["id"]: times if "on" in each else 2 for each in before[1]}
+    await stay(mall, 20)  # the visits go on
+    assert len(await told(mall)) == len(after)
+
+
+async def test_who_has_lost_the_partition_writes_no_more(mall: PushedTrigger) -> None:
+    await stay(mall, 0)
+    lost, mall.worker = mall.worker, mall.assigned()
+    await stay(mall, 10)
+    lost.offer(mall.records([detection("other")]))
+    mall.worker, current = lost, mall.worker
+    with pytest.raises(VisitsTakenOverError):
+        await mall.until_finished()
+    assert {each["device"]["udid"] for each in await bodies(mall, "presence")} == {"phone"}
+    mall.worker = current
+    await pass_time(mall, 41)
+    assert (await told(mall))[-1] == ("exit", "beacon")
+
+
+async def test_a_topic_that_is_another_begins_anew(mall: PushedTrigger) -> None:
+    def assigned(topic_id: str) -> None:
+        mall.worker = mall.role.worker_for(mall.partition, Position(0, topic_id), lambda: None)
+
+    await mall.worker.abandon()
+    assigned("a")
+    await stay(mall, 0)
+    await mall.worker.finish(5)
+    assigned("b")
+    await stay(mall, 10)
+    assert await told(mall) == [("enter", "beacon"), ("enter", "venue")] * 2
+
+
+async def test_a_place_that_was_edited_ends_its_visits(mall: PushedTrigger) -> None:
+    await stay(mall, 0)
+    del mall.writer.fields[next(each for each in mall.writer.fields if each[0] == "b")]
+    await mall.write_index({})
+    await pass_time(mall, 31)
+    last = (await bodies(mall, "presence"))[-1]
+    assert (last["type"], last["cause"], last["place"]["name"]) == ("exit", "edited", "")
+    assert last["venue"] == {"id": 1, "name": ""}
+
+
+async def test_a_device_that_goes_away_leaves_by_its_signal(mall: PushedTrigger) -> None:
+    def heard(rssi: int) -> dict[str, Any]:
+        return {"proximity": None, "rssi": rssi}
+
+    await stay(mall, 0, **heard(-60))
+    await stay(mall, 1, 2, 3, 4, **heard(-80))  # the mean is 6 dB beyond -71 dBm: later
+    assert len(await told(mall)) == 2
+    await stay(mall, 5, 6, 7, **heard(-90))
+    last = (await bodies(mall, "presence"))[-1]
+    assert (last["type"], last["cause"], last["rssi_max"]) == ("exit", "signal", -60)
+
+
+def at(seconds: float, **place: Any) -> bytes:
+    body = {"device": {"udid": "phone"}, "api_key": "ours"}
+    return json.dumps(body | place | {"detected_at": round(NOW + seconds * 1000)}).encode()
+
+
+async def test_positions_and_reports_end_visits_of_geofences(trigger: PushedTrigger) -> None:
+    await trigger.write_index(
+        rules()
+        | application_entry("ours")
+        | circles_entry(Circle(4, HERE["latitude"], HERE["longitude"], 50.0))
+        | geofence_entry(4, [], radius=50.0, **HERE)
+        | tag_entry([])
+    )
+    qr = {"kind": "qrcode", "value": "https://example.org/poster"}
+    trigger.now += 300
+    await trigger.push(at(0, tag=qr))
+    assert await told(trigger) == [("enter", "venue")]
+    await trigger.push(at(5, position=HERE))
+    beyond = HERE | {"latitude": 48.8594}  # 111 m away
+    await trigger.push(at(10, position=beyond | {"accuracy": 70}))
+    assert (await told(trigger))[1:] == [("enter", "geofence")]
+    await trigger.push(at(15, position=beyond | {"accuracy": 50}))
+    await trigger.push(at(20, geofence={"id": 4, "transition": "enter"}))
+    await trigger.push(at(25, geofence={"id": 4, "transition": "exit"}))
+    await trigger.push(at(24, geofence={"id": 4, "transition": "dwell"}))  # late
+    found = (await bodies(trigger, "presence"))[2:]
+    assert [(each["type"], each.get("cause")) for each in found] == [
+        ("exit", "signal"),
+        ("enter", None),
+        ("exit", "reported"),
+    ]
+    assert trigger.count("visits_total", kind="geofence", type="late") == 1
+
+
+async def test_time_moves_with_other_records_where_the_end_is_not_reached(
+    mall: PushedTrigger,
+) -> None:
+    await stay(mall, 0)
+    await stay(mall, 29, minor=99)
+    mall.worker.note_lag(1, mall.now)
+    await mall.until_finished()
+    assert len(await told(mall)) == 2
+    await stay(mall, 31, minor=99)
+    mall.worker.note_lag(1, mall.now)
+    await mall.until_finished()
+    assert (await told(mall))[-1] == ("exit", "beacon")
+
+
+async def test_a_visit_takes_little_memory_in_redis(mall: PushedTrigger) -> None:
+    await stay(mall, 0, 10)
+    (key,) = await mall.redis.keys("*visits*")
+    fields: Any = await mall.redis.hgetall(key)
+    (size,) = (len(name) + len(each) for name, each in fields.items() if name[:2] == b"d:")
+    assert size <= 400

@@ -13,6 +13,7 @@ import msgspec
 from rules.caps import within_caps
 from rules.model import (
     BeaconSnapshot,
+    Campaigns,
     CampaignSnapshot,
     CompanyRules,
     Decision,
@@ -37,8 +38,7 @@ class Phase:
 
     `delays` has (id, delay, campaign) of each open campaign, `closed_campaigns` the ids of the
     others by reason, in the order of the checks. `none_granted` and `all_granted` are the two
-    decisions that nearly all detections share. `mark` is an object of its own: by it the phase is
-    known again without being kept.
+    decisions that nearly all detections share.
     """
 
     __slots__ = (
@@ -47,7 +47,6 @@ class Phase:
         "closed",
         "closed_campaigns",
         "delays",
-        "mark",
         "none_granted",
         "open",
         "since",
@@ -58,12 +57,11 @@ class Phase:
         self,
         since: float,
         until: float,
-        open_: tuple[CampaignSnapshot, ...],
+        open_: Campaigns,
         closed: Mapping[Reason, Sequence[int]],
         company_id: int,
     ) -> None:
         self._company_id = company_id
-        self.mark = object()
         self.since = since
         self.until = until
         self.open = open_
@@ -74,52 +72,21 @@ class Phase:
         self.none_granted = self.decision(())
         self.all_granted = self.decision(open_)
 
-    def decision(
-        self,
-        granted: tuple[CampaignSnapshot, ...],
-        capped: tuple[CampaignSnapshot, ...] = (),
-    ) -> Decision:
+    def decision(self, granted: Campaigns, capped: Campaigns = ()) -> Decision:
         """The decision that grants `granted`, caps `capped`, and throttles the other open ones."""
         throttled = len(self.open) - len(granted) - len(capped)
-        reason = self._furthest(granted, capped, throttled)
-        return Decision(
-            reason,
-            self.closed,
-            throttled,
-            granted,
-            self.open,
-            self.closed_campaigns,
-            self._company_id,
-            capped,
-        )
+        reason = self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
+        reached = (throttled, Reason.THROTTLED), (capped, Reason.CAPPED), (granted, Reason.GRANTED)
+        for any_, furthest in reached:
+            reason = furthest if any_ else reason
+        closed, company = self.closed_campaigns, self._company_id
+        return Decision(reason, self.closed, throttled, granted, self.open, closed, company, capped)
 
-    def granting(
-        self,
-        granted: tuple[CampaignSnapshot, ...],
-        capped: tuple[CampaignSnapshot, ...] = (),
-    ) -> Decision:
+    def granting(self, granted: Campaigns, capped: Campaigns = ()) -> Decision:
         """The same decision; all and none of the open campaigns share one each."""
-        if capped:
+        if capped or 0 < len(granted) < len(self.open):
             return self.decision(granted, capped)
-        if not granted:
-            return self.none_granted
-        if len(granted) == len(self.open):
-            return self.all_granted
-        return self.decision(granted)
-
-    def _furthest(
-        self,
-        granted: Sequence[CampaignSnapshot],
-        capped: Sequence[CampaignSnapshot],
-        throttled: int,
-    ) -> Reason:
-        if granted:
-            return Reason.GRANTED
-        if capped:
-            return Reason.CAPPED
-        if throttled:
-            return Reason.THROTTLED
-        return self.closed[-1][0] if self.closed else Reason.NO_CAMPAIGN
+        return self.all_granted if granted else self.none_granted
 
 
 _NEVER = Phase(inf, -inf, (), {}, 0)
@@ -376,7 +343,7 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     if detected_at > now + max_age:
         return target.refusals.future
     phase = target.current
-    if target.rules.quiet_hours or not phase.since <= detected_at < phase.until:
+    if not phase.since <= detected_at < phase.until or target.rules.quiet_hours is not None:
         phase = target.phase_at(detected_at, time_zone)
     if not held:
         return phase.granting(phase.open)

@@ -159,6 +159,9 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         )
 
 
+Campaigns = tuple[CampaignSnapshot, ...]
+
+
 class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="beacon"):
     """A beacon at its venue. `reach` is the farthest zone that triggers.
 
@@ -263,11 +266,11 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     reason: Reason
     closed: Counts = ()
     throttled: int = 0
-    granted: tuple[CampaignSnapshot, ...] = ()
-    open: tuple[CampaignSnapshot, ...] = ()
+    granted: Campaigns = ()
+    open: Campaigns = ()
     closed_campaigns: Mapping[Reason, Sequence[int]] = {}
     company_id: int = 0
-    capped: tuple[CampaignSnapshot, ...] = ()
+    capped: Campaigns = ()
     tally: DecisionTally = _NO_TALLY
 
     def __post_init__(self) -> None:

@@ -160,16 +160,16 @@ class RememberedClaims:
         self._grown(known, before)
 
     def remember_capped(
-        self, udid: str, company_id: int, denied: tuple[float, float, bool], now: float
+        self, udid: str, company_id: int, denied: Sequence[int], now: float
     ) -> None:
-        """Remember that caps deny detections after the first of these times and before the second;
-        with the third for some seconds only: a place may be given back."""
+        """Remember that caps deny detections after the first of these times (epoch ms) and before
+        the second; with the third for some seconds only: a place may be given back."""
         if self._is_closed:
             return
         known = self._known(udid)
         before, (after, until, briefly) = len(known), denied
         for key, at in ((_CAPPED_AFTER, after), (_CAPPED_UNTIL, until)):
-            known[key + company_id] = at
+            known[key + company_id] = at / 1000
             if briefly:
                 self._brief.append((now + _BRIEFLY, udid, key + company_id))
         self._grown(known, before)

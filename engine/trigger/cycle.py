@@ -20,11 +20,15 @@ from engine.process.failures import retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import (
+    COUNTED,
+    NOT_COUNTED,
+    RETURNABLE,
     ClaimAnswers,
     Claims,
     ClaimUpdater,
     DeviceRequests,
     pack_caps,
+    pack_request,
 )
 from engine.redis.devices import DeviceLookup
 from engine.trigger.decision_counts import DecisionCounter
@@ -169,7 +173,7 @@ class Cycle:
     async def _handle(self, taken: list[DecidedDetection]) -> None:
         """Claim, compose and publish for these detections."""
         edited = await self._resolve_edited(taken)
-        await self._find_time_zones(taken)
+        edited |= await self._find_time_zones(taken)
         with self.step("decide"):
             self._decide(taken, edited)
         with self.step("claim"):
@@ -221,16 +225,23 @@ class Cycle:
                 each.beacon = beacons.get(each.detection.key)
         return {id(each) for each in edited}
 
-    async def _find_time_zones(self, taken: list[DecidedDetection]) -> None:
+    async def _find_time_zones(self, taken: list[DecidedDetection]) -> set[int]:
         """Find the time zones of devices, where a company has quiet hours and no message says it.
 
-        The intake may not have known them.
+        The intake may not have known them. Returns the identities of these detections.
         """
-        asked = [each for each in taken if each.lacks_time_zone]
+        asked = [
+            each
+            for each in taken
+            if each.beacon is not None
+            and each.beacon.target.rules.quiet_hours is not None
+            and each.detection.message.device.time_zone is None
+        ]
         if asked:
             zones = await self._devices.find_time_zones({each.device for each in asked})
             for each in asked:
                 each.time_zone = zones[each.device]
+        return {id(each) for each in asked}
 
     def _decide(self, taken: list[DecidedDetection], edited: set[int]) -> None:
         """Make the grants; decide again if something has changed since the intake decided."""
@@ -244,7 +255,6 @@ class Cycle:
                     each.decision.granted,
                     each.decision.company_id,
                 )
-                or (each.beacon is not None and each.beacon.target.rules.quiet_hours)
                 or detection.detected_at < oldest
                 or (edited and id(each) in edited)
             ):
@@ -267,7 +277,17 @@ class Cycle:
         requests: list[DeviceRequests] = []
         unread: set[str] = set()
         for each in taken:
-            packed = [grant.request() for grant in each.grants if grant.needs_claim]
+            rules = None if each.beacon is None else each.beacon.target.rules
+            caps = () if rules is None else rules.caps
+            at = round(each.detection.detected_at * 1000)
+            packed = []
+            for grant in each.grants:
+                campaign, counted = grant.campaign, NOT_COUNTED
+                if caps and not campaign.ignores_caps:
+                    counted = RETURNABLE if grant.is_call else COUNTED
+                if campaign.delay > 0 or counted:
+                    delay, owner = campaign.delay * 1000, grant.notification_id
+                    packed.append(pack_request(campaign.id, owner, at, delay, counted))
             if not packed:
                 continue
             udid = each.detection.message.device.udid
@@ -279,9 +299,8 @@ class Cycle:
             if read:
                 unread.add(udid)
             claiming.append(each)
-            caps = next((grant.caps for grant in each.grants if grant.caps), ())
-            packed_caps = pack_caps(each.decision.company_id, caps) if caps else b""
-            requests.append(DeviceRequests(udid, b"".join(packed), read, packed_caps))
+            counting = pack_caps(each.decision.company_id, caps) if caps else b""
+            requests.append(DeviceRequests(udid, b"".join(packed), read, counting))
         if claiming:
             now = self._clock()
             answers = await retry(
@@ -340,7 +359,7 @@ class Cycle:
             remembered.remember(grant.udid, [claim], now, briefly=True)
             if grant.caps:  # what they have denied meanwhile may be free again
                 company = grant.beacon.company_reference.id
-                remembered.remember_capped(grant.udid, company, (now, now, False), now)
+                remembered.remember_capped(grant.udid, company, (0, 0, 0), now)
         updates = [grant.refused_claim() for grant in claimed]
         await retry(lambda: self._updater.apply(updates), self._redis_errors, "claims")
 
@@ -439,29 +458,26 @@ def _note_answers(claiming: list[DecidedDetection], answers: ClaimAnswers, now: 
     """
     read = answers.read
     for each, forbidden in zip(claiming, answers.forbidden_by, strict=True):
-        udid, at, company = (
+        udid, at, grants, remembered = (
             each.detection.message.device.udid,
             each.detection.detected_at,
-            each.decision.company_id,
+            each.grants,
+            each.partition.remembered,
         )
-        grants, remembered = each.grants, each.partition.remembered
         if len(forbidden) < len(grants):
             grants = [grant for grant in grants if grant.needs_claim]
-        claims, throttled, capped = [], set[int](), set[int]()
-        for grant, by in zip(grants, forbidden, strict=True):
-            if isinstance(by, list):
-                capped.add(grant.campaign.id)
-                remembered.remember_capped(
-                    udid, company, (by[0] / 1000, by[1] / 1000, bool(by[2])), now
-                )
-                continue
-            if by:
-                throttled.add(grant.campaign.id)
-            if grant.campaign.delay > 0:
-                claims.append((grant.campaign, by / 1000 if by else at))
+        claims = [
+            (grant.campaign, by / 1000 if by else at)
+            for grant, by in zip(grants, forbidden, strict=True)
+            if not isinstance(by, list) and grant.campaign.delay > 0
+        ]
         remembered.remember(udid, claims, now, read=read.get(udid))
-        if throttled or capped:
-            each.deny(throttled, capped)
+        if any(forbidden):
+            company = each.decision.company_id
+            for by in forbidden:
+                if isinstance(by, list):
+                    remembered.remember_capped(udid, company, by, now)
+            each.deny({id(grant): by for grant, by in zip(grants, forbidden, strict=True) if by})
 
 
 def _finish(finished: list[DecidedDetection]) -> None:

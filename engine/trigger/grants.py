@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,20 +13,12 @@ from aiokafka import ConsumerRecord
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import (
-    COUNTED,
-    NOT_COUNTED,
-    RETURNABLE,
-    CapPlace,
-    ClaimUpdate,
-    pack_caps,
-    pack_request,
-)
+from engine.redis.claims import Answer, CapPlace, ClaimUpdate, pack_caps
 from engine.redis.devices import DeviceKey, DeviceLookup
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, Target, decide, refusal
-from rules.model import CampaignSnapshot, Cap, Decision, Reason
+from rules.model import Campaigns, CampaignSnapshot, Cap, Decision, Reason
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -100,16 +92,8 @@ class Grant(msgspec.Struct, gc=False):
 
     @property
     def needs_claim(self) -> bool:
-        """Whether Redis is to be asked: for its delay, or for the caps."""
+        """Whether Redis is asked: for its delay, or for the caps."""
         return self.campaign.delay > 0 or bool(self.caps)
-
-    def request(self) -> bytes:
-        """The request for its claim and its place in the caps."""
-        campaign, counted = self.campaign, NOT_COUNTED
-        if self.caps:
-            counted = RETURNABLE if self.is_call else COUNTED
-        at = round(self.detection.detected_at * 1000)
-        return pack_request(campaign.id, self.notification_id, at, campaign.delay * 1000, counted)
 
     def refused_claim(self) -> ClaimUpdate:
         """The update that gives back what a message has that brokers refuse."""
@@ -148,27 +132,22 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """The key of the detected device in the catalog."""
         return DeviceKey(self.decision.company_id, self.detection.message.device.udid)
 
-    @property
-    def lacks_time_zone(self) -> bool:
-        """Whether quiet hours need the device's time zone, and the message does not say it."""
-        if self.beacon is None or self.beacon.target.rules.quiet_hours is None:
-            return False
-        return self.detection.message.device.time_zone is None
-
-    def deny(self, throttled: Collection[int], capped: Collection[int]) -> None:
-        """Redis denies the claims on these campaigns, and the company's caps those."""
-        before = self.decision
-        granted = tuple(
-            each for each in before.granted if each.id not in throttled and each.id not in capped
-        )
-        refused = tuple(each for each in before.granted if each.id in capped)
-        held = {each.id for each in granted}
-        self.grants = [grant for grant in self.grants if grant.campaign.id in held]
-        self.denied = len(throttled)
+    def deny(self, denied: Mapping[int, Answer]) -> None:
+        """Redis has denied grants: its answers by the grants' identities."""
+        kept, capped = [], self.decision.capped
+        for grant in self.grants:
+            answer = denied.get(id(grant))
+            if answer is None:
+                kept.append(grant)
+            elif isinstance(answer, list):
+                capped = (*capped, grant.campaign)
+            else:
+                self.denied += 1
+        self.grants = kept
         if self.beacon is not None:
             target = _target(self.detection, self.beacon)
             phase = target.phase_at(self.detection.detected_at, self.time_zone)
-            self.decision = phase.granting(granted, before.capped + refused)
+            self.decision = phase.granting(tuple([grant.campaign for grant in kept]), capped)
 
     def outcomes(self) -> dict[str, list[int]]:
         """A bounded number of campaign ids by reason; those that fired come first.
@@ -212,14 +191,14 @@ def decide_from_memory(
         return decision
     udid, granted = detection.message.device.udid, decision.granted
     claims = remembered.young.get(udid) or remembered.of(udid)
-    capped: tuple[CampaignSnapshot, ...] = ()
+    capped: Campaigns = ()
     if claims:
         granted = remembered.not_held(claims, granted, at)
     if elsewhere:
         granted = tuple(each for each in granted if each.id not in elsewhere)
     elif not claims:
         return decision
-    if remembered.is_capped(claims, decision.company_id, at):
+    if target.rules.caps and remembered.is_capped(claims, decision.company_id, at):
         capped = tuple(each for each in granted if not each.ignores_caps)
         granted = tuple(each for each in granted if each.ignores_caps)
     return target.phase_at(at, time_zone).granting(granted, capped)

@@ -124,9 +124,9 @@ class Intake:
             beacon = beacons.get(detection.key)
             if located.shares_records:
                 fired = _fired_by_record(detection, decided)
-            time_zone = (
-                None if beacon is None else remembered_time_zone(detection, beacon, self.devices)
-            )
+            time_zone = None
+            if beacon is not None and beacon.target.rules.quiet_hours is not None:
+                time_zone = remembered_time_zone(detection, beacon, self.devices)
             decision = decide_from_memory(
                 detection, beacon, remembered, now, max_age, fired, time_zone
             )

@@ -24,6 +24,7 @@ from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot, Cap, Zone
 
 _ZONES = tuple(zone.name.lower().encode() for zone in Zone)  # by the zone's number
+_NO_CAPS: tuple[Cap, ...] = ()
 _MOST_BYTES = 16 * 1024 * 1024
 _ENDPOINT_FIELDS = ConnectorEndpoint.__struct_fields__
 _encode = msgspec.json.Encoder().encode
@@ -122,10 +123,10 @@ class MessageWriter:
         size = 0
         for grant in decided.grants:
             campaign = grant.campaign
-            topic, connector = self._notifications, None
+            topic, connector, caps = self._notifications, None, _NO_CAPS
             if campaign.format == "connector":
-                topic, connector = self._connector_calls, beacon.connector
-            parts = self._fragments.of(campaign, connector, grant.caps if grant.is_call else ())
+                topic, connector, caps = self._connector_calls, beacon.connector, grant.caps
+            parts = self._fragments.of(campaign, connector, caps)
             id_ = b"-".join(_uuid_parts(hexlify(grant.notification_id)))
             value = b"".join(
                 (b'{"id":"', id_, parts.reference, place, parts.texts, when, parts.content)

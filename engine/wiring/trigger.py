@@ -114,7 +114,6 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     letters = DeadLetterPublisher(
         topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
     )
-    devices = parts.device_lookup()
     make_cycle = partial(
         Cycle,
         index=index,

@@ -1,24 +1,31 @@
 """Caps, priority and quiet hours in the trigger, through the production wiring."""
 
 import json
+import random
+import uuid
 from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from catalog.models import Company, Device
+from engine.cli.replay.catalogs import ReplayedCatalog
+from engine.cli.replay.decisions import CatalogReplay
+from engine.kafka.detections import BeaconKey, decode_record
 from engine.redis.devices import DeviceKey
-from rules.model import Cap, QuietHours
+from engine.trigger.place_cache import IndexedPlace
+from rules.model import Cap, CompanyRules, QuietHours
 from tests.redis.index_writer import (
     beacon_entry,
     campaign_entry,
     connector_entry,
     rules_entry,
 )
-from tests.rules.records import epoch, venue
+from tests.rules.records import UUID, beacon, campaign, epoch, venue
 from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
 
 MINUTE, HOUR = 60, 3600
@@ -208,3 +215,55 @@ async def test_an_edit_of_the_rules_counts_for_what_waits(trigger: PushedTrigger
     await trigger.until_finished()
     assert await sent(trigger) == []
     assert reasons(trigger) == Counter(quiet_hours=1)
+
+
+async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: PushedTrigger) -> None:
+    dice = random.Random(29)
+    hours = QuietHours(1320, 1439)  # until 23:59 in Paris: for a minute of the traffic
+    rules = {"quiet_hours": hours, "time_zone": "Europe/Paris"}
+    caps = Cap(2, 30), Cap(3, 70)
+    campaigns: list[dict[str, Any]] = [
+        {"id": 7, "delay": 20},
+        {"id": 8, "priority": 9, "delay": 5},
+        {"id": 9, "ignores_caps": True, "delay": 40},
+        {"id": 10, "ignores_quiet_hours": True},
+    ]
+    aimed = {2: [7, 8], 3: [8, 9, 10], 4: [7, 10]}
+    fields = rules_entry(*caps, **rules)
+    for each in campaigns:
+        fields |= campaign_entry(each["id"], **{k: v for k, v in each.items() if k != "id"})
+    for minor, numbers in aimed.items():
+        fields |= beacon_entry(numbers, minor=minor)
+    await trigger.write_index(fields)
+    trigger.now = epoch("2026-11-20T22:59:00Z")
+    values = []
+    for number in range(400):
+        device = {"udid": dice.choice("abcd")} | dice.choice(({}, {"time_zone": "Asia/Tokyo"}))
+        at = trigger.now - 120 + number * 0.6 + dice.uniform(-6, 6) - NOW / 1000
+        values.append(detection(seconds=at, minor=dice.choice((2, 3, 4)), device=device))
+    records = trigger.records(values)
+    for record in records:
+        trigger.worker.offer([record])
+        await trigger.until_finished()
+    live = [body(each)["id"] for each in await trigger.left("notifications")]
+    await trigger.worker.abandon()
+    await trigger.redis.flushdb()
+    await trigger.write_index(fields)
+    trigger.worker = trigger.assigned()
+    trigger.worker.offer(records)
+    await trigger.until_finished()
+    both = Counter(body(each)["id"] for each in await trigger.left("notifications"))
+    assert both == dict.fromkeys(live, 2)
+    assert min(reasons(trigger)[each] for each in ("granted", "capped", "quiet_hours")) > 50
+
+    made = {each["id"]: campaign(**each) for each in campaigns}
+    company = CompanyRules(company_id=1, caps=caps, quiet_hours=hours, time_zone="Europe/Paris")
+    places: dict[Any, IndexedPlace] = {
+        BeaconKey(UUID, 1, minor): IndexedPlace(
+            beacon(minor=minor), [made[n] for n in numbers], None, rules=company
+        )
+        for minor, numbers in aimed.items()
+    }
+    replay = CatalogReplay(ReplayedCatalog("x", places, {}, {}), max_age=inf)
+    sent = replay.decide([decode_record(each, 2.0) for each in records], counted=True)
+    assert {str(uuid.UUID(bytes=each.notification_id)) for each in sent} == set(live)

@@ -71,12 +71,12 @@ def test_grants_that_redis_denies_are_throttled(two_campaigns):
     metrics = Metrics()
     both, one = (granted(*two_campaigns[:most]) for most in (2, 1))
     partly, wholly, alone, full = (msgspec.structs.replace(each) for each in (both, both, one, one))
-    first, second = (campaign.id for campaign in two_campaigns)
-    partly.deny({first}, ())
-    assert [grant.campaign.id for grant in partly.grants] == [second]
-    wholly.deny({first}, {second})
-    alone.deny({first}, ())
-    full.deny((), {first})
+    first, second = map(id, both.grants)
+    partly.deny({first: 1})
+    assert partly.grants == both.grants[1:]
+    wholly.deny({first: 1, second: [2, 3, 0]})
+    alone.deny({id(one.grants[0]): 1})
+    full.deny({id(one.grants[0]): [2, 3, 0]})
     assert (wholly.grants, alone.grants, full.grants) == ([], [], [])
     decided = [both, one, partly, wholly, alone, full]
     DecisionCounter(metrics).count([each.decision for each in decided], decided)

@@ -122,7 +122,7 @@ def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
     daily, closed = campaign(id=1, delay=86_400), campaign(id=4, end_minute=1)
     free = campaign(id=9)
     capped = CompanyRules(company_id=1, caps=(Cap(1, 60),))
-    mall.remembered.remember_capped("sent", 1, (NOON - 5, NOON + 5, False), NOON)
+    mall.remembered.remember_capped("sent", 1, (MS - 5000, MS + 5000, 0), NOON)
     for rules in (capped, QUIET, msgspec.structs.replace(QUIET, time_zone="Asia/Tokyo")):
         for campaigns, is_refused in (
             ((closed,), True),

@@ -11,37 +11,38 @@ local PLACE = 31
 local MOST_PLACES = 2047 -- no stretch has more than 1000
 
 local Places = {}
+Places.__index = Places
 
 local function read_places(key, packed)
   local company, from = struct.unpack('>i8', packed)
-  local field = 'k' .. string.format('%.0f', company)
-  local value = redis.call('HGET', key, field) or ''
-  local places = { key = key, field = field, caps = {}, longest = 0 }
-  places.needed, places.list = string.sub(value, 1, UNTIL), string.sub(value, UNTIL + 1)
+  local places = setmetatable({ key = key, caps = {}, longest = 0 }, Places)
+  places.field = 'k' .. string.format('%.0f', company)
   while from <= #packed do
     local most, lasts
     most, lasts, from = struct.unpack('>I2i8', packed, from)
     places.caps[#places.caps + 1] = { most, lasts }
     places.longest = math.max(places.longest, lasts)
   end
-  return setmetatable(places, { __index = Places })
-end
-
-function Places:count()
-  return #self.list / PLACE
+  local value = redis.call('HGET', key, places.field) or ''
+  places.list, places.needed = string.sub(value, UNTIL + 1), string.sub(value, 1, UNTIL)
+  places.count = #places.list / PLACE
+  return places
 end
 
 function Places:at(i)
   return tonumber(string.sub(self.list, i * PLACE - 14, i * PLACE - 1))
 end
 
+function Places:is_returnable(i)
+  return string.sub(self.list, i * PLACE, i * PLACE) == '1'
+end
+
 -- The number of the owner's place, which was taken for a detection at this time or a second later.
 function Places:find(owner, at)
-  for i = self:count(), 1, -1 do
+  for i = self.count, 1, -1 do
     if self:at(i) < at then
       return nil
-    end
-    if string.sub(self.list, i * PLACE - 30, i * PLACE - 15) == owner then
+    elseif string.sub(self.list, i * PLACE - 30, i * PLACE - 15) == owner then
       return i
     end
   end
@@ -49,14 +50,13 @@ end
 
 -- How many places are not later, and whether every cap allows one more at this time.
 function Places:room(at)
-  local count = self:count()
-  local before = count
+  local before = self.count
   while before > 0 and self:at(before) > at do
     before = before - 1
   end
   for _, cap in ipairs(self.caps) do
     local most, lasts = cap[1], cap[2]
-    for i = math.max(1, before - most + 1), math.min(before + 1, count - most + 1) do
+    for i = math.max(1, before - most + 1), math.min(before + 1, self.count - most + 1) do
       if math.max(at, self:at(i + most - 1)) - math.min(at, self:at(i)) < lasts then
         return before, false
       end
@@ -68,52 +68,40 @@ end
 -- Later detections are refused after the newest place, until the second of these times; 1 if a
 -- place may be given back before.
 function Places:refusal()
-  local count, opens, brief = self:count(), 0, 0
+  local opens, brief = 0, 0
   for _, cap in ipairs(self.caps) do
-    if count >= cap[1] then
-      opens = math.max(opens, self:at(count - cap[1] + 1) + cap[2])
-    end
+    opens = self.count < cap[1] and opens or math.max(opens, self:at(self.count - cap[1] + 1) + cap[2])
   end
-  for i = 1, count do
+  for i = 1, self.count do
     brief = self:is_returnable(i) and 1 or brief
   end
-  return { self:at(count), opens, brief }
+  return { self:at(self.count), opens, brief }
+end
+
+-- Replaces the places from the first to the last number.
+function Places:replace(first, last, by)
+  local list = self.list
+  self.list = string.sub(list, 1, (first - 1) * PLACE) .. by .. string.sub(list, last * PLACE + 1)
+  self.count = #self.list / PLACE
+  if self.count == 0 then
+    redis.call('HDEL', self.key, self.field)
+  else
+    redis.call('HSET', self.key, self.field, self.needed .. self.list)
+  end
 end
 
 -- Returns the time (epoch ms) until which the list is needed.
-function Places:take(owner, at, before, returnable, now, retain)
-  local place = owner .. string.format('%014.0f', at) .. (returnable and '1' or '0')
-  local cut, lasts = before * PLACE, self.longest + retain
-  self.list = string.sub(self.list, 1, cut) .. place .. string.sub(self.list, cut + 1)
-  local from = 1
-  while self:at(from) + lasts <= now and from < self:count() or self:count() - from >= MOST_PLACES do
-    from = from + 1
+function Places:take(owner, at, before, flag, now, retain)
+  local lasts, expired = self.longest + retain, 0
+  while expired < before
+    and (self:at(expired + 1) + lasts <= now or self.count - expired >= MOST_PLACES) do
+    expired = expired + 1
   end
-  self.list = string.sub(self.list, (from - 1) * PLACE + 1)
-  local needed = self:at(self:count()) + lasts
+  local needed = math.max(at, self:at(self.count) or at) + lasts
   self.needed = string.format('%014.0f', needed)
-  self:replace(self.list)
+  local kept = string.sub(self.list, expired * PLACE + 1, before * PLACE)
+  self:replace(1, before, kept .. owner .. string.format('%014.0f', at) .. flag)
   return needed
-end
-
-function Places:is_returnable(i)
-  return string.sub(self.list, i * PLACE, i * PLACE) == '1'
-end
-
-function Places:confirm(i)
-  self:replace(string.sub(self.list, 1, i * PLACE - 1) .. '0' .. string.sub(self.list, i * PLACE + 1))
-end
-
-function Places:give_back(i)
-  self:replace(string.sub(self.list, 1, (i - 1) * PLACE) .. string.sub(self.list, i * PLACE + 1))
-end
-
-function Places:replace(list)
-  if list == '' then
-    redis.call('HDEL', self.key, self.field)
-  else
-    redis.call('HSET', self.key, self.field, self.needed .. list)
-  end
 end
 
 local function keep_alive(key, needed, now)

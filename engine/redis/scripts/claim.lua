@@ -99,7 +99,7 @@ while from <= #packed do
     if not mine and forbids == 0 and counted > 0 and not places:find(owner, at) then
       local before, is_free = places:room(at)
       if is_free then
-        needed = math.max(needed, places:take(owner, at, before, counted == 2, now, retain))
+        needed = math.max(needed, places:take(owner, at, before, counted - 1, now, retain))
       else
         forbids = places:refusal()
       end

@@ -1,12 +1,13 @@
 """The health of Redis, and the reports of each process on its roles.
 
-The reports are in one hash, with a field per process and role, whose name does not show the host.
-Report times come from the clock of Redis, so that the clocks of two hosts are never compared.
+The reports of a day are in one hash: a field per process and role, whose name shows no host. Report
+times come from the clock of Redis, so that the clocks of two hosts are never compared.
 """
 
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -118,8 +119,7 @@ def _ratio(node: Mapping[str, Any]) -> float:
     return counted / most if most else 0.0
 
 
-_KEPT_MS = 24 * 3600 * 1000
-_STALE_SECONDS = 600.0  # an older report is removed, unless it is the newest of its role
+_DAY = 24 * 3600
 
 
 class RoleLine(msgspec.Struct, frozen=True, array_like=True):
@@ -140,14 +140,14 @@ _decode = msgspec.msgpack.Decoder(RoleLine).decode
 
 
 class RoleStateStore:
-    """Writes, reads and removes reports. Each call ends within `deadline` seconds.
+    """Writes and reads reports. Each call ends within `deadline` seconds.
 
     Each method raises RedisError, OSError or TimeoutError.
     """
 
     def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
         self._redis = redis
-        self._key = f"{prefix}roles"
+        self._prefix = prefix
         self._deadline = deadline
 
     async def write(
@@ -156,47 +156,28 @@ class RoleStateStore:
         """Replace the process's report on the role. The report gets the present time."""
         async with asyncio.timeout(self._deadline):
             line = RoleLine(role, await shared_time(self._redis), behind, list(waits_for))
+            key = self._key(line.reported_at)
             pipeline: Any = self._redis.pipeline(transaction=False)
-            pipeline.hset(self._key, f"{role}:{instance}", _encode(line))
-            pipeline.pexpire(self._key, _KEPT_MS)
+            pipeline.hset(key, f"{role}:{instance}", _encode(line))
+            pipeline.expire(key, 2 * _DAY)
             await pipeline.execute()
 
     async def read(self) -> list[RoleReport]:
-        """The newest report of each process on each role. If no process reports for a day, Redis
-        deletes all reports."""
+        """The newest report of each process on each role, of today and yesterday (UTC)."""
+        found: dict[bytes, bytes] = {}
         async with asyncio.timeout(self._deadline):
-            lines, now = await self._lines()
-        return [
-            RoleReport(
-                line.role, max(0.0, now - line.reported_at), line.behind, tuple(line.waits_for)
-            )
-            for line in lines.values()
-        ]
+            now = await shared_time(self._redis)
+            for at in (now - _DAY, now):
+                of_day: Any = await self._redis.hgetall(self._key(at))
+                found |= of_day
+        reports = []
+        for value in found.values():
+            with suppress(msgspec.DecodeError):  # another version of the engine wrote it
+                line = _decode(value)
+                age = max(0.0, now - line.reported_at)
+                reports.append(RoleReport(line.role, age, line.behind, tuple(line.waits_for)))
+        return reports
 
-    async def forget_old(self) -> None:
-        """Remove reports that are older than ten minutes, whose processes have ended. The newest
-        report of each role stays, and tells for how long the role has been silent."""
-        async with asyncio.timeout(self._deadline):
-            lines, now = await self._lines()
-            newest = {line.role: name for name, line in _oldest_first(lines)}
-            old = [
-                name
-                for name, line in lines.items()
-                if now - line.reported_at > _STALE_SECONDS and newest[line.role] != name
-            ]
-            if old:
-                await self._redis.hdel(self._key, *old)
-
-    async def _lines(self) -> tuple[dict[bytes, RoleLine], float]:
-        found: Any = await self._redis.hgetall(self._key)
-        lines = {}
-        for name, value in found.items():
-            try:
-                lines[name] = _decode(value)
-            except msgspec.DecodeError:  # another version of the engine wrote it
-                continue
-        return lines, await shared_time(self._redis)
-
-
-def _oldest_first(lines: dict[bytes, RoleLine]) -> list[tuple[bytes, RoleLine]]:
-    return sorted(lines.items(), key=lambda each: each[1].reported_at)
+    def _key(self, at: float) -> str:
+        """The key of a day's reports: those of processes that ended are deleted with it."""
+        return f"{self._prefix}roles:{int(at // _DAY)}"

@@ -187,7 +187,6 @@ async def _ignore_outage(inspect: Callable[[], Awaitable[None]]) -> None:
 
 
 _PAUSE_SECONDS = 5.0
-_ROUNDS = 60  # after so many writes, reports of ended processes are removed
 
 
 class RoleStateWriter:
@@ -211,7 +210,6 @@ class RoleStateWriter:
 
     async def run(self) -> None:
         """Write until cancelled. While Redis is down nothing is written."""
-        round_ = 0
         while True:
             try:
                 for role in self._roles:
@@ -221,11 +219,8 @@ class RoleStateWriter:
                         behind=role.consumer.seconds_behind(time.time()),
                         waits_for=self._waits_for(role),
                     )
-                if round_ % _ROUNDS == 0:
-                    await self._store.forget_old()
             except (RedisError, OSError, TimeoutError):
                 self._errors.inc()
-            round_ += 1
             await asyncio.sleep(self._pause)
 
     def _waits_for(self, role: Role) -> list[str]:

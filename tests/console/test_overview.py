@@ -85,8 +85,9 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
     ]
     german = await visitor.get(part, accept_language="de")
     assert "Der Recorder ist 12 s zurück" in german.texts
+    (key,) = [key async for key in redis.scan_iter("proximity:roles:*")]
     silent = RoleLine("trigger", time.time() - 125, 0.0, [])
-    await redis.hset("proximity:roles", "trigger:a", msgspec.msgpack.encode(silent))
+    await redis.hset(key, "trigger:a", msgspec.msgpack.encode(silent))
     sentence = "No trigger has been heard from for 2 min"
     assert sentence in (await visitor.get(part)).texts
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -12,7 +13,7 @@ from catalog.redis_connection import RedisClient
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.redis import role_states as store_module
-from engine.redis.role_states import RoleLine, RoleStateStore
+from engine.redis.role_states import RoleStateStore
 from engine.wiring.parts import Role
 from engine.wiring.servers import RoleStateWriter
 from tests.servers.waiting import eventually
@@ -28,28 +29,28 @@ async def test_each_process_has_its_say(redis: RedisClient) -> None:
     await store.write("a", "trigger", behind=0.5, waits_for=[])
     await store.write("b", "trigger", behind=None, waits_for=["kafka"])
     await store.write("a", "trigger", behind=12.0, waits_for=[])
-    await redis.hset("contract:roles", "trigger:newer", b"of another version")
+    (key,) = [key async for key in redis.scan_iter("contract:roles:*")]
+    await redis.hset(key, "trigger:newer", b"of another version")
     found = sorted(await store.read(), key=lambda each: each.waits_for)
     assert [(each.role, each.behind, each.waits_for) for each in found] == [
         ("trigger", 12.0, ()),
         ("trigger", None, ("kafka",)),
     ]
     assert all(0 <= each.age < 30 for each in found)
-    assert 0 < await redis.ttl("contract:roles") <= 24 * 3600
 
 
-async def test_the_last_report_of_ended_processes_is_kept(redis: RedisClient) -> None:
-    store = store_on(redis)
-    now = time.time()
-    for instance, age in (("old", 900), ("older", 2000)):
-        line = RoleLine("recorder", now - age, 0.0, [])
-        await redis.hset("contract:roles", f"recorder:{instance}", store_module._encode(line))
-    await store.write("alive", "trigger", behind=0.0, waits_for=[])
-    await store.forget_old()
-    assert {name async for name, _ in redis.hscan_iter("contract:roles")} == {
-        b"trigger:alive",
-        b"recorder:old",
-    }
+async def test_reports_are_kept_for_a_day(
+    redis: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = store_on(redis), time.time()
+    for instance, age in (("yesterday", 24 * 3600), ("before", 48 * 3600)):
+        written = AsyncMock(return_value=now - age)
+        monkeypatch.setattr(store_module, "shared_time", written)
+        await store.write(instance, "recorder", behind=0.0, waits_for=[])
+    monkeypatch.setattr(store_module, "shared_time", AsyncMock(return_value=now))
+    assert [round(each.age) for each in await store.read()] == [24 * 3600]
+    async for key in redis.scan_iter("contract:roles:*"):
+        assert 0 < await redis.ttl(key) <= 48 * 3600
 
 
 class Consumer:

@@ -86,21 +86,6 @@ async def test_nothing_fails_after_a_restart_of_postgresql(pooled: Database, pos
     assert before.isdisjoint(await _every_backend(pooled))
 
 
-async def test_cancelled_reads_give_their_connections_back(pooled: Database):
-    async def sleep() -> None:
-        async with pooled.read() as session:
-            await session.execute(text("SELECT pg_sleep(600)"))
-
-    tasks = [asyncio.create_task(sleep()) for _ in range(2 * POOL_SIZE)]
-    await asyncio.sleep(0.5)
-    for task in tasks:
-        task.cancel()
-    async with asyncio.timeout(60):
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(each) for each in ended} == {asyncio.CancelledError}
-    await _every_backend(pooled)
-
-
 @pytest.mark.parametrize("autocommit_next", [False, True])
 async def test_a_connection_whose_begin_was_cut_off_is_not_used_again(
     pooled: Database, monkeypatch: pytest.MonkeyPatch, autocommit_next: bool
@@ -182,17 +167,3 @@ async def test_a_sqlite_connection_that_is_cancelled_while_it_closes(
     async with asyncio.timeout(10):
         await database.close()
     await eventually(lambda: asyncio.all_tasks() == before, what="every task has ended")
-
-
-@pytest.mark.parametrize(("command_timeout", "expected"), [(30.0, "1min"), (120.0, "2min")])
-async def test_postgresql_ends_transactions_that_stand_idle(
-    postgres_url: str, command_timeout: float, expected: str
-):
-    """Those whose owner has died do not keep their locks for long."""
-    database = open_database(postgres_url, command_timeout=command_timeout)
-    try:
-        async with database.read() as session:
-            limit = await session.scalar(text("SHOW idle_in_transaction_session_timeout"))
-    finally:
-        await database.close()
-    assert limit == expected

@@ -6,7 +6,6 @@ import os
 import random
 from typing import Any
 
-import msgspec
 import pytest
 from sqlalchemy import select
 
@@ -189,19 +188,6 @@ async def test_writers_at_once(database: Database, store: IndexStore, redis: Any
     assert await index_of(redis, store) == await fresh_index(database)
 
 
-async def test_change_messages(database: Database, store: IndexStore, redis: Any, records: Records):
-    await rebuild(database, store)
-    async with database.write.begin() as session:
-        company = records.company()
-        session.add_all([records.beacon(records.venue(company)), records.connector(company)])
-    await drain(database, store)
-    messages = [fields for _, fields in await redis.xrange(store.keys.changes)]
-    assert messages[0][b"keys"] == b"*"
-    announced = [key for fields in messages[1:] for key in msgspec.json.decode(fields[b"keys"])]
-    assert sorted(announced) == sorted(await index_of(redis, store))
-    assert [int(fields[b"generation"]) for fields in messages] == [1, 2, 3]
-
-
 async def test_a_writer_that_is_not_the_last_changes_nothing(
     database: Database, store: IndexStore, redis: Any, records: Records
 ):
@@ -234,14 +220,6 @@ async def test_a_write_that_is_sent_twice(database: Database, store: IndexStore,
     for _ in range(2):
         await store.finish([marker] * BUCKETS, last, {bucket("c:3"): 1})
     assert await index_of(redis, store) == {"c:3": b"{}"}
-
-
-async def test_a_rebuild_that_lost_a_part_says_so(store: IndexStore, redis: Any):
-    marker = Marker(catalog="other", generation=1, writer="a")
-    await store.fill(marker, {"c:1": b"{}"})
-    await redis.flushall()
-    with pytest.raises(IndexWriteError):
-        await store.finish([None] * BUCKETS, marker, {bucket("c:1"): 1})
 
 
 async def test_a_writer_that_dies_before_its_commit(

@@ -96,18 +96,6 @@ async def test_a_campaign_with_a_zone_that_is_not_known_silences_only_itself(
     assert granted(await one(index)) == [7]
 
 
-async def test_lookups_are_counted(index: PlaceIndex, built: Writer, metrics: Metrics) -> None:
-    for _ in range(3):
-        await index.resolve({KNOWN, UNKNOWN}, 10)
-
-    def count(layer: str, outcome: str) -> float | None:
-        labels = {"layer": layer, "outcome": outcome}
-        return metrics.registry.get_sample_value("proximity_index_lookups_total", labels)
-
-    assert [count("redis", "hit"), count("redis", "unknown")] == [1, 1]
-    assert [count("process", "miss"), count("process", "hit")] == [2, 28]
-
-
 @pytest.mark.parametrize("of", ["beacon", "campaign"])
 async def test_without_a_marker_nothing_is_unknown_but_waits(
     index: PlaceIndex, built: Writer, redis: RedisClient, of: str

@@ -160,78 +160,40 @@ def test_the_checks_after_the_first_failure_are_listed() -> None:
     assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
 
 
-CLAIMED = "claimed at 2026-11-20T21:41:00+0100"
-NIGHT = {"start_minute": 1320, "end_minute": 120}
 SATURDAY, MONDAY = epoch("2026-11-21T01:10:00+01:00"), epoch("2026-11-23T01:10:00+01:00")
-NEWFOUNDLAND = {"time_zone": None, "start": datetime.fromisoformat("2026-01-01T00:00:00-03:30")}
 
 
-@pytest.mark.parametrize(
-    ("question", "fields", "check", "expected"),
-    [
-        (
-            {"at": SATURDAY},
-            NIGHT,
-            "outside_hours",
-            "ok Saturday 01:10 in Europe/Paris | 22:00 to 02:00",
-        ),
-        (
-            {"at": MONDAY},
-            NIGHT,
-            "outside_hours",
-            "ok Monday 01:10 in Europe/Paris | 22:00 to 02:00",
-        ),
-        (
-            {"at": MONDAY},
-            NIGHT,
-            "wrong_weekday",
-            "ok Sunday (the window opened the day before) | every day",
-        ),
-        (
-            {"at": SATURDAY},
-            NIGHT | {"weekdays": 0b0100000},
-            "wrong_weekday",
-            "NO Friday (the window opened the day before) | Saturday",
-        ),
-        ({}, {"weekdays": 0}, "wrong_weekday", "NO Friday | no day"),
-        (
-            {},
-            NEWFOUNDLAND | {"end_minute": 60},
-            "outside_hours",
-            "NO Friday 18:11 at -0330 | 00:00 to 01:00",
-        ),
-        (
-            {},
-            {"start_minute": 540, "end_minute": 540},
-            "outside_hours",
-            "ok Friday 22:41 in Europe/Paris | the whole day",
-        ),
-        (
-            {"held": 3600},
-            {"delay": 3600},
-            "throttled",
-            f"ok {CLAIMED}, that is over | at least 1 h between two sends",
-        ),
-        ({"held": 3600}, {}, "throttled", "ok no cache delay | no cache delay"),
-        (
-            {"held": 3599.5},
-            {"delay": 3600},
-            "throttled",
-            f"NO {CLAIMED}, 1 s left | at least 1 h between two sends",
-        ),
-        ({"decided_at": FRIDAY + 300}, {}, "stale", "ok 5 min old | at most 5 min"),
-        ({"decided_at": FRIDAY - 300}, {}, "future", "ok 5 min ahead | at most 5 min"),
-    ],
-)
-def test_the_words_of_a_check(
-    question: dict[str, Any], fields: dict[str, Any], check: str, expected: str
-) -> None:
-    held = question.get("held")
-    claims = {} if held is None else {1: HeldClaim("x", FRIDAY - held)}
-    explanation = at_beacon(
-        new_question(**{k: v for k, v in question.items() if k != "held"}, claims=claims), **fields
-    )
-    assert compared(explanation, Reason(check)) == expected
+def said(check: str, at: float = FRIDAY, held: float | None = None, **fields: Any) -> str:
+    """What the check says; `held` is the age of a claim."""
+    claims = {} if held is None else {1: HeldClaim("x", at - held)}
+    return compared(at_beacon(new_question(at, claims=claims), **fields), Reason(check))
+
+
+def test_the_words_of_hours_and_weekdays() -> None:
+    night: dict[str, Any] = {"start_minute": 1320, "end_minute": 120}
+    open_ = "01:10 in Europe/Paris | 22:00 to 02:00"
+    assert said("outside_hours", SATURDAY, **night) == f"ok Saturday {open_}"
+    assert said("outside_hours", MONDAY, **night) == f"ok Monday {open_}"
+    before = "(the window opened the day before)"
+    assert said("wrong_weekday", MONDAY, **night) == f"ok Sunday {before} | every day"
+    saturdays = said("wrong_weekday", SATURDAY, **night, weekdays=0b0100000)
+    assert saturdays == f"NO Friday {before} | Saturday"
+    assert said("wrong_weekday", weekdays=0) == "NO Friday | no day"
+    all_day = said("outside_hours", start_minute=540, end_minute=540)
+    assert all_day == "ok Friday 22:41 in Europe/Paris | the whole day"
+    start = datetime.fromisoformat("2026-01-01T00:00:00-03:30")
+    elsewhere = said("outside_hours", time_zone=None, start=start, end_minute=60)
+    assert elsewhere == "NO Friday 18:11 at -0330 | 00:00 to 01:00"
+
+
+def test_the_words_of_a_claim_and_of_an_age() -> None:
+    claim, hour = "claimed at 2026-11-20T21:41:00+0100", "at least 1 h between two sends"
+    assert said("throttled", held=3600, delay=3600) == f"ok {claim}, that is over | {hour}"
+    assert said("throttled", held=3599.5, delay=3600) == f"NO {claim}, 1 s left | {hour}"
+    assert said("throttled", held=3600) == "ok no cache delay | no cache delay"
+    for age, check, words in ((300, "stale", "old"), (-300, "future", "ahead")):
+        found = compared(at_beacon(new_question(decided_at=FRIDAY + age)), Reason(check))
+        assert found == f"ok 5 min {words} | at most 5 min"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from catalog.redis_connection import RedisClient
-from engine.trigger.place_index import MissedChanges
 from tests.servers.waiting import eventually
 from tests.system.index.reader import Reader
 
@@ -48,16 +47,3 @@ async def test_a_change_whose_message_is_lost_is_seen(reader: Reader, redis: Red
             await reader.until(fires=False)
         events = [line["event"] for line in logs]
         assert "a change of the index was not heard of, reading everything again" in events
-
-
-def test_a_message_in_time_is_not_missed() -> None:
-    missed = MissedChanges(5)
-    assert not missed.has_missed(5, 0.0)
-    assert not missed.has_missed(6, 0.1)
-    missed.note_message(6)
-    assert not missed.has_missed(7, 1.0)  # written just now
-    assert not missed.has_missed(7, 1.9)
-    assert missed.has_missed(7, 2.1)
-    assert not missed.has_missed(7, 9.0)
-    missed.note_message(2)
-    assert not missed.has_missed(1, 9.0)

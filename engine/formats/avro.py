@@ -1,7 +1,7 @@
 """Decodes this project's own detection from Avro's binary encoding, with the writer's schema."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -13,8 +13,6 @@ from fastavro.read import LOGICAL_READERS
 
 from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
 
-_MOST_DEPTH = 16
-_MOST_TYPES = 10_000
 _LONGEST_DECIMAL = 32  # bytes
 _decode_json = msgspec.json.Decoder().decode
 
@@ -36,11 +34,7 @@ for _name in ("bytes-decimal", "fixed-decimal"):
 
 
 def compiled(schema: RegisteredSchema) -> Decode:
-    """The decoder of a schema's messages.
-
-    Raises ValueError for an invalid schema, and for one with which a few bytes could take long to
-    decode.
-    """
+    """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
     named: dict[str, Any] = {}
     try:
         for text in schema.references.values():
@@ -48,7 +42,6 @@ def compiled(schema: RegisteredSchema) -> Decode:
         parsed = fastavro.parse_schema(_decode_json(schema.text), named_schemas=named)
     except Exception as error:  # fastavro also raises Python's own errors
         raise ValueError(f"no valid Avro schema: {error}") from error
-    _refuse_costly(parsed, named, iter(range(_MOST_TYPES)))
 
     def decode(message: bytes) -> object:
         stream = io.BytesIO(message)
@@ -61,45 +54,6 @@ def compiled(schema: RegisteredSchema) -> Decode:
         return _plain(value)
 
     return decode
-
-
-def _refuse_costly(
-    schema: Any,
-    named: Mapping[str, Any],
-    left: Iterator[int],
-    within: tuple[str, ...] = (),
-    listed: bool = False,
-) -> None:
-    """Raise ValueError for a schema with which a few bytes could take long to decode.
-
-    That is one with a type that contains itself, one with a list whose items may take no bytes (a
-    few bytes could encode millions of them), and one of too many types (`left` counts them, and
-    repeated ones each time). `within` are the records around `schema`; `listed` if it is in a list.
-    """
-    if next(left, None) is None or len(within) > _MOST_DEPTH:
-        raise ValueError("its types are too many, or nested too deep")
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind in within:
-        raise ValueError(f"{kind} contains itself")
-    parts: list[Any] = [kind]
-    if isinstance(kind, list):
-        parts = [each for each in kind if each != "null"]  # in a union null takes a byte
-    elif kind in ("array", "map"):
-        parts, listed = [schema.get("items") or schema["values"]], True
-    elif kind in ("record", "error"):
-        within = (*within, schema["name"])
-        parts = [each["type"] for each in schema["fields"]]
-    elif isinstance(kind, str):
-        parts = [named[kind]] if kind in named else []
-    if listed and (kind == "null" or (isinstance(schema, dict) and _is_empty(schema))):
-        raise ValueError("it has a list whose items take almost no bytes")
-    for part in parts:
-        _refuse_costly(part, named, left, within, listed)
-
-
-def _is_empty(schema: Mapping[str, Any]) -> bool:
-    """Whether a value may take no bytes: a record without fields, a fixed value of no bytes."""
-    return schema.get("fields") == [] or schema.get("size") == 0
 
 
 def _plain(value: object) -> object:

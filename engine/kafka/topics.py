@@ -13,12 +13,12 @@ from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from catalog.erasure import TopicRetention
 from engine.kafka.client import NOT_THERE, REQUEST_SECONDS, KafkaCluster, connection_options
-from engine.process.settings import Settings, variable_name
+from engine.process.settings import Settings
 from engine.process.settings_types import DetectionTopic
 
 log = structlog.get_logger(__name__)
 
-_FORBIDDEN, _ALREADY_EXISTS, _INVALID_REPLICATION = 29, 36, 38
+_ALREADY_EXISTS = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +122,9 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
         ) from None
     for name, code, *_ in response.topic_errors:
         if code not in (0, _ALREADY_EXISTS):
-            raise _refused(name, code, settings)
+            fault = f"topic {name} is missing, or hidden from this login, and cannot be created"
+            raise for_code(code)(f"{fault} with TOPIC_REPLICATION={settings.topic_replication}")
     log.info("topics created", topics=names, partitions=settings.topic_partitions)
-
-
-def _refused(name: str, code: int, settings: Settings) -> KafkaError:
-    """A topic that a login may not see looks as if it were missing."""
-    fault = f"topic {name} is missing and cannot be created"
-    if code == _FORBIDDEN:
-        fault = f"this login may neither see nor create topic {name}"
-    elif code == _INVALID_REPLICATION:
-        setting, replicas = variable_name("topic_replication"), settings.topic_replication
-        fault += f": {setting} is {replicas}, and there are fewer brokers"
-    error: KafkaError = for_code(code)(fault)
-    return error
 
 
 _TOPIC = 2

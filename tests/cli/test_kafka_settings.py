@@ -108,7 +108,7 @@ def test_a_login_by_scram_works(
             "UnsupportedSaslMechanismError",
         ),
         ("SSL", "SSL", {}, "unable to get local issuer certificate"),
-        ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login(user=LIMITED), "neither see nor create topic"),
+        ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login(user=LIMITED), "hidden from this login"),
     ],
 )
 def test_a_wrong_setting_is_named(

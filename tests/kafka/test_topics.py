@@ -21,7 +21,7 @@ async def test_more_replicas_than_brokers_are_named(
     settings = load_settings(
         kafka_bootstrap_servers=kafka_bootstrap, topic_replication=3, topic_prefix=topic_prefix
     )
-    expected = "PROXIMITY_TOPIC_REPLICATION is 3, and there are fewer brokers"
+    expected = "cannot be created with TOPIC_REPLICATION=3"
     with pytest.raises(InvalidReplicationFactorError, match=expected):
         await ensure_topics(settings, (f"{topic_prefix}three",))
     found = {each.subject: each for each in await check_kafka(settings)}

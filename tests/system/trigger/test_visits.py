@@ -147,7 +147,7 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet) -> None:
 
     async def all_have_left() -> bool:
         found = once(await topics.read("presence")).values()
-        return sum(each["type"] == "exit" for each in found) >= count
+        return [each["type"] for each in found].count("exit") >= count
 
     await eventually(all_have_left, deadline=60, what="the exits of an idle topic")
     for each in pair:
@@ -160,15 +160,15 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet) -> None:
     assert not any(each["device"]["udid"].startswith("late") for each in events)
     found: dict[tuple[str, str, int], list[tuple[int, int, int]]] = defaultdict(list)
     inside: dict[tuple[str, str, int], str] = {}
-    for each in events:
-        key = each["device"]["udid"], each["place"]["kind"], each["place"]["id"]
-        if each["type"] == "enter":
+    for event in events:
+        key = event["device"]["udid"], event["place"]["kind"], event["place"]["id"]
+        if event["type"] == "enter":
             assert key not in inside, "a visit begins after the last one has ended"
-            inside[key] = each["visit_id"]
+            inside[key] = event["visit_id"]
             continue
-        assert inside.pop(key) == each["visit_id"]
-        assert each["cause"] == "silence"
-        stay = second(each["entered_at"]), second(each["exited_at"]), each["detections"]
+        assert inside.pop(key) == event["visit_id"]
+        assert event["cause"] == "silence"
+        stay = second(event["entered_at"]), second(event["exited_at"]), event["detections"]
         found[key].append(stay)
     assert not inside
     assert found == wanted

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from redis.exceptions import RedisError
 
 from api.explain import shown_campaign, shown_check
 from catalog.plain_text import for_terminal
+from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
 from engine.cli.command import CommandError, begin_quietly, examples, moment, new_app
 from engine.cli.output import echo_json
 from engine.cli.servers import company_id, redis_reason, refuse_wrong_servers
@@ -20,12 +21,21 @@ from engine.kafka.detections import (
     TagKey,
     canonical_uuid,
 )
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.trigger.explainer import ExplainedDetection, SupposedDetection
-from engine.trigger.place_cache import IndexedPlace
-from engine.trigger.place_index import IndexNotBuiltError
-from engine.wiring.parts import open_explainer
-from rules.explanation import ExplainedCampaign, ExplainedCheck
+from engine.redis.devices import DeviceKey
+from engine.trigger.place_cache import IndexedPlace, PlaceCache
+from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
+from engine.wiring.parts import build_claim_reader, redis_options
+from rules.explanation import (
+    DeviceHistory,
+    ExplainedCampaign,
+    ExplainedCheck,
+    Explanation,
+    Question,
+    awake,
+)
+from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
 from rules.parsing import parse_zone, zone_from_rssi
 from rules.schedule import LocalClock, zone_clock
@@ -35,6 +45,33 @@ _HIGHEST = 65535
 
 
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+
+
+class SupposedDetection(NamedTuple):
+    """The detection of a question; times in epoch seconds.
+
+    Without `zone` the device is just near enough for a beacon. Without `udid` the device has
+    received nothing yet. `time_zone` is the device's, None for the catalog's. `is_now` says that no
+    other time was given: then campaigns that are asleep in the index stay asleep.
+    """
+
+    key: PlaceKey
+    udid: str | None
+    zone: Zone | None
+    detected_at: float
+    decided_at: float
+    is_now: bool
+    time_zone: str | None = None
+
+
+class ExplainedDetection(NamedTuple):
+    """The answer, with the place of the detection, if the index has it."""
+
+    beacon: IndexedPlace | None
+    question: Question
+    explanation: Explanation
+
+
 app = new_app()
 
 
@@ -127,11 +164,11 @@ def explain(
         is_now=at is None and decided is None,
         time_zone=time_zone,
     )
-    explained = asyncio.run(_read(settings, supposed))
+    found = asyncio.run(_read(settings, supposed))
     if as_json:
-        echo_json(explained_fields(supposed, explained))
+        echo_json(explained_fields(supposed, found))
         return
-    for line in _lines(supposed, explained):
+    for line in _lines(supposed, found):
         typer.echo(for_terminal(line).rstrip())
 
 
@@ -165,20 +202,55 @@ def _zone(
 
 async def _read(settings: Settings, supposed: SupposedDetection) -> ExplainedDetection:
     await refuse_wrong_servers(settings)
+    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
     try:
-        async with open_explainer(settings) as explainer:
-            return await explainer.explain(supposed)
+        return await explained(settings, redis, supposed)
     except IndexNotBuiltError:
         raise CommandError(
             "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
         ) from None
     except (RedisError, OSError) as error:
         raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None
+    finally:
+        await redis.aclose()
 
 
-def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection) -> dict[str, Any]:
+async def explained(
+    settings: Settings, redis: RedisClient, supposed: SupposedDetection
+) -> ExplainedDetection:
+    """Explain a detection by the index and the device's claims; writes nothing.
+
+    Raises IndexNotBuiltError, RedisError, OSError or TimeoutError.
+    """
+    cache = PlaceCache(most_places=1)
+    index = PlaceIndex(cache=cache, metrics=Metrics(), **redis_options(settings, redis))
+    beacon = await index.look_up(supposed.key)
+    history, zone = DeviceHistory(), supposed.zone
+    if beacon is not None and supposed.udid is not None:
+        device = DeviceKey(beacon.company_reference.id, supposed.udid)
+        campaigns = [each.id for each in beacon.campaigns]
+        history = await build_claim_reader(settings, redis).history(device, campaigns)
+    target = None if beacon is None else beacon.target
+    if zone is None:
+        zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach
+    if target is not None and not supposed.is_now:
+        target = awake(target)
+    question = Question(
+        zone,
+        supposed.detected_at,
+        supposed.decided_at,
+        settings.max_detection_age,
+        history.claims,
+        supposed.key.kind,
+        history.sent,
+        supposed.time_zone or history.time_zone,
+    )
+    return ExplainedDetection(beacon, question, explain_detection(target, question))
+
+
+def explained_fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:
     """The object of --json."""
-    beacon, question, explanation = explained
+    beacon, question, explanation = found
     written = _clock(beacon).written
     place_fields: dict[str, Any] = supposed.key._asdict()
     if beacon is not None:
@@ -198,9 +270,9 @@ def explained_fields(supposed: SupposedDetection, explained: ExplainedDetection)
     }
 
 
-def _lines(supposed: SupposedDetection, explained: ExplainedDetection) -> Iterator[str]:
+def _lines(supposed: SupposedDetection, found: ExplainedDetection) -> Iterator[str]:
     """The lines: a head, the checks that all campaigns share, and each campaign."""
-    beacon, question, explanation = explained
+    beacon, question, explanation = found
     written = _clock(beacon).written
     key = supposed.key
     named = ":".join(map(str, key[-1:] if isinstance(key, TagKey) else key))

@@ -33,9 +33,6 @@ from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
-from engine.trigger.explainer import Explainer
-from engine.trigger.place_cache import PlaceCache
-from engine.trigger.place_index import PlaceIndex
 
 if TYPE_CHECKING:
     from engine.wiring.servers import ClockSkew
@@ -245,25 +242,6 @@ def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:
 def build_figure_store(settings: Settings, redis: RedisClient) -> FigureStore:
     """The store of companies' figures on an open connection."""
     return FigureStore(**redis_options(settings, redis))
-
-
-@asynccontextmanager
-async def open_explainer(settings: Settings) -> AsyncIterator[Explainer]:
-    """An explainer with a connection of its own. Raises RedisUrlError."""
-    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
-    try:
-        yield build_explainer(settings, redis)
-    finally:
-        await redis.aclose()
-
-
-def build_explainer(settings: Settings, redis: RedisClient) -> Explainer:
-    """An explainer on an open connection."""
-    cache = PlaceCache(most_places=1)
-    index = PlaceIndex(cache=cache, metrics=Metrics(), **redis_options(settings, redis))
-    return Explainer(
-        index=index, claims=build_claim_reader(settings, redis), max_age=settings.max_detection_age
-    )
 
 
 def build_claim_reader(settings: Settings, redis: RedisClient) -> ClaimReader:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from engine.cli.explain import SupposedDetection, explained
 from engine.kafka.detections import GeofenceKey, TagKey
 from engine.process.lifecycle import cancel
 from engine.redis.devices import DeviceKey
-from engine.trigger.explainer import SupposedDetection
-from engine.wiring.parts import build_decision_store, build_explainer
+from engine.wiring.parts import build_decision_store
 from rules.geofences import Circle
 from tests.redis.index_writer import (
     application_entry,
@@ -189,7 +189,6 @@ async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
 
 
 async def test_an_explanation_of_a_place_is_the_decision(town: PushedTrigger):
-    explainer = build_explainer(town.settings, town.redis)
     now = NOW / 1000
     await town.push(seen(tag=QR))
     for key, reason in (
@@ -201,4 +200,4 @@ async def test_an_explanation_of_a_place_is_the_decision(town: PushedTrigger):
         (TagKey(1, "nfc", "other"), "unknown_tag"),
     ):
         supposed = SupposedDetection(key, "phone", None, now, now, is_now=True)
-        assert (await explainer.explain(supposed)).explanation.reason == reason
+        assert (await explained(town.settings, town.redis, supposed)).explanation.reason == reason

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from engine.cli.explain import ExplainedDetection, SupposedDetection, explained
 from engine.kafka.detections import BeaconKey
-from engine.trigger.explainer import ExplainedDetection, Explainer, SupposedDetection
 from engine.trigger.place_index import IndexNotBuiltError
-from engine.wiring.parts import build_explainer, open_explainer
 from rules.model import Reason, Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.questions import OF_OTHER_PLACES, OF_RULES
@@ -49,9 +48,13 @@ def supposed(minor: int, udid: str, zone: Zone, at: float, now: float) -> Suppos
     return SupposedDetection(BeaconKey(UUID, 1, minor), udid, zone, at, now, is_now=True)
 
 
-def outcomes(explained: ExplainedDetection) -> Counter[Reason]:
+async def answer(trigger: PushedTrigger, question: SupposedDetection) -> ExplainedDetection:
+    return await explained(trigger.settings, trigger.redis, question)
+
+
+def outcomes(found: ExplainedDetection) -> Counter[Reason]:
     """Outcomes as the metric counts them: a refused detection once."""
-    _, _, explanation = explained
+    _, _, explanation = found
     shared = {each.check for each in explanation.checks}
     if explanation.reason in shared:
         return Counter([explanation.reason])
@@ -70,16 +73,17 @@ def draws(now: float) -> Iterator[tuple[int, str, Zone, float, float]]:
 
 
 async def test_explained_is_decided(catalog: PushedTrigger):
-    explainer = build_explainer(catalog.settings, catalog.redis)
     seen: Counter[Reason] = Counter()
     for minor, udid, zone, at, now in draws(catalog.now):
         catalog.now = now
-        explained = await explainer.explain(supposed(minor, udid, zone, at, now))
+        found = await explained(
+            catalog.settings, catalog.redis, supposed(minor, udid, zone, at, now)
+        )
         before = decided(catalog)
         value = detection(udid, seconds=at - NOW / 1000, minor=minor, proximity=int(zone))
         await catalog.push(value)
-        assert decided(catalog) - before == outcomes(explained)
-        seen += outcomes(explained)
+        assert decided(catalog) - before == outcomes(found)
+        seen += outcomes(found)
     assert set(seen) == set(Reason) - OF_OTHER_PLACES - OF_RULES
 
 
@@ -89,46 +93,47 @@ def decided(trigger: PushedTrigger) -> Counter[Reason]:
 
 
 async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
-    explainer = build_explainer(catalog.settings, catalog.redis)
     now = catalog.now
     await catalog.push(detection("anna", minor=KNOWN))
     sent = [msgspec.json.decode(each.value) for each in await catalog.left("notifications")]
     ids = {each["campaign"]["id"]: each["id"] for each in sent}
     supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
-    explained = (await explainer.explain(supposed_detection)).explanation
-    held = {each.campaign.id: each for each in explained.campaigns if each.claim}
+    found = (await answer(catalog, supposed_detection)).explanation
+    held = {each.campaign.id: each for each in found.campaigns if each.claim}
     assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
         number: ids[number] for number in (1, 2)
     }
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
-    another = await explainer.explain(supposed_detection._replace(udid=None))
+    another = await explained(
+        catalog.settings, catalog.redis, supposed_detection._replace(udid=None)
+    )
     assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
 
 
 async def test_an_explanation_takes_no_claim(catalog: PushedTrigger):
-    explainer = build_explainer(catalog.settings, catalog.redis)
     keys = sorted([key async for key in catalog.redis.scan_iter("*")])
     now = catalog.now
     for _ in range(2):
-        explained = await explainer.explain(supposed(KNOWN, "anna", Zone.NEAR, now, now))
-        assert explained.explanation.reason is Reason.GRANTED
+        found = await explained(
+            catalog.settings, catalog.redis, supposed(KNOWN, "anna", Zone.NEAR, now, now)
+        )
+        assert found.explanation.reason is Reason.GRANTED
     assert sorted([key async for key in catalog.redis.scan_iter("*")]) == keys
 
 
 async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTrigger):
-    explainer = build_explainer(catalog.settings, catalog.redis)
     fields = campaign_entry(20, asleep=True, content=None) | beacon_entry([20], KNOWN)
     await catalog.write_index(fields)
     supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
-    assert (await explainer.explain(supposed_detection)).explanation.reason is Reason.INACTIVE
-    other = await explainer.explain(supposed_detection._replace(is_now=False))
+    assert (await answer(catalog, supposed_detection)).explanation.reason is Reason.INACTIVE
+    other = await explained(
+        catalog.settings, catalog.redis, supposed_detection._replace(is_now=False)
+    )
     assert other.explanation.reason is Reason.GRANTED
 
 
 async def test_without_an_index_there_is_no_explanation(trigger: PushedTrigger):
     await trigger.redis.flushall()
-    async with open_explainer(trigger.settings) as explainer:
-        assert isinstance(explainer, Explainer)
-        supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
-        with pytest.raises(IndexNotBuiltError):
-            await explainer.explain(supposed_detection)
+    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
+    with pytest.raises(IndexNotBuiltError):
+        await answer(trigger, supposed_detection)

@@ -6,34 +6,26 @@ live detections.
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from rules.model import CampaignSnapshot, Cap
-
-
-class CapRefusal(NamedTuple):
-    """The cap that refuses a notification, and when the stretch that is full ends (epoch s)."""
-
-    cap: Cap
-    opens_at: float
+from rules.model import Campaigns, CampaignSnapshot, Cap
 
 
-def refusing_cap(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> CapRefusal | None:
+def refusing_cap(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> Cap | None:
     """The cap that refuses one more notification at `at` for longest; None if all allow it."""
-    found = [CapRefusal(cap, opens) for cap in caps if (opens := _opens(sent, at, cap)) > at]
-    return max(found, key=lambda refusal: refusal.opens_at, default=None)
+    longest = max(caps, key=lambda cap: _opens(sent, at, cap), default=None)
+    return longest if longest is not None and _opens(sent, at, longest) > at else None
 
 
 def next_place(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> float:
     """The first moment from `at` on at which all caps allow one more notification."""
-    while (refusal := refusing_cap(sent, at, caps)) is not None:
-        at = refusal.opens_at
+    while (cap := refusing_cap(sent, at, caps)) is not None:
+        at = _opens(sent, at, cap)
     return at
 
 
 def within_caps(
     campaigns: Sequence[CampaignSnapshot], sent: Sequence[float], at: float, caps: Sequence[Cap]
-) -> tuple[tuple[CampaignSnapshot, ...], tuple[CampaignSnapshot, ...]]:
+) -> tuple[Campaigns, Campaigns]:
     """The campaigns that the caps allow at `at`, in their order, and those that they refuse."""
     times, allowed, refused = list(sent), [], []
     for campaign in campaigns:

@@ -148,41 +148,25 @@ def compared_claim(
     return ComparedValues(f"claimed at {clock.written(held)}, {ends}", needed)
 
 
-def compared_quiet_hours(
-    hours: QuietHours, schedule: QuietSchedule, campaign: CampaignSnapshot, at: float
-) -> ComparedValues:
+def compared_quiet_hours(hours: QuietHours, schedule: QuietSchedule, at: float) -> ComparedValues:
     """Whether the company is quiet where the device is, and until when."""
-    written = schedule.clock.written
-    needed = f"not {_hours(hours)}, {_days(hours.weekdays)}"
-    if campaign.ignores_quiet_hours:
-        return ComparedValues("the campaign ignores quiet hours", needed)
-    reason, until = schedule.verdict(at).reason, schedule.next_change(at)
-    if reason is None:
-        return ComparedValues(f"{written(at)}, not quiet", needed)
-    ends = "always quiet" if until == inf else f"quiet until {written(until)}"
-    return ComparedValues(f"{written(at)}, {ends}", needed)
+    until = schedule.clock.written(schedule.next_change(at))
+    found = f"quiet until {until}" if schedule.verdict(at).reason else "not quiet"
+    return ComparedValues(found, f"not {_hours(hours)}, {_days(hours.weekdays)}")
 
 
 def compared_caps(
-    caps: Sequence[Cap],
-    clock: LocalClock,
-    campaign: CampaignSnapshot,
-    sent: Sequence[float],
-    at: float,
+    caps: Sequence[Cap], clock: LocalClock, sent: Sequence[float], at: float
 ) -> ComparedValues:
-    """Which cap refuses the campaign, and until when; else all of them."""
-    if campaign.ignores_caps:
-        return ComparedValues("the campaign ignores caps", ", ".join(map(_cap, caps)))
-    refusal = refusing_cap(sent, at, caps)
-    if refusal is None:
-        count = sum(at - max(cap.seconds for cap in caps) < each for each in sent)
-        return ComparedValues(f"{count or 'none'} sent", ", ".join(map(_cap, caps)))
-    until = clock.written(ceil(next_place(sent, at, caps)))
-    return ComparedValues(f"capped until {until}", _cap(refusal.cap))
-
-
-def _cap(cap: Cap) -> str:
-    return f"at most {cap.most} within {duration_text(cap.seconds)}"
+    """The cap that refuses the campaign, and until when; else all of them."""
+    found, refusing = "not capped", refusing_cap(sent, at, caps)
+    if refusing is not None:
+        found = f"capped until {clock.written(ceil(next_place(sent, at, caps)))}"
+    needed = [
+        f"at most {cap.most} within {duration_text(cap.seconds)}"
+        for cap in (caps if refusing is None else [refusing])
+    ]
+    return ComparedValues(found, ", ".join(needed))
 
 
 def _one(kind: PlaceKind) -> str:
@@ -428,16 +412,15 @@ def _campaign_checks(
         yield ExplainedCheck(Reason.NOT_ENTERED, False, compared_moment(campaign))
     hours, caps = alone.rules.quiet_hours, alone.rules.caps
     quiet = quiet_schedule(hours, alone.zones(question.time_zone))
-    if hours is not None and quiet is not None:
-        passed = campaign.ignores_quiet_hours or quiet.verdict(at).reason is None
-        compared_one = compared_quiet_hours(hours, quiet, campaign, at)
-        yield ExplainedCheck(Reason.QUIET_HOURS, passed, compared_one)
+    if hours is not None and quiet is not None and not campaign.ignores_quiet_hours:
+        compared_one = compared_quiet_hours(hours, quiet, at)
+        yield ExplainedCheck(Reason.QUIET_HOURS, quiet.verdict(at).reason is None, compared_one)
     held = None if claim is None else claim.detected_at
     free = not campaign.delay or held is None or not at < held + campaign.delay
     yield ExplainedCheck(Reason.THROTTLED, free, compared_claim(campaign, schedule.clock, held, at))
-    if caps:
-        passed = campaign.ignores_caps or refusing_cap(question.sent, at, caps) is None
-        compared_one = compared_caps(caps, schedule.clock, campaign, question.sent, at)
+    if caps and not campaign.ignores_caps:
+        compared_one = compared_caps(caps, schedule.clock, question.sent, at)
+        passed = refusing_cap(question.sent, at, caps) is None
         yield ExplainedCheck(Reason.CAPPED, passed, compared_one)
 
 

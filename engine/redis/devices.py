@@ -179,16 +179,15 @@ class DeviceLookup:
 
     async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:
         """The devices' time zones by their records; None if there is none."""
-        found = await self.find(keys)
-        records = {key: found[key] for key in keys}
-        zones = {key: None if each is None else each.time_zone for key, each in records.items()}
-        now = self._clock()
+        found, now = await self.find(keys), self._clock()
         if not 0 <= now - self._zones_since < _ZONE_SECONDS or len(self._zones) > _MOST_ZONES:
-            self._zones.clear()
-            self._zones_since = now
-        self._zones.update(
-            {key: zone for key, zone in zones.items() if records[key] is not NO_ANSWER}
-        )
+            self._zones, self._zones_since = {}, now
+        zones: dict[DeviceKey, str | None] = {}
+        for key in keys:
+            record = found[key]
+            zones[key] = None if record is None else record.time_zone
+            if record is not NO_ANSWER:
+                self._zones[key] = zones[key]
         return zones
 
     def remembered_time_zone(self, key: DeviceKey) -> str | None:

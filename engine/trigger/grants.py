@@ -30,25 +30,7 @@ _MOST_LISTED = 50  # campaigns of a decision that is shown
 _NO_CLAIMS: dict[int, float] = {}
 
 # The reasons of decisions that check no campaign; places share such decisions.
-SHARED = frozenset(
-    {
-        Reason.UNKNOWN_BEACON,
-        Reason.UNKNOWN_GEOFENCE,
-        Reason.UNKNOWN_TAG,
-        Reason.UNKNOWN_APPLICATION,
-        Reason.OUTSIDE,
-        Reason.INACCURATE,
-        Reason.INACTIVE_VENUE,
-        Reason.INACTIVE_BEACON,
-        Reason.INACTIVE_GEOFENCE,
-        Reason.INACTIVE_TAG,
-        Reason.NO_CAMPAIGN,
-        Reason.UNKNOWN_PROXIMITY,
-        Reason.TOO_FAR,
-        Reason.STALE,
-        Reason.FUTURE,
-    }
-)
+SHARED = frozenset(list(Reason)[: list(Reason).index(Reason.INACTIVE)])
 
 
 class Grant(msgspec.Struct, gc=False):

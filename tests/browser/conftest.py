@@ -14,8 +14,8 @@ from engine.process.settings_sources import load_settings
 from engine.wiring.api import ApiServer
 from tests.api.harness import PASSWORD, Harness, Headers, harness
 from tests.browser.page import BrowserPage, start_browser
-from tests.servers.chromium import chromedriver, chromium
 from tests.servers.missing import skipping
+from tests.servers.process import find_program
 from tests.servers.schema import make_schema
 
 OWNER = "owner@pier.example"
@@ -38,7 +38,9 @@ class BrowserVisit(NamedTuple):
 @pytest.fixture(scope="session")
 def _browser() -> Iterator[Chrome]:
     with skipping("Chromium", instead="PATH"):
-        driver = start_browser(chromium(), chromedriver())
+        chromium = find_program("chromium", "chromium-browser", package="chromium")
+        program = find_program("chromedriver", package="chromium-driver")
+        driver = start_browser(str(chromium), str(program))
     yield driver
     driver.quit()
 

@@ -293,16 +293,6 @@ async def test_every_fault_at_once_and_nothing_changed(
         assert (await session.scalars(select(Tag.name))).all() == []
 
 
-async def test_a_fault_found_late_changes_nothing(
-    database: Database, document: dict, cipher: Cipher
-):
-    document["companies"][0]["venues"][0]["campaigns"][0]["beacons"][0]["minor"] = 3
-    found = await faults_of(database, document, cipher)
-    assert list(found.values()) == [f"{UUID}:1:3 is not a beacon of this company"]
-    async with database.read() as session:
-        assert await session.scalar(select(func.count()).select_from(Company)) == 0
-
-
 async def test_quiet_hours_need_a_time_zone(database: Database, document: dict, cipher: Cipher):
     del document["companies"][0]["time_zone"]
     del document["companies"][0]["venues"][0]["time_zone"]

@@ -45,12 +45,3 @@ def test_it_runs_as_a_numbered_user_and_its_health_is_checked() -> None:
     assert f":{port}/" in stage["HEALTHCHECK"]
     assert "/healthz" in stage["HEALTHCHECK"]
     assert stage["EXPOSE"].split() == [str(Settings.model_fields["api_port"].default), port]
-
-
-def test_base_images_are_pinned_and_locks_name_no_place_to_fetch_from() -> None:
-    (base,) = {rest.split()[0] for word, rest in INSTRUCTIONS if word == "FROM"}
-    assert not base.endswith(("latest", "python"))
-    for lock in ROOT.glob("requirements/*.lock"):
-        text = lock.read_text()
-        assert "--hash=sha256:" in text
-        assert "://" not in text

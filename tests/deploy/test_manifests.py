@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import file_variable, load_settings, secret_settings
 from tests.deploy.chart import (
@@ -135,12 +134,6 @@ def test_scaling_uses_a_measured_metric() -> None:
         assert faults_of(query.replace(',namespace="default"', "")) == []
         assert "replicas" not in of_kind(rendered(THREE), "Deployment")[name]["spec"]
     assert set(of_kind(rendered(THREE), "HorizontalPodAutoscaler")) == {"interface"}
-
-
-def test_every_topic_is_there() -> None:
-    topics = [each for each in rendered(THREE) if each["kind"] == "KafkaTopic"]
-    prefix = Settings.model_fields["topic_prefix"].default
-    assert {each["spec"]["topicName"] for each in topics} == set(Topics.named(prefix).all())
 
 
 def test_what_a_cluster_adds_reaches_every_pod() -> None:

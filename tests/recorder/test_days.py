@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.recorder.days import DayRule, local_day, local_day_around
+from engine.recorder.days import DayRule, local_day
 from tests.rules.campaigns import zones
 
 # Instants that a datetime can hold in every time zone.
@@ -21,16 +21,6 @@ def test_the_day_is_that_of_the_calendar(instant: float, zone: str | ZoneInfo | 
     assert local_day(instant, name) == local.date()
 
 
-@given(seconds, zones | st.none())
-def test_the_instants_around_are_of_the_same_day(
-    instant: float, zone: str | ZoneInfo | None
-) -> None:
-    name = None if zone is None else str(zone)
-    since, until, day = local_day_around(instant, name)
-    assert since <= instant < until
-    assert {local_day(at, name) for at in (since, instant, until - 1)} == {day}
-
-
 @pytest.mark.parametrize(
     ("instant", "day"),
     [(-62_135_596_800 - 50_400, date.min), (253_402_300_799 + 50_400, date.max)],
@@ -42,7 +32,7 @@ def test_beyond_the_calendar_it_is_the_last_day_there_is(
     assert local_day(instant, zone) == day
 
 
-HOUR, DAY = 3600.0, 86_400.0
+DAY = 86_400.0
 NOW = 1_795_173_600.0
 RULE = DayRule(max_age=300.0, retention=30 * DAY)
 ZONES = st.sampled_from([None, "Pacific/Kiritimati", "America/Los_Angeles", "Europe/Paris"])
@@ -58,26 +48,6 @@ def test_no_record_makes_figures_of_a_day_on_which_none_can_come(
     first = local_day(NOW - RULE.retention - RULE.max_age, zone)
     last = local_day(NOW + 2 * RULE.max_age, zone)
     assert day is None or first <= day <= last
-
-
-@given(st.floats(-300, 300), st.floats(NOW - 30 * DAY, NOW), ZONES)
-def test_a_record_on_time_counts_for_its_day(
-    age: float, arrived_at: float, zone: str | None
-) -> None:
-    """Also if the recorder was down for days, and if midnight lies between."""
-    assert RULE.day_of(arrived_at - age, arrived_at, NOW, zone) == local_day(arrived_at - age, zone)
-
-
-@pytest.mark.parametrize(
-    ("age", "counts"),
-    [(-301, False), (-300, True), (HOUR, False), (0.5 * HOUR, True), (DAY, False), (-DAY, False)],
-)
-def test_a_late_record_counts_only_for_the_day_of_its_arrival(age: float, counts: bool) -> None:
-    arrived_at = datetime(2026, 11, 20, 0, 45, tzinfo=UTC).timestamp()
-    if age < 0:
-        arrived_at = datetime(2026, 11, 20, 23, 56, tzinfo=UTC).timestamp()
-    found = RULE.day_of(arrived_at - age, arrived_at, NOW + DAY, None)
-    assert (found is not None) is counts
 
 
 @given(anything | st.just(-0.001))

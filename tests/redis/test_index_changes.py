@@ -184,27 +184,6 @@ async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
     await eventually(index.built.is_set)
 
 
-async def test_a_flush_while_sql_is_down_is_waited_out(
-    redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
-) -> None:
-    """A rebuild that returns without an index is called again and again."""
-    requested = 0
-
-    async def cannot() -> None:
-        nonlocal requested
-        requested += 1
-        await asyncio.sleep(0.02)
-        if requested > 5:
-            await built.rebuild_if_missing()
-
-    await resolve(index, UNKNOWN)
-    async with running(watch_of(redis, index, metrics, cannot)):
-        await eventually(lambda: requested == 1)
-        await redis.flushall()
-        assert granted(await one(index)) == [7]
-    assert requested > 5
-
-
 async def test_cached_beacons_are_read_again_one_after_the_other(
     redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> None:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.connectors.services import HOSTILE, together
-from tests.servers.http_service import Answer, ReceivedRequest, serving
+from tests.servers.http_service import Answer, ReceivedRequest, hanging, serving
 from tests.servers.waiting import wait_until
 
+KINDS = HOSTILE | {"hangs": hanging}
 _PROCESSES = multiprocessing.get_context("spawn")
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
@@ -54,7 +55,7 @@ def serving_in_process(kind: str, at_once: int) -> Iterator[ServiceProcess]:
 
 
 def _serve(kind: str, at_once: int, port: Any, requested: Any) -> None:
-    asyncio.run(_until_terminated(together(HOSTILE[kind], at_once), port, requested))
+    asyncio.run(_until_terminated(together(KINDS[kind], at_once), port, requested))
 
 
 async def _until_terminated(answer: Answer, port: Any, requested: Any) -> None:

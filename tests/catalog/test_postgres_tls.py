@@ -1,6 +1,5 @@
 """DATABASE_URL with a private authority: libpq's names work, and what cannot work is one line."""
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from catalog.database import open_database
 from engine.cli.application import run
 from tests.servers.handles import DATABASE
 from tests.servers.missing import skipping
-from tests.servers.postgres_tls import PASSWORD, TlsPostgresServer
+from tests.servers.postgres_tls import TlsPostgresServer
 from tests.servers.process import started
 
 
@@ -65,31 +64,3 @@ def test_an_authority_that_is_named_is_used(
     error = capsys.readouterr().err
     assert error.count("\n") == 1, error
     assert "certificate verify failed" in error.lower()
-
-
-@pytest.fixture
-def _refused_in_tls() -> Iterator[None]:
-    """asyncpg closes a connection that the server refuses inside TLS in later turns of the loop,
-    and a command ends before: its transport is left to the collector, and ends with the process.
-    """
-    yield
-    gc.collect()
-
-
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.usefixtures("_refused_in_tls")
-@pytest.mark.parametrize("command", [["migrate"], ["api"]])
-def test_a_wrong_password_is_one_line(
-    postgres: TlsPostgresServer,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-) -> None:
-    monkeypatch.setenv("PROXIMITY_DATABASE_URL", postgres.url("sslmode=require", password="no"))
-    monkeypatch.setenv("PROXIMITY_REDIS_URL", "redis://127.0.0.1:1")
-    assert run(command) == 1
-    error = capsys.readouterr().err
-    assert error.splitlines()[-1].startswith("proximity: ")
-    assert "password authentication failed" in error.splitlines()[-1]
-    assert "Traceback" not in error
-    assert PASSWORD not in error

@@ -1,4 +1,4 @@
-"""60,000 detections of every kind through real Kafka and Redis, against the oracle."""
+"""30,000 detections of every kind through real Kafka and Redis, against the oracle."""
 
 import random
 import time
@@ -16,7 +16,7 @@ from tests.system.topics import TopicSet
 from tests.system.traffic import Message, Traffic
 from tests.system.world import World, large_world
 
-COUNT = 60_000
+COUNT = 30_000
 SEED = 20261120
 # Seconds from the beginning; the run must be over well before any of them comes near a bound.
 FRESH = (-120.0, 60.0)

@@ -8,7 +8,7 @@ import pytest
 from tests.system.comparison import assert_equal
 from tests.system.scene import Scene
 
-ROUNDS = 6
+ROUNDS = 4
 SEED = 11
 RATE = 200
 BURST = 4000  # so much at once that a kill mostly comes in the middle of a batch

@@ -1,6 +1,5 @@
 """Records with every required field, and the index as a whole."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from catalog.database import Database
-from catalog.index.entries import BUCKETS, MARKER_FIELD, Marker
+from catalog.index.entries import BUCKETS, MARKER_FIELD
 from catalog.index.reading import (
     application_fields,
     beacon_fields,
@@ -132,11 +131,6 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
             async for _, fields in chunks(session):
                 content |= fields
     return content
-
-
-def is_built(markers: Sequence[Marker | None]) -> bool:
-    """Whether every bucket is built, all from one catalog."""
-    return None not in markers and len({marker.catalog for marker in markers if marker}) == 1
 
 
 async def outbox_size(database: Database) -> int:

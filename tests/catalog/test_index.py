@@ -51,7 +51,6 @@ from tests.catalog.records import (
     Records,
     fresh_index,
     index_of,
-    is_built,
     outbox_size,
 )
 
@@ -162,14 +161,6 @@ async def test_rules_of_companies(
         company.quiet_hours = company.visit_silence = None
     assert await found() == []
     assert field not in await index_of(redis, store)
-
-
-async def test_an_empty_catalog_is_built_too(database: Database, store: IndexStore, redis: Any):
-    assert not is_built(await store.markers())
-    assert await rebuild_if_missing(database, store)
-    assert is_built(await store.markers())
-    assert await index_of(redis, store) == {}
-    assert not await rebuild_if_missing(database, store)
 
 
 async def test_writers_at_once(database: Database, store: IndexStore, redis: Any, records: Records):

@@ -136,19 +136,3 @@ async def _content(database: Database) -> dict[str, list[dict[str, Any]]]:
             rows = (await connection.exec_driver_sql(f"SELECT * FROM {table}")).mappings()
             content[table] = sorted((dict(row) for row in rows), key=repr)
     return content
-
-
-async def test_rows_go_with_what_they_belong_to(database: Database, records: Records):
-    async with database.write.begin() as session:
-        company = records.company()
-        venue = records.venue(company)
-        tag = records.tag(company)
-        beacon = records.beacon(venue, tags=[tag])
-        campaign = records.campaign(venue, beacons=[beacon], tags=[tag])
-        session.add_all([beacon, campaign, records.connector(company)])
-    async with database.write.begin() as session:
-        await session.delete(await session.get_one(Company, company.id))
-    async with database.read() as session:
-        for table in Base.metadata.sorted_tables:
-            if table.name not in ("index_state", "outbox"):
-                assert (await session.execute(select(table))).all() == [], table.name

@@ -149,28 +149,6 @@ async def test_those_who_wait_meanwhile_share_a_request(
     assert len([requested for requested in statements if "FROM device" in requested]) <= 2
 
 
-async def test_one_that_is_broken_off_leaves_its_question_to_the_next(
-    redis: RedisClient, scene: Scene, metrics: Metrics
-) -> None:
-    devices = lookup(redis, scene.database, metrics)
-    key, other = DeviceKey(scene.company.id, "of-the-team"), DeviceKey(scene.company.id, "new")
-    first = asyncio.create_task(devices.find([key]))
-    second = asyncio.create_task(devices.find([other]))
-    await asyncio.sleep(0)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    assert (await second)[other] is None
-    assert (await devices.find([key]))[key] is not None
-
-
-async def test_without_sql_a_device_is_not_requested(redis: RedisClient, metrics: Metrics) -> None:
-    database = open_database(OUTAGE)
-    key = DeviceKey(1, "somebody")
-    assert (await lookup(redis, database, metrics).find([key]))[key] is NO_ANSWER
-    await database.close()
-
-
 async def test_without_redis_sql_answers(scene: Scene, metrics: Metrics) -> None:
     redis = connect_redis("redis://127.0.0.1:1", timeout=0.2)
     key = DeviceKey(scene.company.id, "of-the-team")

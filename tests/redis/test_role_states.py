@@ -1,8 +1,6 @@
 """The reports of processes on their roles, also after they stop reporting."""
 
-import asyncio
 import time
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -10,13 +8,8 @@ import pytest
 from api.realtime import role_states
 from api.reports import RoleReport
 from catalog.redis_connection import RedisClient
-from engine.process.lifecycle import cancel
-from engine.process.metrics import Metrics
 from engine.redis import role_states as store_module
 from engine.redis.role_states import RoleStateStore
-from engine.wiring.parts import Role
-from engine.wiring.servers import RoleStateWriter
-from tests.servers.waiting import eventually
 
 
 def store_on(redis: RedisClient) -> RoleStateStore:
@@ -51,46 +44,6 @@ async def test_reports_are_kept_for_a_day(
     assert [round(each.age) for each in await store.read()] == [24 * 3600]
     async for key in redis.scan_iter("contract:roles:*"):
         assert 0 < await redis.ttl(key) <= 48 * 3600
-
-
-class Consumer:
-    """A role with a settable lag."""
-
-    def __init__(self) -> None:
-        self.behind: float | None = None
-
-    def seconds_behind(self, now: float) -> float | None:
-        assert abs(now - time.time()) < 60
-        return self.behind
-
-
-def role(consumer: Consumer, **holds: bool) -> Role:
-    checks: Any = {name: (lambda value=value: value) for name, value in holds.items()}
-    return Role(name="recorder", consumer=consumer, checks=checks, needs={"sql"})  # type: ignore[arg-type]
-
-
-async def test_a_role_is_written_about_again_and_again(
-    redis: RedisClient, metrics: Metrics
-) -> None:
-    store, consumer = store_on(redis), Consumer()
-    down = ["sql", "redis_writes"]
-    writer = RoleStateWriter(
-        store=store,
-        roles=[role(consumer, partitions_assigned=False)],
-        failing=lambda: down,
-        metrics=metrics,
-        pause=0.01,
-    )
-    running = asyncio.create_task(writer.run())
-
-    async def says(expected: tuple[float | None, tuple[str, ...]]) -> bool:
-        return [(each.behind, each.waits_for) for each in await store.read()] == [expected]
-
-    await eventually(lambda: says((None, ("sql", "partitions_assigned"))), deadline=30)
-    consumer.behind = 3.0
-    down.clear()
-    await eventually(lambda: says((3.0, ("partitions_assigned",))), deadline=30)
-    await cancel([running])
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,11 @@ def centre_of(number: int) -> tuple[float, float]:
     return 40 + number // 100 / 50, 2 + number % 100 / 50
 
 
-async def make_catalog(url: str, campaigns: int, kind: str = "beacon") -> None:
+async def make_catalog(
+    url: str, campaigns: int, kind: str = "beacon", *, capped: bool = False
+) -> None:
     """A migrated database with BEACONS beacons, or places of another kind, of so many campaigns
-    each."""
+    each; with `capped` under three caps, which let everything pass."""
     table, link, column, place = {
         "beacon": (Beacon, campaign_beacon, "beacon_id", _beacon),
         "geofence": (Geofence, campaign_geofence, "geofence_id", _geofence),
@@ -55,9 +57,9 @@ async def make_catalog(url: str, campaigns: int, kind: str = "beacon") -> None:
     database = open_database(url, command_timeout=600.0)
     try:
         async with database.write() as session, session.begin():
-            company = Company(
-                name="Benchmark", image="", description="", active=True, create_on=datetime.now(UTC)
-            )
+            caps = [{"max": 1000, "per": each} for each in ("hour", "day", "week")]
+            company = Company(name="Benchmark", create_on=datetime.now(UTC))
+            company.caps = caps if capped else []
             session.add(company)
             session.add(Application(company=company, name="App", type="ios", api_key=API_KEY))
         # Past the outbox: nobody has read the catalog yet.

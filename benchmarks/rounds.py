@@ -49,7 +49,10 @@ class Rounds:
 
     async def prepare(self) -> None:
         """Publish the detections, and make the catalog, also as a file."""
-        await make_catalog(self._database, self._workload.campaigns, self._workload.kind)
+        workload = self._workload
+        await make_catalog(
+            self._database, workload.campaigns, workload.kind, capped=workload.capped
+        )
         self._catalog.write_text(json.dumps(await exported(self._database)), encoding="utf-8")
         self._before = self._workload.earlier_records(self._records)
         await asyncio.to_thread(self._earlier.publish, self._before)

@@ -23,7 +23,7 @@ class Workload:
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
-    held in Redis while the requesting process does not know them.
+    held in Redis while the requesting process does not know them. `capped`: the company has caps.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Workload:
     roaming: bool = False
     held: int = 0
     kind: str = "beacon"
+    capped: bool = False
 
     def records(self, count: int) -> Iterator[Record]:
         """Key and value of `count` detections of the last minute, in an order that repeats."""
@@ -90,6 +91,7 @@ def workloads(count: int) -> dict[str, Workload]:
     every = (
         Workload("dwell", "devices stay at a beacon; 1% of detections grant", count // 100, 2),
         Workload("scatter", "devices roam; every detection grants both", roaming, 2, True),
+        Workload("capped", "as scatter, under three caps", roaming, 2, roaming=True, capped=True),
         Workload(
             "steady", "devices roam; 95% of the requested claims are held", roaming, 2, True, 95
         ),

@@ -13,20 +13,28 @@ local MOST_PLACES = 2047 -- no stretch has more than 1000
 local Places = {}
 Places.__index = Places
 
-local function read_places(key, packed)
+local met = {} -- the caps that this call has unpacked
+
+local function unpack_caps(packed)
   local company, from = struct.unpack('>i8', packed)
-  local places = setmetatable({ key = key, caps = {}, longest = 0 }, Places)
-  places.field = 'k' .. string.format('%.0f', company)
+  local caps = { field = 'k' .. string.format('%.0f', company), longest = 0 }
   while from <= #packed do
     local most, lasts
     most, lasts, from = struct.unpack('>I2i8', packed, from)
-    places.caps[#places.caps + 1] = { most, lasts }
-    places.longest = math.max(places.longest, lasts)
+    caps[#caps + 1] = { most, lasts }
+    caps.longest = math.max(caps.longest, lasts)
   end
-  local value = redis.call('HGET', key, places.field) or ''
-  places.list, places.needed = string.sub(value, UNTIL + 1), string.sub(value, 1, UNTIL)
+  met[packed] = caps
+  return caps
+end
+
+local function read_places(key, packed)
+  local caps = met[packed] or unpack_caps(packed)
+  local value = redis.call('HGET', key, caps.field) or ''
+  local places = { key = key, caps = caps, needed = tonumber(string.sub(value, 1, UNTIL)) or 0 }
+  places.list = string.sub(value, UNTIL + 1)
   places.count = #places.list / PLACE
-  return places
+  return setmetatable(places, Places)
 end
 
 function Places:at(i)
@@ -81,27 +89,36 @@ end
 -- Replaces the places from the first to the last number.
 function Places:replace(first, last, by)
   local list = self.list
-  self.list = string.sub(list, 1, (first - 1) * PLACE) .. by .. string.sub(list, last * PLACE + 1)
-  self.count = #self.list / PLACE
-  if self.count == 0 then
-    redis.call('HDEL', self.key, self.field)
+  if first > self.count then -- nearly always; each part of a string is a string of its own
+    self.list = list .. by
   else
-    redis.call('HSET', self.key, self.field, self.needed .. self.list)
+    self.list = string.sub(list, 1, (first - 1) * PLACE) .. by .. string.sub(list, last * PLACE + 1)
   end
+  self.count = #self.list / PLACE
+  self.is_changed = true
 end
 
--- Returns the time (epoch ms) until which the list is needed.
 function Places:take(owner, at, before, flag, now, retain)
-  local lasts, expired = self.longest + retain, 0
+  local lasts, expired = self.caps.longest + retain, 0
   while expired < before
     and (self:at(expired + 1) + lasts <= now or self.count - expired >= MOST_PLACES) do
     expired = expired + 1
   end
-  local needed = math.max(at, self:at(self.count) or at) + lasts
-  self.needed = string.format('%014.0f', needed)
-  local kept = string.sub(self.list, expired * PLACE + 1, before * PLACE)
-  self:replace(1, before, kept .. owner .. string.format('%014.0f', at) .. flag)
-  return needed
+  self.needed = math.max(self.needed, at + lasts)
+  self:replace(before + 1, before, owner .. string.format('%014.0f', at) .. flag)
+  if expired > 0 then
+    self:replace(1, expired, '')
+  end
+end
+
+-- Returns the time (epoch ms) until which the list is needed.
+function Places:save()
+  if self.is_changed and self.count == 0 then
+    redis.call('HDEL', self.key, self.caps.field)
+  elseif self.is_changed then
+    redis.call('HSET', self.key, self.caps.field, string.format('%014.0f', self.needed) .. self.list)
+  end
+  return self.is_changed and self.needed or 0
 end
 
 local function keep_alive(key, needed, now)

@@ -99,7 +99,7 @@ while from <= #packed do
     if not mine and forbids == 0 and counted > 0 and not places:find(owner, at) then
       local before, is_free = places:room(at)
       if is_free then
-        needed = math.max(needed, places:take(owner, at, before, counted - 1, now, retain))
+        places:take(owner, at, before, counted - 1, now, retain)
       else
         forbids = places:refusal()
       end
@@ -114,6 +114,7 @@ while from <= #packed do
     end
     replies[#replies + 1] = forbids
   end
+  needed = math.max(needed, places and places:save() or 0)
   if needed > 0 then
     keep_alive(key, needed, now)
     if added > 0 and redis.call('HLEN', key) % BETWEEN_SWEEPS < added then

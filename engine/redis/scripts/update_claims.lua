@@ -90,11 +90,14 @@ for i, key in ipairs(KEYS) do
     redis.call('HSET', key, campaign, claim)
   end
   if before and replies[i] == 1 then
-    keep_alive(key, places:take(owner, at, before, 0, now, tonumber(ARGV[#ARGV])), now)
+    places:take(owner, at, before, 0, now, tonumber(ARGV[#ARGV]))
   elseif place and fate == SENT and replies[i] == 1 then
     places:replace(place, place, string.sub(places.list, place * PLACE - 30, place * PLACE - 1) .. '0')
   elseif place and (fate ~= FAILED or places:is_returnable(place)) then
     places:replace(place, place, '')
+  end
+  if places then
+    keep_alive(key, places:save(), now)
   end
 end
 return replies

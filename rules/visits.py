@@ -169,7 +169,8 @@ class VisitBook:
         for place in places:
             if not self._observe_at(visitor, place, seen, events):
                 break
-            seen = seen._replace(in_reach=True, rssi=None, weakest=None)
+            if not seen.in_reach or seen.rssi is not None:
+                seen = Observation(seen.at, seen.arrived, seen.record)
         return events
 
     def leave(

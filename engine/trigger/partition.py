@@ -13,6 +13,7 @@ from engine.kafka.offsets import OffsetTracker, Position
 from engine.kafka.producer import Publisher
 from engine.kafka.workers import Records, next_batch
 from engine.process.lifecycle import cancel
+from engine.redis.visits import VisitsTakenOverError
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection
@@ -134,8 +135,9 @@ class TriggerPartition:
 
     @property
     def done_offset(self) -> int | None:
-        """The offset before which all records are finished."""
-        return self._offsets.done
+        """The offset before which all records are finished, and counted in visits."""
+        done, unsaved = self._offsets.done, self.visits.unsaved_from
+        return done if done is None or unsaved is None else min(done, unsaved)
 
     @property
     def failure(self) -> BaseException | None:
@@ -162,11 +164,12 @@ class TriggerPartition:
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
+                await self.visits.save()
                 while (self._offsets.unfinished or self.visits.pending) and self.failure is None:
                     self._moved.clear()
                     await self._moved.wait()
-                await self.visits.settle()
-        except TimeoutError:
+                await self.visits.save()
+        except (TimeoutError, VisitsTakenOverError):
             pass  # unfinished records are not committed: the next owner reads them
         await self.abandon()
 
@@ -211,6 +214,13 @@ class TriggerPartition:
         while not self._closing:
             if self.visits.is_due:
                 self._put_moments(await self.visits.tick())
+            unsaved = self.visits.unsaved_from
+            if unsaved is not None and (
+                not self._queue or (self._offsets.end or 0) - unsaved >= self._most_ahead // 2
+            ):
+                await self.visits.save()
+                self.on_progress()
+                continue
             if not self._queue or self._ahead() >= self._most_ahead:
                 self._moved.clear()
                 await self._moved.wait()

@@ -7,7 +7,6 @@ events as they were and loses none (engine/redis/visits.py). Without visits it c
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,7 +34,7 @@ from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
-from engine.redis.visits import PendingEvent, VisitsTakenOverError, VisitStore
+from engine.redis.visits import PendingEvent, VisitStore
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.grants import DecidedDetection, decide_from_memory, remembered_time_zone
 from engine.trigger.place_cache import IndexedPlace
@@ -115,6 +114,7 @@ class PartitionVisits:
             topic_id=begin.topic_id,
         )
         self._offset = 0  # records before it have been counted
+        self._unsaved_from: int | None = None
         self._messages: deque[_Told] = deque()
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
         self._published: list[bytes] = []  # to be forgotten with the next write
@@ -125,8 +125,14 @@ class PartitionVisits:
 
     @property
     def pending(self) -> int:
-        """How many events are not acknowledged; a tick that is due counts too."""
-        return len(self._parts) + (self._clock_says is not None)
+        """How many events are not acknowledged; a tick that is due, and what is not saved."""
+        due = (self._clock_says is not None) + (self._unsaved_from is not None)
+        return len(self._parts) + due
+
+    @property
+    def unsaved_from(self) -> int | None:
+        """The first offset whose changes are not written; it must not be passed by a commit."""
+        return self._unsaved_from
 
     @property
     def has_messages(self) -> bool:
@@ -180,14 +186,20 @@ class PartitionVisits:
             found += self._apply(detection, company, places.get(detection.key))
         if self._book.mark > mark:
             self._seen, self._moved_at = self._book.mark, self._tracking.clock()
-        return await self._write(found, records[-1].offset + 1)
+        for kind, count in self._book.late.items():
+            self._tracking.metrics.visits.labels(kind, "late").inc(count)
+        self._book.late.clear()
+        self._offset = max(self._offset, records[-1].offset + 1)
+        if self._book.changed and self._unsaved_from is None:
+            self._unsaved_from = records[0].offset
+        return await self._write(found) if found else []
 
     async def tick(self) -> list[DecidedDetection]:
         """Time has moved on without a detection: end what is silent. Raises as `follow`."""
         clock_says = self._clock_says or 0.0
         until = self._seen + max(0.0, clock_says - self._moved_at)
         events = self._book.expire(until, _MOST_AT_ONCE)
-        firing = await self._write(list(_pending(events, None)), self._offset)
+        firing = await self._write(list(_pending(events, None)))
         if len(events) < _MOST_AT_ONCE and self._clock_says == clock_says:
             self._clock_says = None
         return firing
@@ -226,11 +238,10 @@ class PartitionVisits:
             del self._parts[number]
             self._published.append(number)
 
-    async def settle(self) -> None:
-        """Forget what is acknowledged, so that the next owner does not publish it again."""
-        if self._published:
-            with suppress(VisitsTakenOverError):
-                await self._write([], self._offset)
+    async def save(self) -> None:
+        """Write what is not written, and forget what is acknowledged, so that the next owner does
+        not publish it again. Raises as `follow`."""
+        await self._write([])
 
     def close(self) -> None:
         """The assignment has ended."""
@@ -290,6 +301,8 @@ class PartitionVisits:
 
     async def _circles(self, located: "Located", places: Places) -> Places:
         """The geofences in which devices are whose positions came, as places."""
+        if not located.nowhere and not located.shares_records:
+            return {}
         visited = {
             _key_of(visit)
             for detection, company in _in_order(located, places)
@@ -299,21 +312,18 @@ class PartitionVisits:
         }
         return await self._tracking.index.resolve(visited, 0) if visited else {}
 
-    async def _write(self, found: list[PendingEvent], offset: int) -> list[DecidedDetection]:
+    async def _write(self, found: list[PendingEvent]) -> list[DecidedDetection]:
         """Write what has changed, with the events that somebody wants to know."""
         if not (found or self._book.changed or self._published):
             return []
         decided = await self._decide(found)
         wanted = [told.pending for told, fires in decided if told.pending.event.visit.told or fires]
         published, self._published = self._published, []
-        await self._store.save(self._book, offset, wanted, published)
-        self._offset = offset
+        await self._store.save(self._book, self._offset, wanted, published)
+        self._unsaved_from = None
         metrics = self._tracking.metrics
         for each in found:
             metrics.visits.labels(each.event.visit.kind, each.event.type).inc()
-        for kind, count in self._book.late.items():
-            metrics.visits.labels(kind, "late").inc(count)
-        self._book.late.clear()
         metrics.visits_open.inc(self._book.open - self._shown)
         self._shown = self._book.open
         return self._to_publish(decided)

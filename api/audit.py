@@ -38,6 +38,7 @@ class AuditEntryAnswer(Answer):
     action: Literal["create", "edit", "delete", "restore"]
     kind: str = Field(json_schema_extra={"enum": list(AUDITED_KINDS)})
     ref: Id = Field(description="The id of the record.")
+    name: str = Field(description="The record's name at that time; empty for devices, accounts.")
     before: dict[str, Any]
     after: dict[str, Any]
 

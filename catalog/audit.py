@@ -50,6 +50,7 @@ _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token
 _LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
 # Of a deleted person nothing stays but the number, which leads to nobody.
 _PERSONAL = (Device,)
+_UNNAMED = (Device, Account)
 _LINKS = frozenset(("tags", "beacons", "geofencings", "scan_tags"))
 _HIDDEN = "*****"
 _MOST_CHARACTERS = 200
@@ -138,6 +139,7 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         "action": action,
         "kind": kind,
         "ref": int(state.identity[0]) if state.identity else item.id,  # type: ignore[attr-defined]
+        "name": "" if isinstance(item, _UNNAMED) else getattr(item, "name", ""),
         "before": {} if action == "create" else {f.key: _value(f, before=True) for f in fields},
         "after": {} if action == "delete" else {f.key: _value(f, before=False) for f in fields},
     }

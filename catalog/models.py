@@ -248,6 +248,8 @@ class Device(HasId, Base):
 class AuditEntry(HasId, Base):
     """One change of one record. It is never edited, and has no foreign keys: it outlives them.
 
+    `name` is the record's at that time; empty for a device and an account, which are persons'.
+
     `action` is create, edit, delete or restore; `kind` and `ref` name the record; `before` and
     `after` hold the fields that changed, without secrets, long texts shortened.
     """
@@ -263,6 +265,7 @@ class AuditEntry(HasId, Base):
     action: Mapped[str] = mapped_column(String(16))
     kind: Mapped[str] = mapped_column(String(16))
     ref: Mapped[int] = mapped_column(BigInteger)
+    name: Mapped[str] = mapped_column(String(255), default="")
     before: Mapped[dict[str, Any]] = mapped_column(JSON)
     after: Mapped[dict[str, Any]] = mapped_column(JSON)
 

@@ -27,6 +27,7 @@ from catalog.inputs import READ, WRITE
 
 _RECORDS_A_PAGE = 50
 _VENUES = 500
+_EMPTY = ('"": ', "null: ", "required")  # how faults of fields without a value begin
 
 
 class RecordPage(NamedTuple):
@@ -105,11 +106,20 @@ class PageContext:
             template,
             HTTPStatus.OK if refusal is None else refusal.status,
             values=values,
-            faults={} if refusal is None else refusal.fields,
+            faults={} if refusal is None else self._faults(refusal),
             message="" if refusal is None else refusal.message,
             may_write=self.may_write(record),
             **more,
         )
+
+    def _faults(self, refusal: InterfaceReply) -> dict[str, str]:
+        """The faults by field; an empty field has its own words in the language of the page."""
+        return {
+            place: self.texts.get(f"enter_{place}" if f"enter_{place}" in self.texts else "enter")
+            if fault.startswith(_EMPTY)
+            else fault
+            for place, fault in refusal.fields.items()
+        }
 
     def redirect(self, path: str, done: Notice | None = None) -> Response:
         """Redirect to another page of the console, which says what a form has done."""

@@ -32,6 +32,9 @@ class Translations:
         text = self._texts[key]
         return text.format_map(values) if values else text
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._texts
+
     def get(self, key: str) -> str:
         """The text of a key that may be unknown; for an unknown key the key itself."""
         return self._texts.get(key, key)

@@ -73,7 +73,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.driver.find_element(By.CSS_SELECTOR, f"{shown} input").click()
         page.wait_for_text("1 chosen · 1 / 2")
         page.click("Save")
-        page.wait_for_text("required with format url, and empty or not given")
+        page.wait_for_text("Enter a link")
         page.fill("Link", "https://pier.example/ferry")
         page.fill("Pause", "2")
         page.choose("Unit", "hours")

@@ -76,6 +76,7 @@ class World:
             "/connector",
             "/statistics",
             "/audit",
+            "/audit/deleted",
             "/nowhere",
         ]
 

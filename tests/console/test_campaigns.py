@@ -117,6 +117,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     problems = {tag.get("id"): tag for _, tag in page.tags if tag.get("class") == "problem"}
     assert problems.keys() == {"url-note", "start_time-note", "cache-note"}
     assert page.field("start_day") == "2030-07-01"
+    assert "Enter a link" in page.texts
     made = await visitor.post(new, given)
     assert made.status_code == 303, made.text
     number = int(made.headers["location"].rpartition("/")[2])
@@ -141,6 +142,9 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     kept = {"start": form.field("start"), "end": form.field("end")}
     await visitor.post(f"/venues/{venue}/campaigns/{number}", given | kept)
     assert (await visitor.api.call("GET", path, visitor.headers)).json() == precise
+    copy = await visitor.get(f"{new}?copy={number}")
+    assert copy.field("name") == "Last boat (copy)"
+    assert copy.field("priority") == "7"
     await visitor.post(f"/venues/{venue}/campaigns/{number}/delete", {"name": "Last boat"})
     assert (await visitor.api.call("GET", path, visitor.headers)).status_code == 404
     listed = await visitor.get(f"/venues/{venue}/campaigns")

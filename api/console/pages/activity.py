@@ -1,10 +1,18 @@
-"""What happens now and what was changed: the live page and the audit page."""
+"""What happens now and what was changed: the live page, the audit, and what can be restored."""
 
+from typing import Any, NamedTuple
+
+import orjson
 from starlette.responses import JSONResponse, Response
 
 from api.console.context import PageContext
+from api.console.forms import split_delay
+from api.console.texts import Translations, parse_time
+from api.records import RESTORABLE
+from catalog.models import WEEKDAYS
 from rules.model import Reason
 
+_MOST_AUDIT_PAGES = 8
 _FILTERS = ("after", "lieu", "campaign", "reason")
 
 
@@ -32,11 +40,107 @@ async def feed(context: PageContext) -> Response:
 
 async def show_audit(context: PageContext) -> Response:
     """Show who changed what, the newest first."""
-    return context.page("audit.html", found=await context.record_page("/audit", by="before"))
+    found = await context.record_page("/audit", by="before")
+    changes = {entry["id"]: changes_in_words(entry, context.texts) for entry in found.records}
+    return context.page("audit.html", found=found, changes=changes)
+
+
+class ChangeText(NamedTuple):
+    """A field that a change has set; `before` is empty if there was no value."""
+
+    field: str
+    after: str
+    before: str
+
+
+# Fields that another one says better, or that are no news.
+_REPEATED = ("delay", "start_offset", "end_offset", "venue_id", "expire_offset")
+_FIELD_TEXTS = {
+    "start_at": "first_day",
+    "end_at": "last_day",
+    "start_minute": "from_hour",
+    "end_minute": "to_hour",
+    "geofencings": "geofences",
+    "scan_tags": "nfcs_and_qrcodes",
+    "color": "colour",
+    "auth": "parameters_as",
+    "password_hash": "password",
+}
+_OF_CHOICES = ("format", "on", "proximity")
+
+
+def changes_in_words(entry: dict[str, Any], texts: Translations) -> list[ChangeText]:
+    """The changed fields of an entry of the audit; what was deleted is told by its name alone."""
+    before, after = entry["before"], entry["after"]
+    return [
+        ChangeText(
+            texts.get(_FIELD_TEXTS.get(name, name)),
+            _value_in_words(name, value, texts),
+            _value_in_words(name, before.get(name), texts),
+        )
+        for name, value in after.items()
+        if name not in _REPEATED and (name in before or value not in (None, "", []))
+    ]
+
+
+def _value_in_words(name: str, value: Any, texts: Translations) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return texts("yes" if value else "no")
+    if name == "weekdays" and isinstance(value, int):
+        return " ".join(texts(day)[:2] for bit, day in enumerate(WEEKDAYS) if value >> bit & 1)
+    if name in ("start_minute", "end_minute") and isinstance(value, int):
+        return f"{value // 60:02}:{value % 60:02}"
+    if isinstance(value, list) and all(isinstance(each, int) for each in value):
+        return str(len(value))
+    if name in ("cache", "start_at", "end_at") and isinstance(value, str):
+        return delay_in_words(value, texts) if name == "cache" else value[:10]
+    if name in _OF_CHOICES:
+        return texts.get(f"{name}_{value}")
+    if isinstance(value, list | dict):
+        return orjson.dumps(value).decode()
+    return str(value)
+
+
+def delay_in_words(delay: str, texts: Translations) -> str:
+    """As 2 hours, in the language of the page."""
+    number, unit = split_delay(delay)
+    return texts(f"one_{unit}") if number == "1" else f"{number} {texts(f'unit_{unit}')}".strip()
+
+
+async def show_deleted(context: PageContext) -> Response:
+    """Show what was deleted in the last 30 days and not restored, the newest first."""
+    since, before = context.now - RESTORABLE, 2**63 - 1
+    seen, found = set(), []
+    for _ in range(_MOST_AUDIT_PAGES):
+        entries = await context.interface.get("/audit", before=before)
+        for entry in entries:
+            record = entry["kind"], entry["ref"]
+            page = _restore_page(entry)
+            if entry["action"] == "delete" and page and record not in seen:
+                found.append(entry | {"page": page})
+            seen.add(record)
+        if not entries or parse_time(entries[-1]["create_on"]) < since:
+            break
+        before = entries[-1]["id"]
+    found = [each for each in found if parse_time(each["create_on"]) >= since]
+    return context.page("deleted.html", found=found)
+
+
+def _restore_page(entry: dict[str, Any]) -> str:
+    """The page that restores the record of an entry; empty for kinds without one."""
+    if entry["kind"] == "venue":
+        return f"/venues/{entry['ref']}/restore"
+    venue = entry["before"].get("venue_id")
+    if entry["kind"] not in ("beacon", "geofence", "nfc", "qrcode", "campaign") or not venue:
+        return ""
+    return f"/venues/{venue}/{entry['kind']}s/{entry['ref']}/restore"
 
 
 PAGES = (
     ("GET", "/live", show_live),
     ("GET", "/live/feed", feed),
     ("GET", "/audit", show_audit),
+    ("GET", "/audit/deleted", show_deleted),
 )

@@ -50,8 +50,14 @@ async def states(context: PageContext) -> Response:
 
 
 async def show_new(context: PageContext) -> Response:
-    """Show the form for a new campaign."""
-    return await _form(context, new_campaign(context.now.date()))
+    """Show the form for a new campaign; `copy` names one from which it begins."""
+    values = new_campaign(context.now.date())
+    if number := context.query_number("copy"):
+        path = f"/lieu/{context.path_number('id')}/campaign/{number}"
+        values |= stored_campaign(await context.interface.get(path))
+        values["name"] = context.texts("copy_of", name=values["name"])[:255]
+        del values["id"]
+    return await _form(context, values)
 
 
 async def show_one(context: PageContext) -> Response:

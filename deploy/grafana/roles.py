@@ -45,6 +45,12 @@ TRIGGER = Dashboard(
             meaning="The others cost a question to Redis.",
         ),
         Panel(
+            title="Visits",
+            queries=[Query(rate("proximity_visits_total", "kind, type"), "{{kind}} {{type}}")],
+            unit="ops",
+            meaning="Entered, dwelt, left; late: detections older than the end of a visit.",
+        ),
+        Panel(
             title="Calls published for the connector",
             queries=[Query(rate("proximity_connector_handovers_total"), "calls")],
             unit="ops",

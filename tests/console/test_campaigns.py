@@ -71,6 +71,19 @@ async def test_the_states_of_many_are_loaded_in_turn(visitor: Visitor, bodies: B
         assert len(seen) == (25 if part else 50), start
 
 
+async def test_several_are_switched(visitor: Visitor, bodies: Bodies, venue: int):
+    numbers = [await campaign_with(visitor, bodies, venue, tags=["a"]) for _ in range(3)]
+    path = f"/lieu/{venue}/campaign"
+    before = (await visitor.api.call("GET", path, visitor.headers)).json()
+    switch, chosen = f"/venues/{venue}/campaigns/switch", [str(each) for each in numbers[:2]]
+    await visitor.post(switch, {"chosen": chosen, "active": "0"})
+    after = (await visitor.api.call("GET", path, visitor.headers)).json()
+    assert [each["active"] for each in after] == [False, False, True]
+    assert "Saved: 2" in (await visitor.get(f"/venues/{venue}/campaigns")).text
+    await visitor.post(switch, {"chosen": chosen, "active": "1"})
+    assert (await visitor.api.call("GET", path, visitor.headers)).json() == before
+
+
 async def test_where_a_campaign_is_aimed_is_told(visitor: Visitor, bodies: Bodies, venue: int):
     for tags in (["shoes"], ["shoes", "hats"], []):
         await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=tags))

@@ -69,6 +69,7 @@ GOOD = {
     "udid": "",
     "image": "",
     "sure": "1",
+    "chosen": "1",
     "cache": "1",
     "cache_unit": "day",
     "on": "detection",
@@ -129,7 +130,7 @@ async def test_pages_offer_only_what_the_level_allows(api: Harness, ours: Holder
         needed = 2 if address.method == "POST" else 1
         if address.path.endswith(QUESTIONS):
             needed = 1
-        elif address.path.endswith("/place") and level == 0:
+        elif address.path.endswith(("/place", "/switch")) and level == 0:
             needed = 1  # to read what stands there
         refusal = f"needs level {needed} in the permission area {area_of(address)}"
         assert (refusal in text) == (level < needed), f"{address}: {status} {text}"

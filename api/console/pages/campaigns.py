@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
 from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
-from api.console.interface import InterfaceReply
+from api.console.interface import InterfaceReply, RefusedError
 from api.console.pages.statistics import daily_plot, last_days
 from api.console.rendering import previewed
 from api.console.session import PATH, Notice
@@ -100,6 +100,19 @@ async def restore(context: PageContext) -> Response:
     """Bring back a deleted campaign."""
     home = context.request.url.path.removeprefix(PATH).removesuffix("/restore")
     return await context.change("POST", f"{_path(context)}/restore", home, done=Notice("restored"))
+
+
+async def switch(context: PageContext) -> Response:
+    """Switch the chosen campaigns on or off; their other fields stay as they are."""
+    venue, is_on = context.path_number("id"), context.form.text("active") == "1"
+    chosen = context.form.numbers("chosen")
+    for number in chosen:
+        path = f"/lieu/{venue}/campaign/{number}"
+        record = await context.interface.get(path)
+        reply = await context.interface.call("PUT", path, record | {"active": is_on})
+        if not reply.is_success:
+            raise RefusedError(reply.status, f"{record['name']}: {reply.message}")
+    return context.redirect(f"/venues/{venue}/campaigns", Notice("saved", str(len(chosen))))
 
 
 async def calendar(context: PageContext) -> Response:
@@ -359,6 +372,7 @@ PAGES = (
     ("GET", "/venues/{id:int}/campaigns/states", states),
     ("GET", "/venues/{id:int}/campaigns/new", show_new),
     ("POST", "/venues/{id:int}/campaigns/new", create),
+    ("POST", "/venues/{id:int}/campaigns/switch", switch),
     ("POST", "/calendar", calendar),
     ("GET", _ONE, show_one),
     ("POST", _ONE, save),

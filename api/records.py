@@ -7,7 +7,6 @@ by its id. All must belong to the company, and other places than beacons to the 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Annotated, Any, Generic, NamedTuple
 
 from fastapi import APIRouter, Depends
@@ -44,9 +43,7 @@ from catalog.fields import Conflicts, Faults, Fields, integer, read_fields
 from catalog.inputs import Name, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, Tag
-from catalog.session import undelete, with_deleted
-
-RESTORABLE = timedelta(days=30)
+from catalog.session import RESTORABLE, undelete, with_deleted
 
 
 class Place(NamedTuple):

@@ -12,7 +12,7 @@ a deleted beacon and the value of a deleted tag are free again. Nothing can be a
 venue. Statements on a bare connection see all rows.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVarTuple
 
 from sqlalchemy import (
@@ -57,6 +57,8 @@ from catalog.models import (
 # A key of the SQLAlchemy session's `info`: the hash of the token whose session outlives a new
 # password.
 KEPT_SESSION = "kept_session"
+# How long a deleted record can be brought back.
+RESTORABLE = timedelta(days=30)
 IN_VENUES: tuple[Any, ...] = (Beacon, Geofence, ScanTag, Campaign)
 _WITH_DELETED = "catalog_with_deleted"
 _LIVING_ONLY = with_loader_criteria(

@@ -8,8 +8,8 @@ from starlette.responses import JSONResponse, Response
 from api.console.context import PageContext
 from api.console.forms import split_delay
 from api.console.texts import Translations, parse_time
-from api.records import RESTORABLE
 from catalog.models import WEEKDAYS
+from catalog.session import RESTORABLE
 from rules.model import Reason
 
 _MOST_AUDIT_PAGES = 8

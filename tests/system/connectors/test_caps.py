@@ -55,7 +55,7 @@ async def test_nobody_is_over_a_cap_and_nothing_given_back_is_lost(
         for number in range(ROUNDS):
             begun = await calls()
             await topics.publish(customer.detection(dice.choice(DEVICES)) for _ in range(BURST))
-            await eventually(partial(_more_than, calls, begun), what="calls are made")
+            await eventually(partial(_more_than, calls, begun), deadline=60, what="calls are made")
             victim = number % 2
             roles[victim].kill()
             roles[victim] = stores.start("run", "--role", ("trigger", "connector")[victim])

@@ -1,9 +1,9 @@
-"""The process's bounded cache of the index: places ready to decide."""
+"""The process's bounded cache of the index: places ready to decide, and data of companies."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -29,11 +29,8 @@ from rules.visits import SILENCE, VisitKind, VisitPlace
 
 log = structlog.get_logger(__name__)
 
-# An application, or the geofences or rules of a company; None if the index has no such entry.
-CompanyData: TypeAlias = ApplicationEntry | GeofenceGrid | CompanyRules | None
-
 _PARTS = 16  # of the cached places; those of a part are dropped one after the other
-_MOST_COMPANY_DATA = 200_000  # applications and geofences
+_OF_A_CIRCLE = 640  # approximate bytes in a grid
 _OF_A_TAG = 400  # approximate bytes of its key and its field
 _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
 
@@ -100,6 +97,12 @@ class IndexedPlace:
         )
 
 
+# What the index has of a place, or of a company by a field of the index: an application, its
+# geofences or its rules. None if it has no such entry.
+CacheEntry: TypeAlias = IndexedPlace | ApplicationEntry | GeofenceGrid | CompanyRules | None
+CacheKey: TypeAlias = PlaceKey | str | None
+
+
 def _reference(place: Place) -> BeaconReference | PlaceReference:
     if isinstance(place, BeaconSnapshot):
         return BeaconReference(place.id, place.name, place.uuid, place.major, place.minor)
@@ -160,25 +163,22 @@ class _SharedCampaign:
 
 
 class PlaceCache:
-    """Places by key; None for a key that is known to be unknown.
+    """Places by key, and data of companies by field of the index; None for what is unknown there.
 
     The hot path reads `known` directly; only this class changes it. `version` counts the drops:
     data that was read from Redis while `version` changed may be stale, and is used once but not
     cached. `on_removal` is called with each key that leaves `known`, for whatever reason. The cache
-    is bounded in places and in bytes of campaigns' content; places share their campaigns.
-
-    `companies` has applications, grids of geofences and rules, by their fields of the index.
+    is bounded in entries and in bytes of campaigns' content and geofences; places share their
+    campaigns.
     """
 
     def __init__(self, most_places: int, most_bytes: int = 128 * 1024 * 1024) -> None:
-        self.known: dict[PlaceKey | None, IndexedPlace | None] = {}
-        self.companies: dict[str, CompanyData] = {}
+        self.known: dict[CacheKey, Any] = {}
         self.version = 0
-        self.on_removal: Callable[[PlaceKey | None], None] = _nobody
+        self.on_removal: Callable[[CacheKey], None] = _nobody
         self._most_places = most_places
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._company_data = 0
         self._campaigns: dict[int, _SharedCampaign] = {}
         self._tags: dict[str, TagKey] = {}  # by field of the index, which has no values
 
@@ -190,55 +190,32 @@ class PlaceCache:
         shared = self._campaigns.get(campaign.id)
         return shared.campaign if shared is not None and shared.campaign == campaign else campaign
 
-    def keep(self, places: Mapping[PlaceKey | None, IndexedPlace | None], version: int) -> None:
-        """Cache places that were read since the cache had `version`."""
+    def keep(self, entries: Mapping[Any, CacheEntry], version: int) -> None:
+        """Cache entries that were read since the cache had `version`."""
         if version != self.version:
             return
-        for key, place in places.items():
+        for key, entry in entries.items():
             self._forget(key)
-            self.known[key] = place
+            self.known[key] = entry
+            self._bytes += _size_of(key, entry)
             if isinstance(key, TagKey):
                 self._tags[tag_field(*key)] = key
-                self._bytes += _size_of(key)
-            if place is not None:
-                self._add(place)
+            if isinstance(entry, IndexedPlace):
+                self._add(entry)
         if len(self.known) > self._most_places or self._bytes > self._most_bytes:
-            self._make_room(len(places))
+            self._make_room(len(entries))
 
-    def keep_companies(self, found: Mapping[str, CompanyData], version: int) -> None:
-        """Cache entries that were read since the cache had `version`.
+    def refresh(self, entries: Mapping[Any, CacheEntry], version: int) -> None:
+        """Replace cached entries by those that were read again, where they differ."""
+        self.keep({key: each for key, each in entries.items() if self._differs(key, each)}, version)
 
-        Where they are too many, those that the index does not have are dropped first: whoever makes
-        up keys of applications fills nothing.
-        """
-        if version != self.version:
-            return
-        for field, entry in found.items():
-            self._forget_company(field)
-            self.companies[field] = entry
-            self._company_data += _weight(entry)
-        if self._company_data > _MOST_COMPANY_DATA:
-            unknown = [field for field, entry in self.companies.items() if entry is None]
-            for field in chain(unknown, list(self.companies)):
-                if self._company_data <= _MOST_COMPANY_DATA * 9 // 10:
-                    return
-                self._forget_company(field)
-
-    def _forget_company(self, field: str) -> None:
-        if field in self.companies:
-            self._company_data -= _weight(self.companies.pop(field))
-
-    def refresh(self, places: Mapping[PlaceKey | None, IndexedPlace | None], version: int) -> None:
-        """Replace cached places by those that were read again, where they differ."""
-        self.keep({key: each for key, each in places.items() if self._differs(key, each)}, version)
-
-    def _differs(self, key: PlaceKey | None, place: IndexedPlace | None) -> bool:
+    def _differs(self, key: CacheKey, entry: CacheEntry) -> bool:
         if key not in self.known:
             return False  # it was dropped meanwhile
         cached = self.known[key]
-        if cached is None or place is None:
-            return cached is not place
-        return not place.is_same(cached)
+        if isinstance(cached, IndexedPlace) and isinstance(entry, IndexedPlace):
+            return not entry.is_same(cached)
+        return cached is not entry
 
     def _make_room(self, newest: int) -> None:
         """Drop a tenth of the places, so that the next ones find room; the `newest` ones last.
@@ -266,38 +243,36 @@ class PlaceCache:
             shared.places += 1
             place.shares.append(shared)
 
-    def _forget(self, key: PlaceKey | None) -> None:
+    def _forget(self, key: CacheKey) -> None:
         if key not in self.known:
             return
         self.on_removal(key)
-        place = self.known.pop(key)
+        entry = self.known.pop(key)
+        self._bytes -= _size_of(key, entry)
         if isinstance(key, TagKey):
             del self._tags[tag_field(*key)]
-            self._bytes -= _size_of(key)
-        if place is None:
+        if not isinstance(entry, IndexedPlace):
             return
-        for shared in place.shares:
+        for shared in entry.shares:
             shared.places -= 1
             if not shared.places:
                 self._bytes -= shared.size
                 if self._campaigns.get(shared.campaign.id) is shared:
                     del self._campaigns[shared.campaign.id]
-        place.shares.clear()
+        entry.shares.clear()
 
     def drop(self, fields: Iterable[str]) -> None:
-        """Drop the places that were made from these fields of the index."""
+        """Drop what was made from these fields of the index."""
         self.version += 1
         changed = set(fields)
-        for field in changed:
-            self._forget_company(field)
-        keys: set[PlaceKey | None] = set(map(self._key_of, changed))
+        keys: set[CacheKey] = changed.union(map(self._key_of, changed))
         campaigns = {_id_of(field) for field in changed if field.startswith("c:")}
         companies = {_id_of(field) for field in changed if field.startswith(("k:", "r:"))}
         if campaigns or companies:
             keys.update(
                 key
                 for key, place in self.known.items()
-                if place is not None
+                if isinstance(place, IndexedPlace)
                 and (
                     not campaigns.isdisjoint(place.campaign_ids)
                     or place.company_reference.id in companies
@@ -320,23 +295,19 @@ class PlaceCache:
             self.on_removal(key)
         self.known.clear()
         self._tags.clear()
-        self.companies.clear()
-        self._company_data = 0
         self._campaigns.clear()
         self._bytes = 0
 
 
-def _nobody(_: PlaceKey | None) -> None:
+def _nobody(_: CacheKey) -> None:
     """Nobody wants to know of removals."""
 
 
-def _weight(entry: CompanyData) -> int:
-    return 1 + len(entry) if isinstance(entry, GeofenceGrid) else 1
-
-
-def _size_of(key: TagKey) -> int:
-    """About how many bytes a cached tag has: its value may be long, and the tag unknown."""
-    return _OF_A_TAG + len(key.value)
+def _size_of(key: CacheKey, entry: CacheEntry) -> int:
+    """About how many bytes a tag has, whose value may be long, and the tag unknown; or a grid."""
+    if isinstance(key, TagKey):
+        return _OF_A_TAG + len(key.value)
+    return _OF_A_CIRCLE * len(entry) if isinstance(entry, GeofenceGrid) else 0
 
 
 def _id_of(field: str) -> int:

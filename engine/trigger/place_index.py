@@ -9,7 +9,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -17,7 +16,7 @@ from collections.abc import (
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -26,6 +25,7 @@ from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
     REBUILT,
+    ApplicationEntry,
     ConnectorEntry,
     IndexKeys,
     PlaceEntry,
@@ -48,7 +48,7 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
-from engine.trigger.place_cache import CompanyData, IndexedPlace, PlaceCache, assemble
+from engine.trigger.place_cache import IndexedPlace, PlaceCache, assemble
 from rules.geofences import GeofenceGrid
 from rules.model import CampaignSnapshot, CompanyRules, Place
 
@@ -60,8 +60,6 @@ _MOST_REFRESHED = 500
 _CHANGES = "changes of the index"
 _LATE_SECONDS = 1.0  # between a write and its message; after that the message counts as lost
 
-_Key = TypeVar("_Key")
-_Found = TypeVar("_Found", bound=Mapping[Any, Any])
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
 
@@ -75,7 +73,7 @@ class IndexNotBuiltError(Exception):
 
 # A key is None while the company of a position or a tag is not known; no place has that key.
 Places = Mapping[PlaceKey | None, IndexedPlace | None]
-Loaded = dict[PlaceKey | None, IndexedPlace | None]
+Loaded = dict[Any, Any]  # by key, or by field where it is data of a company
 
 
 class PlaceIndex:
@@ -108,36 +106,25 @@ class PlaceIndex:
         Waits while Redis does not answer or the index is not built. `lookups` is the number of
         detections that need the keys, for the metric.
         """
+        return await self._find(keys, lookups)
+
+    async def company_data(self, fields: Collection[str]) -> Mapping[str, Any]:
+        """Data of companies by field, None for what is unknown; waits as `resolve`."""
+        return await self._find(fields, len(fields))
+
+    async def _find(self, keys: Collection[Any], lookups: int) -> Mapping[Any, Any]:
         known = self.cache.known
         missing = [key for key in keys if key not in known]
         self._process_hit.inc(max(0, lookups - len(missing)))
         if not missing:
             return known
         self._process_miss.inc(len(missing))
-        found: Loaded = {key: known[key] for key in keys if key in known}
-        loaded: Loaded = {}
-        for load in self._loads_of(missing, self._load_when_built):
-            loaded |= await asyncio.shield(load)  # others may wait for it too
-        return found | loaded
-
-    async def company_data(self, fields: Collection[str]) -> Mapping[str, Any]:
-        """Data of companies by field, None for what is unknown; waits as `resolve`."""
-        if not fields:
-            return {}
-        known = self.cache.companies
-        missing = [field for field in fields if field not in known]
-        self._process_hit.inc(len(fields) - len(missing))
-        if not missing:
-            return known
-        self._process_miss.inc(len(missing))
-        found = {field: known[field] for field in fields if field in known}
-        for load in self._loads_of(missing, self._load_companies_when_built):
-            found |= await asyncio.shield(load)
+        found = {key: known[key] for key in keys if key in known}
+        for load in self._loads_of(missing):
+            found |= await asyncio.shield(load)  # others may wait for it too
         return found
 
-    def _loads_of(
-        self, keys: list[_Key], load: Callable[[list[_Key]], Coroutine[Any, Any, _Found]]
-    ) -> "set[asyncio.Task[_Found]]":
+    def _loads_of(self, keys: list[Any]) -> "set[asyncio.Task[Loaded]]":
         """The loads that bring these keys; those that are under way are shared.
 
         After a start all partitions need the same places at once. Loads do not follow each other,
@@ -145,7 +132,7 @@ class PlaceIndex:
         """
         new = [key for key in keys if key not in self._loads]
         if new:
-            task = asyncio.create_task(load(new), name="index")
+            task = asyncio.create_task(self._load_when_built(new), name="index")
             self._loads.update(dict.fromkeys(new, task))
             task.add_done_callback(lambda _: [self._loads.pop(key) for key in new])
         return {self._loads[key] for key in keys}
@@ -155,62 +142,44 @@ class PlaceIndex:
 
         These are IndexNotBuiltError, RedisError, OSError and TimeoutError.
         """
-        return (await self._load([key]))[key]
+        found: IndexedPlace | None = (await self._load([key]))[key]
+        return found
 
-    async def refresh(self, keys: list[PlaceKey | str]) -> None:
-        """Read cached places again, and data of companies by field; raises as `look_up` does."""
+    async def refresh(self, keys: list[Any]) -> None:
+        """Read cached entries again; raises as `look_up` does."""
         version = self.cache.version
-        fields = [key for key in keys if isinstance(key, str)]
-        if fields:
-            companies = await self._load_companies(fields)
-            self.cache.keep_companies(companies, version)
-        places = [key for key in keys if not isinstance(key, str)]
-        self.cache.refresh(await self._load(places), version)
+        self.cache.refresh(await self._load(keys), version)
 
-    async def _load_when_built(self, keys: list[PlaceKey]) -> Loaded:
-        return await self._when_built(lambda: self._load(keys), self.cache.keep)
-
-    async def _load_companies_when_built(self, fields: list[str]) -> dict[str, CompanyData]:
-        load = partial(self._load_companies, fields)
-        return await self._when_built(load, self.cache.keep_companies)
-
-    async def _when_built(
-        self, load: Callable[[], Awaitable[_Found]], keep: Callable[[_Found, int], None]
-    ) -> _Found:
+    async def _load_when_built(self, keys: list[Any]) -> Loaded:
         while True:
             await self.built.wait()
             version = self.cache.version
             try:
-                loaded = await retry(load, self._errors, "reading the index")
+                loaded = await retry(partial(self._load, keys), self._errors, "reading the index")
             except IndexNotBuiltError:
                 self.built.clear()
                 continue
-            keep(loaded, version)
+            self.cache.keep(loaded, version)
             unknown = sum(entry is None for entry in loaded.values())
             self._redis_hit.inc(len(loaded) - unknown)
             self._redis_miss.inc(unknown)
             return loaded
 
-    async def _load(self, keys: list[PlaceKey]) -> Loaded:
+    async def _load(self, keys: list[Any]) -> Loaded:
         async with asyncio.timeout(self._deadline):
-            fields = {key: _field_of(key) for key in keys}
+            fields = {key: key if isinstance(key, str) else _field_of(key) for key in keys}
             values = await self._read(list(fields.values()))
-            entries = {
-                key: decode_place(value)
-                for key, field in fields.items()
-                if (value := values[field]) is not None
-            }
+            found = {key: value for key, field in fields.items() if (value := values[field])}
+            entries = {k: decode_place(v) for k, v in found.items() if not isinstance(k, str)}
             campaigns = await self._campaigns(entries.values())
             connectors, rules = await self._of_companies(entries.values(), campaigns)
-        return {
-            key: assemble(entries[key], campaigns, connectors, rules) if key in entries else None
-            for key in keys
-        }
-
-    async def _load_companies(self, fields: list[str]) -> dict[str, CompanyData]:
-        async with asyncio.timeout(self._deadline):
-            values = await self._read(fields)
-        return {field: await _company_data(field, values[field]) for field in fields}
+        loaded: Loaded = dict.fromkeys(keys)
+        for key, value in found.items():
+            if key in entries:
+                loaded[key] = assemble(entries[key], campaigns, connectors, rules)
+            else:
+                loaded[key] = await _company_data(key, value)
+        return loaded
 
     async def _campaigns(self, entries: Iterable[PlaceEntry[Place]]) -> dict[int, CampaignSnapshot]:
         ids = {i for entry in entries for i in entry.campaigns}
@@ -256,12 +225,10 @@ class PlaceIndex:
         return values
 
 
-async def _company_data(field: str, value: bytes | None) -> CompanyData:
-    if value is None:
-        return None
-    if not field.startswith("p:"):
-        return decode_application(value) if field.startswith("a:") else decode_rules(value)
-    return await asyncio.to_thread(_grid, value)  # a tenth of a second for 10,000 geofences
+async def _company_data(field: str, value: bytes) -> ApplicationEntry | GeofenceGrid | CompanyRules:
+    if field.startswith("p:"):
+        return await asyncio.to_thread(_grid, value)  # a tenth of a second for 10,000 geofences
+    return decode_application(value) if field.startswith("a:") else decode_rules(value)
 
 
 def _grid(value: bytes) -> GeofenceGrid:
@@ -340,7 +307,7 @@ class IndexWatch:
         self._max_age = max_age
         self._deadline = deadline
         self._errors = metrics.redis_errors
-        self._to_refresh: Iterator[PlaceKey | str] = iter(())
+        self._to_refresh: Iterator[Any] = iter(())
         self._due = 0.0
 
     async def run(self) -> None:
@@ -397,13 +364,12 @@ class IndexWatch:
         So no place is older than that, whatever message was lost, and no detection waits for it.
         """
         cache = self._index.cache
-        self._due += (len(cache.known) + len(cache.companies)) * seconds / self._max_age
+        self._due += len(cache.known) * seconds / self._max_age
         share = min(int(self._due), _MOST_REFRESHED)
         self._due = min(self._due - share, _MOST_REFRESHED)
         keys = list(islice(self._to_refresh, share))
         if len(keys) < share:
-            places = [key for key in cache.known if key is not None]
-            self._to_refresh = iter([*places, *cache.companies])
+            self._to_refresh = iter(list(cache.known))
         if keys:
             with suppress(IndexNotBuiltError):  # the next look at the markers finds it
                 await self._index.refresh(keys)

@@ -99,13 +99,12 @@ cdef class RefusalFilter:
     """
 
     # Beacons by the triple as written, and places by key. Many triples may be one beacon's.
-    cdef dict _places, _by_key, _known, _companies, _claims
+    cdef dict _places, _by_key, _known, _claims
     cdef double _max_age, _path_loss_exponent, _oldest, _newest
     cdef _Clock _clock
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
         self._places, self._by_key, self._known = {}, {}, cache.known
-        self._companies = cache.companies
         cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
@@ -191,13 +190,13 @@ cdef class RefusalFilter:
         """The places of a detection at no beacon; None for one of which the index must be asked."""
         if text.place == GEOFENCE:
             return (self._place(GeofenceKey(<long long>number_of(&text.id))),)
-        application = self._companies.get(application_field(_text_of(&text.api_key)))
+        application = self._known.get(application_field(_text_of(&text.api_key)))
         if application is None or not application.admits(at):
             return (None,)
         company = application.company_id
         if text.place == TAG:
             return (self._place(TagKey(company, _text_of(&text.kind), _text_of(&text.value))),)
-        grid = self._companies.get(geofences_field(company))
+        grid = self._known.get(geofences_field(company))
         if grid is None:
             return (None,)
         inside = grid.containing(text.latitude, text.longitude)
@@ -208,7 +207,7 @@ cdef class RefusalFilter:
     cdef _Place _nowhere(self, company, reason):
         """None if the position may end a visit."""
         cdef _Place place = _Place.__new__(_Place)
-        rules = self._companies.get(rules_field(company), self)
+        rules = self._known.get(rules_field(company), self)
         if rules is self or (rules is not None and rules.tracks_visits):
             return None
         place.refusal = refusal(reason, company)

@@ -202,9 +202,9 @@ async def test_cached_beacons_are_read_again_one_after_the_other(
     version = index.cache.version
     for _ in range(6):
         await watch._refresh(1.0)
-    assert index.cache.companies[OURS] is not None
+    assert index.cache.known[OURS] is not None
     changed = index.cache.known[KNOWN]
     assert changed is not kept
     assert changed is not None
     assert not changed.campaigns
-    assert (index.cache.version, set(index.cache.known)) == (version, {KNOWN, UNKNOWN})
+    assert (index.cache.version, set(index.cache.known)) == (version, {KNOWN, UNKNOWN, OURS})

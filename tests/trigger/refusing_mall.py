@@ -81,7 +81,7 @@ class Mall:
         grids = {geofences_field(company): GeofenceGrid(CIRCLES) for company in (1, 3, 4)}
         rules = {1: None, 3: CompanyRules(company_id=3, tracks_visits=True)}
         self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
-        self.cache.keep_companies(self.companies, self.cache.version)
+        self.cache.keep(self.companies, self.cache.version)
         for udid in DEVICES:
             self.remembered.remember(udid, [(daily, NOON - 70)], NOON)
         self.remembered.remember("sent", [(hourly, NOON - 30), (call, NOON - 30)], NOON)
@@ -93,7 +93,7 @@ class Mall:
         for minor in range(1, 7):  # so that each beacon has a phase
             self.decided(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
         for known in self.cache.known.values():
-            if known is not None:
+            if isinstance(known, IndexedPlace):
                 known.target.phase_at(NOON)
 
     def put(

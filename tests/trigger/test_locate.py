@@ -141,11 +141,9 @@ async def test_two_places_in_a_detection_are_a_dead_letter(town: PushedTrigger):
     assert len(await town.left("dead-letters")) == 3
 
 
-async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
-    town: PushedTrigger, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("engine.trigger.place_cache._MOST_COMPANY_DATA", 50)
+async def test_made_up_keys_of_applications_are_asked_for_once(town: PushedTrigger):
     cache = town.role.intake.index.cache
+    cache._most_places = 50
     await town.push(at(), at(latitude=49))
     made_up = [seen(tag=QR, api_key=f"made up {number}") for number in range(30)]
     before = town.count("index_lookups_total", layer="redis", outcome="unknown")
@@ -155,8 +153,7 @@ async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
     assert after - before == 30
     for number in range(40):
         await town.push(seen(tag=QR, api_key=f"another {number}"))
-    assert len(cache.companies) <= 50
-    assert sum(entry is not None for entry in cache.companies.values()) == 2
+    assert len(cache.known) <= 50
 
 
 async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
@@ -164,6 +161,8 @@ async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
     held = cache._bytes
     await town.push(seen(tag=QR | {"value": "x" * 1024}))
     assert cache._bytes - held >= 1024
+    await town.push(at())
+    assert cache._bytes - held >= 1024 + 640 * len(CIRCLES)
     cache.drop_all()
     assert cache._bytes == 0
 

@@ -1,7 +1,7 @@
 """Visits: when a device enters a place, how long it stays, and when it has left.
 
 A place is a beacon, a geofence or a venue. Time is that of the detections: it moves with the
-greatest one of a partition (`mark`), or as far as `expire` is told. Times are epoch seconds.
+greatest one of a partition (`mark`), or as far as `expire` says. Times are epoch seconds.
 """
 
 import uuid
@@ -33,10 +33,10 @@ _NAMESPACE = uuid.UUID("0d9a5a34-4a0e-5a53-8f2e-7a1a3f6f0c11")
 
 
 class VisitPlace(NamedTuple):
-    """A place that is visited. `key` is kept with the visit, for whoever has to find the place.
+    """A place that is visited. `key` is kept with the visit, so that the place can be found.
 
-    A visit ends after `silence` seconds. `dwell_minutes` ascend. `told` says that events of visits
-    that begin now are published; a visit that was published is so to its end.
+    A visit ends after `silence` seconds. `dwell_minutes` ascend. `presence` says that events of
+    visits that begin now are published; a visit that was published is so to its end.
     """
 
     kind: VisitKind
@@ -44,7 +44,7 @@ class VisitPlace(NamedTuple):
     key: tuple[Any, ...]
     silence: float
     dwell_minutes: tuple[int, ...] = ()
-    told: bool = False
+    presence: bool = False
 
 
 class Observation(NamedTuple):
@@ -69,7 +69,7 @@ class Visit(msgspec.Struct, array_like=True, gc=False):
     kind: VisitKind
     place_id: int
     key: tuple[Any, ...]
-    told: bool
+    presence: bool
     id: bytes
     silence: float
     entered_at: float
@@ -254,7 +254,7 @@ class VisitBook:
         identity = (*visitor, place.kind, place.id, *seen.record, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
         visit = Visit(
-            *(place.kind, place.id, place.key, place.told, visit_id, place.silence, at, at),
+            *(place.kind, place.id, place.key, place.presence, visit_id, place.silence, at, at),
             rssi_mean=rssi,
             rssi_max=rssi,
         )

@@ -116,18 +116,18 @@ def _visited(
     venue = place.venue
     if rules is None or not (rules.tracks_visits and place.active and venue.active):
         return ()
-    silence, told = venue.visit_silence or rules.visit_silence, rules.presence
+    silence, presence = venue.visit_silence or rules.visit_silence, rules.presence
     key: tuple[int | str, ...] = (venue.id, place.id)
     if isinstance(place, BeaconSnapshot):
         key = (venue.id, place.uuid, place.major, place.minor)
     elif isinstance(place, TagSnapshot):
         key = (venue.id, venue.company_id, place.kind, place.value)
-    at_venue = VisitPlace("venue", venue.id, key, silence or SILENCE["venue"], (), told)
+    at_venue = VisitPlace("venue", venue.id, key, silence or SILENCE["venue"], (), presence)
     if isinstance(place, TagSnapshot):
         return (at_venue,)
     kind: VisitKind = "beacon" if isinstance(place, BeaconSnapshot) else "geofence"
     minutes = tuple(sorted({each.dwell_minutes or 0 for each in campaigns if each.on == "dwell"}))
-    return (VisitPlace(kind, place.id, key, silence or SILENCE[kind], minutes, told), at_venue)
+    return (VisitPlace(kind, place.id, key, silence or SILENCE[kind], minutes, presence), at_venue)
 
 
 def assemble(

@@ -1,6 +1,6 @@
 """The visits of one partition: from detections to events, and these to messages of `presence`.
 
-What a batch of records changes is written to Redis before its events go on, so a crash repeats
+The changes of a batch of records are written to Redis before its events go on, so a crash repeats
 events as they were and loses none (engine/redis/visits.py). Without visits it costs nothing.
 """
 
@@ -83,7 +83,7 @@ class VisitTracking:
         return PartitionVisits(self, partition, begin, remembered)
 
 
-class _Told(NamedTuple):
+class _Publication(NamedTuple):
     """An event to publish; `place` is None once it was deleted."""
 
     pending: PendingEvent
@@ -115,7 +115,7 @@ class PartitionVisits:
         )
         self._offset = 0  # records before it have been counted
         self._unsaved_from: int | None = None
-        self._messages: deque[_Told] = deque()
+        self._messages: deque[_Publication] = deque()
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
         self._published: list[bytes] = []  # to be forgotten with the next write
         self._shown = 0  # in the gauge
@@ -125,7 +125,7 @@ class PartitionVisits:
 
     @property
     def pending(self) -> int:
-        """How many events are not acknowledged; a tick that is due, and what is not saved."""
+        """Unacknowledged events, plus one for a due tick and one for unsaved changes."""
         due = (self._clock_says is not None) + (self._unsaved_from is not None)
         return len(self._parts) + due
 
@@ -208,10 +208,10 @@ class PartitionVisits:
         """Publish messages of presence until there are none."""
         tracking = self._tracking
         while self._messages:
-            told = [
+            batch = [
                 self._messages.popleft() for _ in range(min(len(self._messages), _MOST_AT_ONCE))
             ]
-            keys = {DeviceKey(*each.pending.event.visitor) for each in told}
+            keys = {DeviceKey(*each.pending.event.visitor) for each in batch}
             known = await tracking.devices.find(keys)
             messages = [
                 _message(
@@ -221,13 +221,13 @@ class PartitionVisits:
                         each.pending.device, known.get(DeviceKey(*each.pending.event.visitor))
                     ),
                 )
-                for each in told
+                for each in batch
             ]
             try:
                 await tracking.publisher.publish(messages)
             except MessageTooLargeError as error:  # below 10 KiB: the topic allows next to nothing
                 log.error("presence refused", error=str(error))  # noqa: TRY400
-            for each in told:
+            for each in batch:
                 self.finish(each.pending.event)
 
     def finish(self, event: VisitEvent) -> None:
@@ -239,7 +239,7 @@ class PartitionVisits:
             self._published.append(number)
 
     async def save(self) -> None:
-        """Write what is not written, and forget what is acknowledged, so that the next owner does
+        """Write all changes, and forget acknowledged events, so that the next owner does
         not publish it again. Raises as `follow`."""
         await self._write([])
 
@@ -317,7 +317,11 @@ class PartitionVisits:
         if not (found or self._book.changed or self._published):
             return []
         decided = await self._decide(found)
-        wanted = [told.pending for told, fires in decided if told.pending.event.visit.told or fires]
+        wanted = [
+            publication.pending
+            for publication, fires in decided
+            if publication.pending.event.visit.presence or fires
+        ]
         published, self._published = self._published, []
         await self._store.save(self._book, self._offset, wanted, published)
         self._unsaved_from = None
@@ -330,7 +334,7 @@ class PartitionVisits:
 
     async def _decide(
         self, events: list[PendingEvent]
-    ) -> list[tuple[_Told, DecidedDetection | None]]:
+    ) -> list[tuple[_Publication, DecidedDetection | None]]:
         """What each event fires, by the catalog as it is now."""
         if not events:
             return []
@@ -359,20 +363,20 @@ class PartitionVisits:
                 if not decision.granted:
                     tracking.counter.count_moments([fires])
                     fires = None
-            decided.append((_Told(each, place), fires))
+            decided.append((_Publication(each, place), fires))
         return decided
 
     def _to_publish(
-        self, decided: Iterable[tuple[_Told, DecidedDetection | None]]
+        self, decided: Iterable[tuple[_Publication, DecidedDetection | None]]
     ) -> list[DecidedDetection]:
         firing = []
-        for told, fires in decided:
-            event = told.pending.event
-            if event.visit.told:
-                self._messages.append(told)
+        for publication, fires in decided:
+            event = publication.pending.event
+            if event.visit.presence:
+                self._messages.append(publication)
             if fires is not None:
                 firing.append(fires)
-            parts = event.visit.told + (fires is not None)
+            parts = event.visit.presence + (fires is not None)
             if parts:
                 self._parts[event.id.bytes] = parts
         return firing
@@ -427,8 +431,8 @@ def _is_exit(detection: DecodedDetection) -> bool:
     return geofence is not None and geofence.transition == "exit"
 
 
-def _message(topic: str, told: _Told, device: KnownDevice) -> Outgoing:
-    event, place = told.pending.event, told.place
+def _message(topic: str, publication: _Publication, device: KnownDevice) -> Outgoing:
+    event, place = publication.pending.event, publication.place
     visit, is_exit = event.visit, event.type == "exit"
     name = ""
     if place is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rules.model import Zone
 from rules.visits import Observation, Visit, VisitBook, VisitPlace, weakest_signal
 
-VENUE = VisitPlace("venue", 1, (1,), 40, told=True)
+VENUE = VisitPlace("venue", 1, (1,), 40, presence=True)
 PLACES = (
     VisitPlace("beacon", 1, (1,), 30, (1, 2)),
     VisitPlace("beacon", 2, (2,), 10),

@@ -4,6 +4,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
@@ -22,6 +23,15 @@ from engine.process.settings_sources import (
 
 _INDENT = " " * 6
 _WIDEST = 100
+# The first word of a setting's name says which group it is in.
+_GROUPS = {
+    "Kafka": ("kafka", "topic", "group", "detection", "schema"),
+    "Redis, SQL and secrets": ("redis", "database", "secret"),
+    "Logs, metrics and traces of spans": ("log", "metrics", "otel"),
+    "Management interface": ("api", "console", "login", "campaign", "venue", "beacon"),
+    "Connectors": ("connector",),
+}
+_OTHER = "Roles"
 
 
 class _Row(NamedTuple):
@@ -31,6 +41,7 @@ class _Row(NamedTuple):
     source: str
     meaning: str
     unit: str
+    group: str
 
 
 app = new_app()
@@ -45,15 +56,19 @@ def settings(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
-    rows = list(_rows(context.find_root().obj))
+    order = [*_GROUPS, _OTHER]
+    rows = sorted(_rows(context.find_root().obj), key=lambda row: order.index(row.group))
     if changed:
         rows = [row for row in rows if row.value != row.default]
-    for row in rows:
-        if json:
+    if json:
+        for row in rows:
             echo_json(row._asdict())
-        else:
+        return
+    for group, members in groupby(rows, key=lambda row: row.group):
+        typer.echo(group)
+        for row in members:
             _print(row)
-    if changed and not rows and not json:
+    if changed and not rows:
         typer.echo("every setting has its default")
 
 
@@ -62,6 +77,7 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
     written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
     environment = {key.upper() for key in os.environ}
     files, secrets = secret_files(written), frozenset(secret_settings())
+    groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
         variable = variable_name(name)
         source = "default"
@@ -74,14 +90,15 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
         meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
+        group = groups.get(name.partition("_")[0], _OTHER)
         value, default = shown(getattr(current, name)), shown(field.default)
-        yield _Row(variable, value, default, source, meaning, unit_of(name))
+        yield _Row(variable, value, default, source, meaning, unit_of(name), group)
 
 
 def _print(row: _Row) -> None:
     value = f"{row.value} {row.unit}" if row.unit and row.value else row.value
     origin = "default" if row.source == "default" else f"{row.source}; default: {row.default}"
-    typer.echo(for_terminal(f"{row.name}={value}  [{origin}]"))
+    typer.echo(for_terminal(f"  {row.name}={value}  [{origin}]"))
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     wrapper = textwrap.TextWrapper(
         width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False

@@ -5,7 +5,7 @@ import logging
 import re
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -65,25 +65,34 @@ class KafkaServer(ServerProcess):
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        text = _PROPERTIES.format(
-            port=self.port, controller_port=free_port(), directory=self.directory
-        )
-        self._properties.write_text(text)
+        self.write_properties()
         data = self.directory / "data"
         if not _formatted:
-            self._format_storage()
+            self.format_storage(new_cluster())
             _formatted.update({path.name: path.read_bytes() for path in data.iterdir()})
             return
         # The tool is a Java of its own, and writes the same but for the cluster's id.
         data.mkdir()
         for name, content in _formatted.items():
-            mine = b"cluster.id=" + _new_cluster().encode()
+            mine = b"cluster.id=" + new_cluster().encode()
             (data / name).write_bytes(
                 re.sub(rb"^cluster\.id=.*", mine, content, flags=re.MULTILINE)
             )
 
-    def _format_storage(self) -> None:
-        tool = ["kafka.tools.StorageTool", "format", "-t", _new_cluster()]
+    def write_properties(self, changed: Mapping[str, str] | None = None, more: str = "") -> None:
+        """The node's settings; those in `changed` take the place of its own."""
+        text = _PROPERTIES.format(
+            port=self.port, controller_port=free_port(), directory=self.directory
+        )
+        if changed is not None:
+            lines = [f"{name}={value}" for name, value in changed.items()]
+            lines += [line for line in text.splitlines() if line.partition("=")[0] not in changed]
+            text = "\n".join(lines) + "\n" + more
+        self._properties.write_text(text)
+
+    def format_storage(self, cluster: str) -> None:
+        """Make the data directory of a node of this cluster."""
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster]
         subprocess.run(
             [*self._run_java("-Xmx128m"), *tool, "-c", self._properties],
             check=True,
@@ -112,7 +121,7 @@ class KafkaServer(ServerProcess):
         return [self._java, heap, *self.java_options(), log_level, "-cp", f"{self._jars}/*"]
 
 
-def _new_cluster() -> str:
+def new_cluster() -> str:
     """An id for a cluster. It may not begin with a dash: it would be taken for an option."""
     return base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
 

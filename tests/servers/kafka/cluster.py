@@ -1,0 +1,102 @@
+"""Three real Kafka nodes on loopback, each a broker and a controller: every partition on all of
+them, written to two before it is acknowledged."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from engine.cli.local_servers import free_port
+from tests.servers.kafka.server import KafkaServer, new_cluster
+from tests.servers.waiting import wait_until
+
+_DEADLINE = 120.0
+_OF_THREE = """\
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+controller.quorum.election.timeout.ms=1000
+controller.quorum.fetch.timeout.ms=2000
+replica.lag.time.max.ms=3000
+"""
+
+
+class KafkaNode(KafkaServer):
+    """One of several; `voters` are the controllers' ports by the nodes' numbers."""
+
+    start_deadline = _DEADLINE
+    number: int
+    voters: Mapping[int, int]
+    cluster: str
+
+    def prepare(self) -> None:
+        mine, others = self.voters[self.number], self.voters.items()
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": str(self.number),
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in others),
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{mine}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+        }
+        self.write_properties(lines, _OF_THREE)
+        self.format_storage(self.cluster)
+
+    def command(self) -> Sequence[str | Path]:
+        return [*self._run_java("-Xmx384m"), "kafka.Kafka", self._properties]
+
+
+class KafkaCluster:
+    """Three nodes. `replicas` returns the in-sync replicas of each partition of a topic."""
+
+    def __init__(self, nodes: Sequence[KafkaNode]) -> None:
+        self.nodes = nodes
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All of them."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def replicas(self, topic: str) -> list[tuple[int, int, int]]:
+        """Leader (a node's number), replicas, and how many are in sync, by partition."""
+        found = self._admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return [(each.leader, len(each.replicas), len(each.isrs)) for each in found.values()]
+
+    def until_in_sync(self, topic: str) -> None:
+        """Wait until every partition is on all nodes again."""
+
+        def is_in_sync() -> bool:
+            with contextlib.suppress(KafkaException):
+                return all(in_sync == len(self.nodes) for _, _, in_sync in self.replicas(topic))
+            return False
+
+        wait_until(is_in_sync, deadline=_DEADLINE, what=f"{topic} is in sync")
+
+
+@contextlib.contextmanager
+def kafka_cluster() -> Iterator[KafkaCluster]:
+    """Three nodes that run, in directories that go with them."""
+    with tempfile.TemporaryDirectory(prefix="proximity-test-", ignore_cleanup_errors=True) as base:
+        voters, cluster = {number: free_port() for number in (1, 2, 3)}, new_cluster()
+        nodes = []
+        for number in voters:
+            directory = Path(base) / str(number)
+            directory.mkdir()
+            node = KafkaNode(directory, free_port())
+            node.number, node.voters, node.cluster = number, voters, cluster
+            node.prepare()
+            nodes.append(node)
+        try:
+            # None answers before two of them run.
+            with ThreadPoolExecutor(len(nodes)) as threads:
+                list(threads.map(KafkaNode.start, nodes))
+            yield KafkaCluster(nodes)
+        finally:
+            for node in nodes:
+                node.kill()

@@ -43,8 +43,8 @@ _MOST_UNREADABLE = 10_000
 _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
 _RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
-_FOUND, _NOT_FOUND = 200, 404
-_TEMPORARY = (401, 408, 429)  # of all schemas
+_FOUND, _UNAUTHORIZED, _NOT_FOUND = 200, 401, 404
+_TEMPORARY = (408, 429)
 _ID = 0  # the first byte of a message, before a number; 1 before a GUID
 _NUMBER = struct.Struct(">I")
 _GUID_BYTES = 16
@@ -213,20 +213,31 @@ class SchemaRegistry:
     async def _get(self, target: str) -> _Answer:
         """An answer of the registry.
 
-        Raises UnreadableSchemaError if it has no such schema, or refuses this one.
+        Raises UnreadableSchemaError if it has no such schema, or refuses this one while it answers
+        other requests.
         """
         answer = await self._address.get(f"{target}{self._query}")
         if answer.status_code == _NOT_FOUND:
             raise UnreadableSchemaError("it has no schema of this id")
         if answer.status_code != _FOUND:
             fault = f"the schema registry answers {answer.status_code} to {target}"
-            if 400 <= answer.status_code < 500 and answer.status_code not in _TEMPORARY:
-                raise UnreadableSchemaError(fault)  # one schema must not stop a partition
-            raise SchemaRegistryError(fault)
+            if answer.status_code >= 500 or answer.status_code in (_UNAUTHORIZED, *_TEMPORARY):
+                raise SchemaRegistryError(fault)
+            raise await self._refusal(fault)
         try:
             return _decode(answer.content)
         except (msgspec.DecodeError, RecursionError) as error:
             raise UnreadableSchemaError(f"the answer is not a registry's: {error}") from error
+
+    async def _refusal(self, fault: str) -> Exception:
+        """The error of a refused request: of this schema alone, if the registry answers another
+        request."""
+        try:
+            other = await self._address.get("/schemas/types")
+        except SchemaRegistryError:
+            return SchemaRegistryError(fault)
+        answers = other.status_code in (_FOUND, _NOT_FOUND)
+        return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
 
 
 class _Framed(NamedTuple):

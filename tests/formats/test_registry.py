@@ -87,14 +87,19 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
     assert failed == len(registry.requested) - 1
 
 
-async def test_a_schema_that_alone_is_refused_makes_dead_letters() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        replying(403, b"{}"),
+        replying(302, location="http://127.0.0.1:1/"),
+    ],
+)
+async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer) -> None:
     """It is not requested for ever: the registry answers for the others."""
     async with schema_registry({7: registered.AVRO}) as registry:
 
         async def refuse_one(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-            one = (
-                replying(403, b"{}") if request.target.endswith("/8") else registry._reply(request)
-            )
+            one = refusal if request.target.endswith("/8") else registry._reply(request)
             await one(request, writer)
 
         registry.instead = refuse_one

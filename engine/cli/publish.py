@@ -184,7 +184,7 @@ class Items:
         except UnicodeDecodeError as error:
             raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
         except (ValueError, RecursionError) as error:
-            raise ValueError(failure_detail(error)) from None
+            raise ValueError(failure_detail(error, entry.value)) from None
         if self.timed and isnan(found.detected_at):
             raise ValueError("detected_at is missing, and its time is needed here")
         return Item(found.message.device.udid.encode(), entry.value, found.detected_at)

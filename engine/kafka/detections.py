@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -102,7 +102,7 @@ async def decode_each(
 
 
 def _dead_letter(record: Record, error: Exception) -> DeadLetter:
-    return DeadLetter(record, failure_reason(error), failure_detail(error))
+    return DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
 
 
 def failure_reason(error: Exception) -> DeadLetterReason:
@@ -114,15 +114,26 @@ def failure_reason(error: Exception) -> DeadLetterReason:
     return DeadLetterReason.INVALID_FIELD
 
 
-def failure_detail(error: Exception) -> str:
-    """What is wrong with a record, for people: the field and the rule."""
+def failure_detail(error: Exception, value: bytes | None) -> str:
+    """What is wrong with a record of this value, for people: the field, its content, the rule."""
     if not isinstance(error, msgspec.ValidationError):
         return str(error)
     text, _, place = str(error).replace("`", "").partition(" - at $")
-    text = text[:1].lower() + text[1:]
-    return f"{place.removeprefix('.')}: {text}" if place else text
+    path = place.removeprefix(".")
+    missing = _MISSING.fullmatch(text)
+    if missing is not None:
+        return f"{'.'.join(filter(None, (path, missing['field'])))}: it is required, and missing"
+    rule = text[:1].lower() + text[1:]
+    try:
+        found: Any = msgspec.json.decode(value or b"")
+        for name in filter(None, path.split(".")):
+            found = found[name]
+    except (*UNDECODABLE, LookupError, TypeError):  # in a list, or not JSON
+        return f"{path or 'the record'}: {rule}"
+    return f"{path or 'the record'}: {shown(found)} is not accepted: {rule}"
 
 
+_MISSING = re.compile(r"Object missing required field (?P<field>.*)")
 _HIGHEST = 65535
 _LONGEST_NUMBER = 5
 _UUID = re.compile(

@@ -142,7 +142,7 @@ async def test_a_row_names_any_place(tmp_path: Path) -> None:
         device | {"tag": {"kind": "qrcode", "value": "12 "}, "api_key": "k"},
     ]
     (found,) = await faults(tmp_path, rows.encode(), Format.CSV)
-    assert found.startswith("5: position.latitude: expected float <= 90"), (found, bad)
+    assert found.startswith("5: position.latitude: 91.0 is not accepted"), (found, bad)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_pat
     assert outcome.detections == {Reason.GRANTED: 2, Reason.UNKNOWN_BEACON: 1}
     # Of the two topics that are read it names the one of the record.
     assert findings.first_fault.startswith(f"{topic}/0:2: ")
-    assert "missing required field type" in findings.first_fault
+    assert "type: it is required, and missing" in findings.first_fault
     assert {each.udid for each in sent} == {"gateway:AC23"}
     assert len({each.id for each in sent}) == 2
 

@@ -171,7 +171,7 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
         references=(("org/example/detection.proto", "detection", 1),),
     )
     reason = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
-    assert "required field device" in reason
+    assert "device: it is required" in reason
 
 
 TRIPLE = (BEACON, 1, 42)
@@ -272,7 +272,7 @@ def record_of(*types: Any) -> Registered:
         # A string of four gigabytes; groups within groups without end.
         ("protobuf", registered.PROTOBUF, b"\x02\x02\x0a\xff\xff\xff\xff\x0f", "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
-        ("protobuf", registered.PROTOBUF, b"\x00", "required field device"),
+        ("protobuf", registered.PROTOBUF, b"\x00", "device: it is required"),
         ("protobuf", registered.PROTOBUF, protobuf(**PROTO | {"major": 65536}), "65535"),
         ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
         ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),

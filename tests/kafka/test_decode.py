@@ -74,7 +74,7 @@ def test_strings_of_a_device_are_bounded(field: str, longest: int):
     device = {"udid": "d", field: "x" * longest}
     assert getattr(received(device=device).message.device, field) == "x" * longest
     detail = letter_of(device=device | {field: "x" * (longest + 1)}).detail
-    assert detail.startswith(f"device.{field}: expected str of length <= ")
+    assert detail.startswith(f"device.{field}: 'xxx")
     assert len(detail) < 200
 
 
@@ -100,13 +100,13 @@ def test_other_strings_are_bounded(fields: dict[str, str]):
         ({"major": "x1"}, "major: 'x1' is no whole number from 0 to 65535"),
         ({"uuid": "x" * 32}, f"uuid: '{'x' * 32}' is not 32 hexadecimal digits, with or without"),
         ({"uuid": None}, "uuid: it is required, and missing"),
-        ({"device": {}}, "device: object missing required field udid"),
-        ({"device": "phone"}, "device: expected object, got str"),
+        ({"device": {}}, "device.udid: it is required, and missing"),
+        ({"device": "phone"}, "device: 'phone' is not accepted: expected object, got str"),
         (
             {"device": {"udid": "d", "time_zone": "Mars/Olympus"}},
             "device.time_zone: 'Mars/Olympus' is no IANA time zone, such as Europe/Paris",
         ),
-        ({"major": 70_000}, "major: expected int <= 65535"),
+        ({"major": 70_000}, "major: 70000 is not accepted: expected int <= 65535"),
         ({"detected_at": "today"}, "detected_at: 'today' is no timestamp: write 2026-11-20T"),
         (
             {"detected_at": 1_795_443_000},

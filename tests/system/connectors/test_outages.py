@@ -114,6 +114,29 @@ async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
         await connector.stop()
 
 
+async def test_a_repeated_call_publishes_only_if_its_claim_is_still_its_own(
+    rig: Rig,
+    call_topics: TopicSet,
+    kafka_bootstrap: str,
+    own_redis: RedisServer,
+    sqlite_url: str,
+    topic_prefix: str,
+) -> None:
+    async with serving(content()) as service:
+        lost, held, free = (call(service.url(), udid) for udid in ("lost", "held", "free"))
+        # After a crash: the first one gave its claim back, and another detection took it.
+        assert await takes(own_redis, topic_prefix, call(service.url(), "lost"))
+        assert await takes(own_redis, topic_prefix, held)
+        connector = await start(rig, call_topics, REDIS_URL=own_redis.url, DATABASE_URL=sqlite_url)
+        topic = call_topics.name("connector-calls")
+        await publish(kafka_bootstrap, topic, [lost, held, free])
+        await call_topics.until_done()
+        published = await until_published(call_topics, 2)
+        await connector.stop()
+    assert {body["device"]["udid"] for body in published} == {"held", "free"}
+    assert len(service.received) == 3
+
+
 async def takes(server: RedisServer, prefix: str, one: ConnectorCall) -> bool:
     """Whether a claim for the call is granted."""
     redis = connect_redis(server.url)

@@ -220,14 +220,16 @@ class PlaceCache:
     def _make_room(self, newest: int) -> None:
         """Drop a tenth of the places, so that the next ones find room; the `newest` ones last.
 
-        The others are drawn at random. Where devices detect their places in turn, the oldest
-        place is the one that is needed next: if it were dropped, no detection would find its own.
+        Unknown applications go first: made-up keys displace nothing. The others are drawn at random.
+        Where devices detect their places in turn, the oldest place is the one that is needed next:
+        if it were dropped, no detection would find its own.
         """
         most_places, most_bytes = self._most_places * 9 // 10, self._most_bytes * 9 // 10
         keys = list(self.known)
         older, newer = keys[:-newest], keys[-newest:]
         parts = (older[part::_PARTS] for part in random.sample(range(_PARTS), _PARTS))
-        for key in chain(*parts, newer):
+        unknown = [key for key in keys if self.known[key] is None and str(key).startswith("a:")]
+        for key in chain(unknown, *parts, newer):
             if len(self.known) <= most_places and self._bytes <= most_bytes:
                 return
             self._forget(key)

@@ -141,10 +141,14 @@ async def test_two_places_in_a_detection_are_a_dead_letter(town: PushedTrigger):
     assert len(await town.left("dead-letters")) == 3
 
 
-async def test_made_up_keys_of_applications_are_asked_for_once(town: PushedTrigger):
+async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
+    town: PushedTrigger,
+):
     cache = town.role.intake.index.cache
     cache._most_places = 50
     await town.push(at(), at(latitude=49))
+    kept = {key for key, each in cache.known.items() if each is not None}
+    assert kept
     made_up = [seen(tag=QR, api_key=f"made up {number}") for number in range(30)]
     before = town.count("index_lookups_total", layer="redis", outcome="unknown")
     for _ in range(3):
@@ -154,6 +158,7 @@ async def test_made_up_keys_of_applications_are_asked_for_once(town: PushedTrigg
     for number in range(40):
         await town.push(seen(tag=QR, api_key=f"another {number}"))
     assert len(cache.known) <= 50
+    assert {key for key, each in cache.known.items() if each is not None} == kept
 
 
 async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):

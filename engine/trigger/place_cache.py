@@ -220,7 +220,7 @@ class PlaceCache:
     def _make_room(self, newest: int) -> None:
         """Drop a tenth of the places, so that the next ones find room; the `newest` ones last.
 
-        Unknown applications go first: made-up keys displace nothing. The others are drawn at random.
+        Unknown applications go first: made-up keys displace nothing. Others are drawn at random.
         Where devices detect their places in turn, the oldest place is the one that is needed next:
         if it were dropped, no detection would find its own.
         """

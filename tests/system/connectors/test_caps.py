@@ -18,7 +18,7 @@ from tests.system.world import World
 
 ROUNDS = 4
 BURST = 200
-DEVICES = [f"phone {number}" for number in range(40)]
+DEVICES = [f"phone {number}" for number in range(160)]  # most keep room for the next round
 MOST = 2
 KILLED = {**SETTINGS, "KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
 

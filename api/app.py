@@ -123,7 +123,7 @@ def build_app(
             allow_origins=list(cors_origins),
             allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
-            expose_headers=["x-request-id", "retry-after"],
+            expose_headers=["x-request-id", "x-total", "retry-after"],
         )
     app.add_middleware(
         RequestMiddleware,

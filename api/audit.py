@@ -1,13 +1,14 @@
 """GET /audit: who changed what, and when."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api.answers import INT64, Answer, Id, Timestamp
-from api.bodies import After, Limit
+from api.bodies import LISTING, Listing
 from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
 from api.tenancy import PAGE, listed, of_company
 from catalog.audit import AUDITED_KINDS
@@ -46,8 +47,7 @@ class AuditEntryAnswer(Answer):
 @router.get("/audit", response_model=list[AuditEntryAnswer])
 async def list_audit(
     caller: Annotated[AuthorizedCaller, may_read("audit")],
-    limit: Limit = None,
-    after: After = 0,
+    listing: Listing = LISTING,
     before: Before = None,
 ) -> Response:
     """Changes by the company's accounts, the oldest first; with `before` the newest first.
@@ -57,10 +57,6 @@ async def list_audit(
     """
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(_AREAS[kind]) >= READ]
     query = of_company(AuditEntry, caller.company_id).where(AuditEntry.kind.in_(kinds))
-    if before is None:
-        return await listed(caller, query, AuditEntryAnswer, after=after, limit=limit)
-    query = query.where(AuditEntry.id < before, AuditEntry.id > after)
-    query = query.order_by(AuditEntry.id.desc()).limit(min(limit or PAGE, PAGE))
-    async with caller.services.database.autocommit() as session:
-        found = (await session.scalars(query)).all()
-    return JSONResponse([AuditEntryAnswer.model_validate(each).model_dump() for each in found])
+    if before is not None:
+        query, listing = query.where(AuditEntry.id < before), replace(listing, sort="-id")
+    return await listed(caller, query, AuditEntryAnswer, listing)

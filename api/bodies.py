@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 from starlette.requests import ClientDisconnect, Request
 
 from api.answers import INT64, ApiError, bad_fields
@@ -16,19 +17,47 @@ from catalog.fields import Conflicts, Faults, FieldFault, Fields, joined, read_f
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
 OwnId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The record.")]
-Limit = Annotated[
-    int | None,
-    Query(ge=1, le=INT64, description="The most records of the answer; default: all."),
-]
-After = Annotated[
-    int,
-    Query(
-        ge=0,
-        le=INT64,
-        description="Only records with a greater id: the last id of the previous page.",
-    ),
-]
 
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Which records a list has, and in which order: the query parameters of every list."""
+
+    limit: Annotated[
+        int | None,
+        Query(ge=1, le=INT64, description="The most records of the answer; default: all."),
+    ] = None
+    after: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=INT64,
+            description="Only records with a greater id: the last id of the previous page.",
+        ),
+    ] = 0
+    search: Annotated[
+        str,
+        Query(
+            max_length=255,
+            pattern=r"^[^\x00]*$",
+            description="Only records with this text in a name, address, uuid, value or udid.",
+        ),
+    ] = ""
+    active: Annotated[
+        bool | None, Query(description="Only records that are active, or that are not.")
+    ] = None
+    sort: Annotated[
+        str,
+        Query(
+            pattern="^-?[a-z_]{1,32}$",
+            description="A field to sort by, descending after a minus: `name`, `-id`. The answer "
+            "then has at most 500 records, 50 of campaigns; `offset` leads to the next ones.",
+        ),
+    ] = "id"
+    offset: Annotated[int, Query(ge=0, le=INT64, description="How many records to skip.")] = 0
+
+
+LISTING: Any = Depends(Listing)
 MOST_LISTED = 1000
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}

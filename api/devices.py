@@ -26,7 +26,7 @@ from api.answers import (
     not_found,
     timestamp,
 )
-from api.bodies import After, Limit, OwnId, accepted, accepts
+from api.bodies import LISTING, Listing, OwnId, accepted, accepts
 from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
 from api.tenancy import find, listed, of_company, write
 from api.venues import BeaconAnswer
@@ -188,16 +188,14 @@ class DecisionAnswer(Answer):
 
 
 @router.get("", response_model=list[DeviceAnswer])
-async def list_devices(
-    caller: Reader, limit: Limit = None, after: After = 0, udid: Udid = None
-) -> Response:
+async def list_devices(caller: Reader, listing: Listing = LISTING, udid: Udid = None) -> Response:
     """The company's devices."""
     query = of_company(Device, caller.company_id)
     if udid is not None:
         if "\0" in udid:
             raise bad_fields({"udid": "accepted: no NUL"})
         query = query.where(Device.udid == udid)
-    return await listed(caller, query, DeviceAnswer, after=after, limit=limit)
+    return await listed(caller, query, DeviceAnswer, listing)
 
 
 @router.get("/{id}")

@@ -17,8 +17,8 @@ from starlette.responses import Response
 
 from api.answers import INT64, Answer, ApiError, DoneAnswer, Record, bad_fields
 from api.bodies import (
-    After,
-    Limit,
+    LISTING,
+    Listing,
     OwnId,
     RecordId,
     VenueId,
@@ -274,19 +274,11 @@ def add_operations(
     async def list_all(
         caller: AuthorizedCaller = reader,
         place: Place = all_of,
-        limit: Limit = None,
-        after: After = 0,
+        listing: Listing = LISTING,
     ) -> Response:
         query = records.query(caller, place.venue_id)
-        return await listed(
-            caller,
-            query,
-            answer,
-            after=after,
-            limit=limit,
-            venue_id=place.venue_id,
-            page=records.page,
-        )
+        venue, page = place.venue_id, records.page
+        return await listed(caller, query, answer, listing, venue_id=venue, page=page)
 
     async def create(
         caller: AuthorizedCaller = writer, place: Place = all_of

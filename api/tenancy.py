@@ -10,16 +10,17 @@ from typing import Any, TypeVar
 
 import structlog
 from pydantic import TypeAdapter
-from sqlalchemy import Select, select
+from sqlalchemy import JSON, Select, func, or_, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response, StreamingResponse
 
 from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
+from api.bodies import Listing
 from api.permissions import AuthorizedCaller
 from api.services import Services
 from catalog.chunks import chunked
-from catalog.database import is_lock_conflict
+from catalog.database import Database, is_lock_conflict
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
 
@@ -82,47 +83,82 @@ async def listed(
     caller: AuthorizedCaller,
     query: Query[M],
     answer: type[Answer],
+    listing: Listing,
     *,
-    after: int,
-    limit: int | None,
     venue_id: int | None = None,
     page: int = PAGE,
 ) -> Response:
-    """A JSON array of the query's records in order of id, read and sent page by page.
+    """A JSON array of the query's records, read and sent page by page. Raises ApiError.
 
-    Raises ApiError 404 if there are none because the company has no such venue. Each page is a
-    query of its own, so that a slow client holds no connection to SQL. An error in a later page
-    ends the connection, so that a client cannot take a part of the list for the whole.
+    The header `x-total` says how many there are on all pages. Each page is a query of its own, so
+    that a slow client holds no connection to SQL. An error in a later page ends the connection, so
+    that a client cannot take a part of the list for the whole.
     """
-    pages = _pages(caller.services, query, answer, after, limit, page)
+    database, key = caller.services.database, query.column_descriptions[0]["entity"].id
+    query, order = _chosen(query, answer, listing)
+    async with database.autocommit() as session:
+        total = await session.scalar(query.with_only_columns(func.count(key)))
+    headers = {"x-total": str(total)}
+    pages = _pages(database, query.where(key > listing.after), answer, listing, order, page)
     first = await anext(pages, b"")
     if venue_id is not None and not first:
-        async with caller.services.database.autocommit() as session:
+        async with database.autocommit() as session:
             await find_venue(session, caller.company_id, venue_id)
-    return StreamingResponse(json_array(first, pages), media_type="application/json")
+    return StreamingResponse(json_array(first, pages), 200, headers, "application/json")
+
+
+_SEARCHED = ("name", "address", "uuid", "value", "udid", "email")
+
+
+def _chosen(query: Query[M], answer: type[Answer], listing: Listing) -> tuple[Query[M], Any]:
+    """The query with the conditions, and the column to sort by. Raises ApiError 400."""
+    columns = query.column_descriptions[0]["entity"].__mapper__.columns
+    if listing.active is not None:
+        if "active" not in columns:
+            raise bad_fields({"active": "accepted: only for records that have this field"})
+        query = query.where(columns["active"] == listing.active)
+    if listing.search:
+        searched = [columns[name] for name in _SEARCHED if name in columns]
+        query = query.where(
+            or_(*(each.icontains(listing.search, autoescape=True) for each in searched))
+        )
+    # Campaigns have the columns `start_at` and `end_at`.
+    sortable = {
+        name.removesuffix("_at"): column
+        for name, column in columns.items()
+        if name.removesuffix("_at") in answer.model_fields and not isinstance(column.type, JSON)
+    }
+    name = listing.sort.removeprefix("-")
+    if name not in sortable:
+        raise bad_fields({"sort": f"accepted: {', '.join(sortable)}"})
+    order = sortable[name]
+    return query, order.desc() if listing.sort.startswith("-") else order
 
 
 async def _pages(
-    services: Services,
+    database: Database,
     query: Query[Any],
     answer: type[Answer],
-    after: int,
-    left: int | None,
+    listing: Listing,
+    order: Any,
     page: int,
 ) -> AsyncIterator[bytes]:
     """The objects of each page, separated by commas."""
     answers: TypeAdapter[Any] = TypeAdapter(list[answer])  # type: ignore[valid-type]
     key = query.column_descriptions[0]["entity"].id
+    left, after, offset = listing.limit, 0, listing.offset
+    if listing.sort != "id":
+        left = page = min(left or page, page)
     while left != 0:
         size = page if left is None else min(page, left)
-        async with services.database.autocommit() as session:
-            records = await session.scalars(query.where(key > after).order_by(key).limit(size))
-            found = records.all()
+        chosen = query.where(key > after).order_by(order, key).offset(offset).limit(size)
+        async with database.autocommit() as session:
+            found = (await session.scalars(chosen)).all()
         if found:
             yield answers.dump_json(answers.validate_python(found))[1:-1]
         if len(found) < page:
             return
-        after = found[-1].id
+        after, offset = found[-1].id, 0
         left = None if left is None else left - len(found)
 
 

@@ -1,9 +1,9 @@
 """Campaigns: /lieu/{id}/campaign."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AliasChoices, Field, ValidationInfo, field_validator, model_validator
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -12,7 +12,7 @@ from api.bodies import raise_faults
 from api.permissions import PREFIX, AuthorizedCaller
 from api.records import Beacons, Places, Records, Tags, Values, add_operations, referenced
 from api.venues import BeaconAnswer, GeofenceAnswer
-from catalog.fields import ABSENT, FieldFault, required
+from catalog.fields import ABSENT, MINUTES, EndTime, FieldFault, Flag, StartTime
 from catalog.inputs import CampaignFields, campaign_columns, campaign_conflicts
 from catalog.limits import (
     CONTENT_FIELDS,
@@ -27,10 +27,11 @@ router = APIRouter(prefix=PREFIX)
 _CHECKED_TOGETHER = ("format", "start", "end", "on", *CONTENT_FIELDS)
 
 
-@required("start_minute", "end_minute")
 class CampaignEdit(CampaignFields):
     """A campaign with its references to other records; weekdays may be absent."""
 
+    start_minute: Annotated[StartTime, MINUTES] = Field(validation_alias="start_time")
+    end_minute: Annotated[EndTime, MINUTES] = Field(validation_alias="end_time")
     tags: Tags = ABSENT
     beacons: Beacons = ABSENT
     geofencings: Places = ABSENT
@@ -38,9 +39,16 @@ class CampaignEdit(CampaignFields):
     qrcodes: Places = ABSENT
 
 
-@required(*WEEKDAYS)
 class CampaignCreate(CampaignEdit):
     """A new campaign with its references to other records."""
+
+    monday: Flag
+    tuesday: Flag = Field(validation_alias=AliasChoices("tuesday", "thuesday"))
+    wednesday: Flag
+    thursday: Flag
+    friday: Flag
+    saturday: Flag
+    sunday: Flag
 
 
 _EXAMPLE: Record = {

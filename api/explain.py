@@ -1,7 +1,7 @@
 """Explains why a campaign fires or does not: /lieu/{id}/campaign/{uid}/explain."""
 
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -27,7 +27,7 @@ from api.bodies import RecordId, VenueId, accepts
 from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
 from api.records import IN_ORDER, ById, ByTriple, Values, find_referenced
 from api.records import Id as ReferenceId
-from catalog.fields import ABSENT, Fields, choice, text
+from catalog.fields import ABSENT, LOWER, Fields, Instant, Name
 from catalog.index.reading import (
     BEACONS,
     GEOFENCES,
@@ -36,7 +36,7 @@ from catalog.index.reading import (
     PlaceTable,
     read_campaign_at_place,
 )
-from catalog.inputs import READ, Instant
+from catalog.inputs import READ
 from catalog.models import Device
 from rules.explanation import (
     DeviceHistory,
@@ -77,8 +77,8 @@ class ExplainQuestion(Fields):
     geofence: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
     nfc: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
     qrcode: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
-    proximity: Annotated[str, choice("immediate", "near", "far", "unknown")] = ABSENT
-    udid: Annotated[str, text(255)] = ABSENT
+    proximity: Annotated[Literal["immediate", "near", "far", "unknown"], LOWER] = ABSENT
+    udid: Name = ABSENT
 
 
 class CheckAnswer(Answer):

@@ -35,7 +35,7 @@ from api.permissions import (
 from api.records import Records, Values, add_operations
 from api.tenancy import of_company, write
 from catalog.accounts import MIN_PASSWORD_LENGTH
-from catalog.fields import SECRET, Fields, text
+from catalog.fields import FILLED, SECRET, Fields, StoredText
 from catalog.inputs import AREAS, NOTHING, ApplicationInput, CompanyRulesInput
 from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
@@ -46,18 +46,21 @@ _KEY_BYTES = 24
 _LONGEST_CREDENTIALS = 16 * 1024
 
 
+Password = Annotated[StoredText, FILLED, Field(max_length=1024), SECRET]
+
+
 class Credentials(Fields):
     """The e-mail and password of a sign-in."""
 
-    email: Annotated[str, text(1024)]
-    password: Annotated[str, text(1024), SECRET]
+    email: Annotated[StoredText, FILLED, Field(max_length=1024)]
+    password: Password
 
 
 class PasswordChange(Fields):
     """The current password of an account, and the new one."""
 
-    old_password: Annotated[str, text(1024), SECRET]
-    new_password: Annotated[str, text(1024, shortest=MIN_PASSWORD_LENGTH), SECRET]
+    old_password: Password
+    new_password: Annotated[Password, Field(min_length=MIN_PASSWORD_LENGTH)]
 
 
 class SessionAnswer(Answer):

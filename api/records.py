@@ -39,8 +39,8 @@ from api.tenancy import (
     write,
     written,
 )
-from catalog.fields import Conflicts, Faults, Fields, integer, read_fields
-from catalog.inputs import Name, Triple, TripleFields
+from catalog.fields import Conflicts, Faults, Fields, Name, read_fields
+from catalog.inputs import ByName, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, Tag
 from catalog.session import RESTORABLE, undelete, with_deleted
@@ -342,19 +342,13 @@ async def _add_tags(session: AsyncSession, company_id: int, values: Sequence[Val
 
 _MOST = 1000
 Reference = int | str | Triple
-Id = Annotated[int, integer(1, INT64)]
+Id = Annotated[int, Field(ge=1, le=INT64)]
 
 
 class RecordById(Fields):
     """A record of the company by its id."""
 
     id: Id
-
-
-class TagByName(Fields):
-    """A tag of the company by its name; a new name creates a tag."""
-
-    name: Name
 
 
 def _listed(accepted: str) -> Any:
@@ -371,7 +365,6 @@ _KINDS: dict[str, tuple[Any, str]] = {
 _OF_VENUE = ("geofencings", "nfcs", "qrcodes")
 IN_ORDER = Field(union_mode="left_to_right")
 ById = Annotated[RecordById, AfterValidator(lambda record: record.id)]
-ByName = Annotated[TagByName, AfterValidator(lambda tag: tag.name)]
 ByTriple = Annotated[TripleFields, AfterValidator(lambda b: Triple(b.uuid, b.major, b.minor))]
 Tags = Annotated[
     list[Annotated[ByName | ById | Name, IN_ORDER]],

@@ -6,54 +6,57 @@ hours of a campaign may be absent from a catalog file; the interface requires mo
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AliasChoices, Field, WithJsonSchema
+import orjson
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from catalog.fields import (
     ABSENT,
     BLANK_IS_NULL,
+    FILLED,
     INT32,
     INT64,
+    LOWER,
+    MINUTES,
     SECRET,
-    ZONES,
-    FieldError,
+    UPPER,
+    CacheDelay,
+    Colour,
+    Email,
+    EndTime,
     Fields,
-    boolean,
-    cache,
-    choice,
-    colour,
-    email,
-    integer,
-    line,
-    link,
-    number,
-    reader,
-    text,
-    time_of_day,
-    time_zone,
-    timestamp,
-    uuid,
-    web_address,
+    Flag,
+    Instant,
+    Line,
+    Link,
+    Name,
+    StartTime,
+    StoredText,
+    TimeZone,
+    Uuid,
+    WebAddress,
 )
-from catalog.models import EVERY_DAY, WEEKDAYS, offset_minutes
+from catalog.models import EVERY_DAY, WEEKDAYS, Weekday, offset_minutes
 from connectors.request import is_reserved
 from rules.parsing import MINUTE, MONTH, parse_delay
 
-Name = Annotated[str, line()]
-Flag = Annotated[bool, boolean]
-Meters = Annotated[int, integer(0, INT32)]
-Unsigned16 = Annotated[int, integer(0, 65535)]
-Position = Annotated[int, integer(-INT32 - 1, INT32)]
-Colour = Annotated[Annotated[str, colour] | None, BLANK_IS_NULL]
-_OPTIONAL_ZONE = WithJsonSchema({"type": "string", "enum": sorted({*ZONES, ""})})
-TimeZone = Annotated[Annotated[str, time_zone, _OPTIONAL_ZONE] | None, BLANK_IS_NULL]
-VisitSilence = Annotated[Annotated[int, integer(5, 3600)] | None, BLANK_IS_NULL]
-Uuid = Annotated[str, uuid]
-_name = line()
-_value = text(1024)
+Meters = Annotated[int, Field(ge=0, le=INT32)]
+Unsigned16 = Annotated[int, Field(ge=0, le=65535)]
+Position = Annotated[int, Field(ge=-INT32 - 1, le=INT32)]
+OptionalColour = Annotated[Colour | None, BLANK_IS_NULL]
+VisitSilence = Annotated[Annotated[int, Field(ge=5, le=3600)] | None, BLANK_IS_NULL]
+_AS_DICT = AfterValidator(lambda model: model.model_dump(exclude_unset=True))
 
 
 class Triple(NamedTuple):
@@ -67,31 +70,30 @@ class Triple(NamedTuple):
         return f"{self.uuid}:{self.major}:{self.minor}"
 
 
-@reader()
-def names(value: Any) -> list[str]:
-    """A list of names, or of objects that have one; each name once, in order."""
-    try:
-        if not isinstance(value, list):
-            raise TypeError  # noqa: TRY301  # a string is a sequence of names, too
-        listed = [_name(item["name"] if isinstance(item, dict) else item) for item in value]
-    except (KeyError, TypeError, FieldError):
-        raise FieldError('accepted: a list of objects {"name": string}, or of names') from None
-    return list(dict.fromkeys(listed))
-
-
 class VenueInput(Fields):
     """A venue."""
 
     name: Name
-    address: Annotated[str, text(None, shortest=0)]
+    address: StoredText
     active: Flag
-    width: Meters | None = Field(None, validation_alias=AliasChoices("width", "with"))
+    width: Meters | None = Field(
+        None, validation_alias=AliasChoices("width", "with"), title="Width, also as `with`"
+    )
     height: Meters | None = None
-    image: Annotated[Annotated[str, line(None, shortest=0)] | None, BLANK_IS_NULL] = Field(
-        None, validation_alias=AliasChoices("image", "map")
+    image: Annotated[Line | None, BLANK_IS_NULL] = Field(
+        None, validation_alias=AliasChoices("image", "map"), title="Image, also as `map`"
     )
     time_zone: TimeZone = None
     visit_silence: VisitSilence = None
+
+
+class TagByName(Fields):
+    """A tag of the company by its name; a new name creates a tag."""
+
+    name: Name
+
+
+ByName = Annotated[TagByName, AfterValidator(lambda tag: tag.name)]
 
 
 class TripleFields(Fields):
@@ -107,48 +109,37 @@ class BeaconFields(TripleFields):
 
     name: Name
     active: Flag
-    proximity: Annotated[str, choice("immediate", "near", "far")]
+    proximity: Annotated[Literal["immediate", "near", "far"], LOWER]
     x: Position | None = None
     y: Position | None = None
-    color: Colour = None
+    color: OptionalColour = None
 
 
 class GeofenceFields(Fields):
     """A geofence without its tags."""
 
     name: Name
-    longitude: Annotated[float, number(-180, 180)]
-    latitude: Annotated[float, number(-90, 90)]
-    radius: Annotated[int, integer(1, INT32)]
+    longitude: Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+    latitude: Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+    radius: Annotated[int, Field(ge=1, le=INT32)]
     active: Flag
 
 
-_LONGEST_VALUE = 1024
-
-
-@reader(type="string", minLength=1, maxLength=_LONGEST_VALUE)
-def tag_value(value: Any) -> str:
-    """What an NFC tag or QR code holds."""
-    found = _value(value)
-    if len(found.encode()) > _LONGEST_VALUE:
-        raise FieldError(f"accepted: a string of at most {_LONGEST_VALUE} bytes")
-    return str(found)
+def _within_1024_bytes(value: str) -> str:
+    if len(value.encode()) > 1024:
+        raise ValueError("accepted: a string of at most 1024 bytes")
+    return value
 
 
 class ScanTagFields(Fields):
     """An NFC tag or QR code without its tags. `value` is what devices read from it."""
 
     name: Name
-    value: Annotated[str, tag_value]
+    value: Annotated[StoredText, FILLED, Field(max_length=1024), AfterValidator(_within_1024_bytes)]
     active: Flag
 
 
-Text = Annotated[str, text(None)]
-Source = Annotated[Annotated[str, text(None, shortest=0)] | None, BLANK_IS_NULL]
-CacheDelay = Annotated[str, cache]
-Instant = Annotated[datetime, timestamp]
-StartMinute = Annotated[int, time_of_day(end=False)]
-EndMinute = Annotated[int, time_of_day(end=True)]
+Source = Annotated[StoredText | None, BLANK_IS_NULL]
 REFERENCES = ("beacons", "geofencings", "nfcs", "qrcodes", "tags")
 
 
@@ -156,31 +147,35 @@ class CampaignFields(Fields):
     """A campaign without its references to other records."""
 
     name: Name
-    hash: Annotated[Annotated[str, line(255, shortest=0)] | None, BLANK_IS_NULL] = None
-    push: Text
-    title: Text
-    format: Annotated[str, choice("template", "url", "html", "connector")]
+    hash: Annotated[Annotated[Line, Field(max_length=255)] | None, BLANK_IS_NULL] = None
+    push: Annotated[StoredText, FILLED]
+    title: Annotated[StoredText, FILLED]
+    format: Annotated[Literal["template", "url", "html", "connector"], LOWER]
     template: Source = None
-    url: Annotated[Annotated[str, link] | None, BLANK_IS_NULL] = None
+    url: Annotated[Link | None, BLANK_IS_NULL] = None
     html: Source = None
-    background: Colour = None
-    color: Colour = None
+    background: OptionalColour = None
+    color: OptionalColour = None
     cache: CacheDelay
     start: Instant
     end: Instant
     active: Flag
-    start_minute: StartMinute = Field(ABSENT, validation_alias="start_time")
-    end_minute: EndMinute = Field(ABSENT, validation_alias="end_time")
+    start_minute: Annotated[StartTime, MINUTES] = Field(ABSENT, validation_alias="start_time")
+    end_minute: Annotated[EndTime, MINUTES] = Field(ABSENT, validation_alias="end_time")
     monday: Flag = ABSENT
-    tuesday: Flag = Field(ABSENT, validation_alias=AliasChoices("tuesday", "thuesday"))
+    tuesday: Flag = Field(
+        ABSENT,
+        validation_alias=AliasChoices("tuesday", "thuesday"),
+        title="Tuesday, also as `thuesday`",
+    )
     wednesday: Flag = ABSENT
     thursday: Flag = ABSENT
     friday: Flag = ABSENT
     saturday: Flag = ABSENT
     sunday: Flag = ABSENT
-    on: Annotated[str, choice("detection", "enter", "dwell", "exit")] = ABSENT
-    dwell_minutes: Annotated[Annotated[int, integer(1, 1440)] | None, BLANK_IS_NULL] = None
-    priority: Annotated[int, integer(0, 9)] = ABSENT
+    on: Annotated[Literal["detection", "enter", "dwell", "exit"], LOWER] = ABSENT
+    dwell_minutes: Annotated[Annotated[int, Field(ge=1, le=1440)] | None, BLANK_IS_NULL] = None
+    priority: Annotated[int, Field(ge=0, le=9)] = ABSENT
     ignores_caps: Flag = ABSENT
     ignores_quiet_hours: Flag = ABSENT
 
@@ -239,94 +234,50 @@ NOTHING, READ, WRITE = 0, 1, 2
 ALL_PERMISSIONS = dict.fromkeys(AREAS, WRITE)
 
 
-@reader()
-def permission(value: Any) -> dict[str, int]:
-    """Levels by area: 0 nothing, 1 read, 2 read and write. A single level is for every area."""
-    level = integer(NOTHING, WRITE)
-    if isinstance(value, int):
-        value = dict.fromkeys(AREAS, value)
-    if not isinstance(value, dict) or not set(value) <= set(AREAS):
-        areas = ", ".join(AREAS)
-        raise FieldError(f"accepted: a level 0, 1 or 2, or an object of levels by area: {areas}")
-    return {area: level(given) for area, given in value.items()}
+def _known_areas(levels: dict[str, int]) -> dict[str, int]:
+    if not levels.keys() <= set(AREAS):
+        raise ValueError(f"accepted: a level, or an object of levels by area: {', '.join(AREAS)}")
+    return levels
 
 
-Email = Annotated[str, email]
-Permission = Annotated[dict[str, int], permission]
+# Levels by area. A single level is for every area.
+Permission = Annotated[
+    dict[str, Annotated[int, Field(ge=NOTHING, le=WRITE)]],
+    BeforeValidator(lambda each: dict.fromkeys(AREAS, each) if isinstance(each, int) else each),
+    AfterValidator(_known_areas),
+]
 
 
-_MOST_CAPS = 10
-_CAPS = f"a list of at most {_MOST_CAPS} objects"
-_PER = "a delay as that of a campaign from 1 minute to 30 days"
-_cap_max = integer(1, 1000)
+def _from_a_minute_to_a_month(delay: str) -> str:
+    if not MINUTE <= parse_delay(delay) <= MONTH:
+        raise ValueError("accepted: a delay from 1 minute to 30 days")
+    return delay
 
 
-@reader(
-    type="array",
-    maxItems=_MOST_CAPS,
-    items={
-        "type": "object",
-        "properties": {
-            "max": _cap_max.schema,
-            "per": {"type": "string", "pattern": "^(?:[1-9] |[12][0-9] |30 )?(?:minute|day)s?$"},
-        },
-        "required": ["max", "per"],
-        "additionalProperties": False,
-    },
-    examples=[[{"max": 3, "per": "day"}]],
-)
-def caps(value: Any) -> list[dict[str, Any]]:
-    """How many notifications a device may receive within a time; stored as written."""
-    try:
-        read = [{"max": _cap_max(each["max"]), "per": cache(each["per"])} for each in value]
-        good = all(each.keys() == {"max", "per"} for each in value)
-        good &= all(MINUTE <= parse_delay(each["per"]) <= MONTH for each in read)
-    except (KeyError, TypeError, FieldError):
-        good = False
-    if not good or not isinstance(value, list) or len(value) > _MOST_CAPS:
-        raise FieldError(f'accepted: {_CAPS} {{"max": 1 to 1000, "per": {_PER}}}')
-    return read
+class CapInput(BaseModel, extra="forbid"):
+    """How many notifications a device may receive within a time."""
+
+    max: Annotated[int, Field(ge=1, le=1000)]
+    per: Annotated[CacheDelay, AfterValidator(_from_a_minute_to_a_month)]
 
 
-_quiet_start, _quiet_end = time_of_day(end=False), time_of_day(end=True)
-
-
-@reader(
-    type="object",
-    properties={
-        "start": _quiet_start.schema,
-        "end": _quiet_end.schema,
-        "weekdays": {
-            "type": "array",
-            "items": {"type": "string", "enum": WEEKDAYS},
-            "minItems": 1,
-        },
-    },
-    required=["start", "end"],
-    additionalProperties=False,
-    examples=[{"start": "22:00", "end": "08:00"}],
-)
-def quiet_hours(value: Any) -> dict[str, Any]:
+class QuietHoursInput(BaseModel, extra="forbid"):
     """Hours without notifications; stored as written, the weekdays in order."""
-    try:
-        _quiet_start(value["start"])
-        _quiet_end(value["end"])
-        days = value.get("weekdays", WEEKDAYS)
-        good = value.keys() <= {"start", "end", "weekdays"} and isinstance(days, list | tuple)
-        good = good and bool(days) and all(day in WEEKDAYS for day in days)
-    except (AttributeError, KeyError, TypeError, FieldError):
-        good = False
-    if not good:
-        raise FieldError(
-            'accepted: an object {"start": "22:00", "end": "08:00"}, '
-            'also with "weekdays": a list of monday to sunday'
-        )
-    given = {"weekdays": [day for day in WEEKDAYS if day in days]} if "weekdays" in value else {}
-    return {"start": value["start"], "end": value["end"], **given}
+
+    start: StartTime
+    end: EndTime
+    weekdays: Annotated[
+        list[Weekday],
+        Field(min_length=1),
+        AfterValidator(lambda days: [day for day in WEEKDAYS if day in days]),
+    ] = ABSENT
 
 
-Caps = Annotated[list[dict[str, Any]], caps]
-Quiet = Annotated[Annotated[dict[str, Any], quiet_hours] | None, BLANK_IS_NULL]
+Caps = Annotated[
+    list[Annotated[CapInput, _AS_DICT]],
+    Field(max_length=10, examples=[[{"max": 3, "per": "day"}]]),
+]
+Quiet = Annotated[Annotated[QuietHoursInput, _AS_DICT] | None, BLANK_IS_NULL]
 
 
 class CompanyRulesInput(Fields):
@@ -343,8 +294,8 @@ class CompanyFields(CompanyRulesInput):
     """A company."""
 
     name: Name
-    image: Annotated[str, line(None)] | None = None
-    description: Annotated[str, text(None)] | None = None
+    image: Line | None = None
+    description: StoredText | None = None
     active: Flag = ABSENT
 
 
@@ -353,7 +304,7 @@ class AccountFields(Fields):
 
     email: Email
     # No least length: a catalog file may hold passwords that were chosen under other rules.
-    password: Annotated[str, text(1024), SECRET]
+    password: Annotated[StoredText, Field(min_length=1, max_length=1024), SECRET]
     name: Name | None = None
     fonction: Name | None = None
     active: Flag = ABSENT
@@ -364,16 +315,16 @@ class ApplicationInput(Fields):
     """A mobile application of a company, without its key."""
 
     name: Name
-    type: Annotated[str, line(64)]
-    api_id: Annotated[str, line(shortest=0)] = ABSENT
+    type: Annotated[Line, FILLED, Field(max_length=64)]
+    api_id: Annotated[Line, Field(max_length=255)] = ABSENT
     active: Flag = ABSENT
-    expire_on: Annotated[datetime, timestamp] | None = None
+    expire_on: Instant | None = None
 
 
 class ApplicationFields(ApplicationInput):
     """A mobile application of a company, with its key."""
 
-    api_key: Annotated[str, line(), SECRET]
+    api_key: Annotated[Name, SECRET]
 
 
 class DeviceFields(Fields):
@@ -381,8 +332,8 @@ class DeviceFields(Fields):
 
     udid: Name
     test: Flag = ABSENT
-    id_connector: Annotated[int, integer(-INT64 - 1, INT64)] | None = None
-    token_push: Annotated[str, line(None)] | None = None
+    id_connector: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    token_push: Line | None = None
     name: Name | None = None
     version: Name | None = None
     model: Name | None = None
@@ -390,58 +341,46 @@ class DeviceFields(Fields):
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_LONGEST = 16_384
-_ACCEPTED = (
-    'accepted: a JSON list, also encoded as a string, of objects {"key": string, "value": string}'
-)
 
 
-_WRITTEN = r'\{"key": "[0-9A-Za-z-]{1,40}", "value": "[ !#-\[\]-~]{0,80}"\}'
+class Parameter(BaseModel, extra="forbid"):
+    """What authenticates the calls: a header or a part of the query string."""
+
+    key: Annotated[Line, Field(min_length=1)]
+    value: Line
 
 
-@reader(
-    type="string",
-    contentMediaType="application/json",
-    pattern=rf"^\[(?:{_WRITTEN}(?:, {_WRITTEN}){{0,9}})?\]$",
-    examples=['[{"key": "token", "value": "abc"}]'],
-)
-def parameters(value: Any) -> str:
+def _as_text(value: Any, read: Callable[[Any], list[Parameter]]) -> str:
     """The JSON text of the list. A list that is given as text is stored as written."""
-    try:
-        listed = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        raise FieldError(_ACCEPTED) from None
-    if not isinstance(listed, list) or not all(_is_parameter(item) for item in listed):
-        raise FieldError(_ACCEPTED)
-    if not all(item["key"].isprintable() and item["value"].isprintable() for item in listed):
-        raise FieldError("accepted: keys and values without control characters")
+    listed = orjson.loads(value) if isinstance(value, str) else value
+    read(listed)
     written = value if isinstance(value, str) else json.dumps(listed, ensure_ascii=False)
-    if len(written) > _LONGEST:
-        raise FieldError(f"accepted: at most {_LONGEST} characters")
+    if len(written) > 16_384:
+        raise ValueError("accepted: at most 16384 characters")
     return written
 
 
-def _is_parameter(item: Any) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.keys() == {"key", "value"}
-        and all(isinstance(part, str) for part in item.values())
-        and item["key"] != ""
-    )
-
-
-Parameters = Annotated[str, parameters, SECRET]
+Parameters = Annotated[
+    list[Parameter],
+    WrapValidator(_as_text),
+    SECRET,
+    WithJsonSchema({"type": "string", "examples": ['[{"key": "token", "value": "abc"}]']}),
+    Field(
+        description='a JSON list, also encoded as a string, of objects {"key": string, '
+        '"value": string}, without control characters'
+    ),
+]
 
 
 class ConnectorInput(Fields):
     """A connector."""
 
-    name: Annotated[str, line()]
-    url: Annotated[str, web_address]
-    method: Annotated[str, choice("GET", "POST")]
-    auth: Annotated[str, choice("header", "get")]
+    name: Name
+    url: WebAddress
+    method: Annotated[Literal["GET", "POST"], UPPER]
+    auth: Annotated[Literal["header", "get"], LOWER]
     parameters: Parameters
-    secret: Annotated[Annotated[str, text(512)] | None, SECRET] = None
+    secret: Annotated[Annotated[StoredText, FILLED, Field(max_length=512)] | None, SECRET] = None
 
 
 def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
 import orjson
+from pydantic import AfterValidator, Field
 from sqlalchemy import select, true, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -35,6 +36,7 @@ from catalog.fields import (
     Faults,
     FieldFault,
     Fields,
+    Name,
     joined,
     note_unknown,
     read_fields,
@@ -47,6 +49,7 @@ from catalog.inputs import (
     AccountFields,
     ApplicationFields,
     BeaconFields,
+    ByName,
     CampaignFields,
     CompanyFields,
     ConnectorInput,
@@ -59,7 +62,6 @@ from catalog.inputs import (
     campaign_columns,
     campaign_conflicts,
     connector_conflicts,
-    names,
 )
 from catalog.limits import (
     CONTENT_FIELDS,
@@ -185,31 +187,36 @@ async def load_document(
 # The document.
 
 
-class _LoadedBeacon(BeaconFields):
+# Each name once, in order.
+_Names = Annotated[
+    list[Annotated[ByName | Name, Field(union_mode="left_to_right")]],
+    Field(description='a list of objects {"name": string}, or of names'),
+    AfterValidator(lambda names: list(dict.fromkeys(names))),
+]
+
+
+class _Tagged(Fields):
+    tags: _Names = ABSENT
+
+
+class _LoadedBeacon(BeaconFields, _Tagged):
     """A beacon with the names of its tags."""
 
-    tags: Annotated[list[str], names] = ABSENT
 
-
-class _LoadedGeofence(GeofenceFields):
+class _LoadedGeofence(GeofenceFields, _Tagged):
     """A geofence with the names of its tags."""
 
-    tags: Annotated[list[str], names] = ABSENT
 
-
-class _LoadedScanTag(ScanTagFields):
+class _LoadedScanTag(ScanTagFields, _Tagged):
     """An NFC tag or QR code with the names of its tags."""
 
-    tags: Annotated[list[str], names] = ABSENT
 
-
-class _LoadedCampaign(CampaignFields):
+class _LoadedCampaign(CampaignFields, _Tagged):
     """A campaign with the names of its targets; its beacons are read separately."""
 
-    tags: Annotated[list[str], names] = ABSENT
-    geofencings: Annotated[list[str], names] = ABSENT
-    nfcs: Annotated[list[str], names] = ABSENT
-    qrcodes: Annotated[list[str], names] = ABSENT
+    geofencings: _Names = ABSENT
+    nfcs: _Names = ABSENT
+    qrcodes: _Names = ABSENT
 
 
 class _Kind(NamedTuple):
@@ -337,13 +344,13 @@ def _objects(
         elif listed:
             faults.note(here, "accepted: an object")
     elif not isinstance(listed, list):
-        faults.note(here, "accepted: a list of objects", value=listed)
+        faults.note(here, "accepted: a list of objects")
     else:
         for number, item in enumerate(listed):
             if isinstance(item, dict):
                 yield f"{here}[{number}]", item
             else:
-                faults.note(f"{here}[{number}]", "accepted: an object", value=item)
+                faults.note(f"{here}[{number}]", "accepted: an object")
 
 
 def _note_repeats(companies: Iterable[_Item], faults: Faults) -> None:
@@ -463,7 +470,7 @@ class _CompanyLoader:
                 if self.records.setdefault((kind, key), record) is not record and key in wanted:
                     place = next(item.place for item in items if item.key == key)
                     message = f"several {kind} have this name: rename all but one"
-                    self.faults.note(f"{place}.name", message, value=name[0])
+                    self.faults.note(f"{place}.name", message)
 
     async def _check(self, item: _Item, known: Any) -> None:
         spec = _KINDS[item.kind]
@@ -493,8 +500,8 @@ class _CompanyLoader:
             for name in item.values.get(attribute, ()):
                 reference = (kind, (item.venue, name))
                 if reference not in self.records and reference not in self.listed:
-                    message = f"not in the venue's list of {kind}"
-                    self.faults.note(f"{item.place}.{attribute}", message, value=name)
+                    message = f"{name!r} is not in the venue's list of {kind}"
+                    self.faults.note(f"{item.place}.{attribute}", message)
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:
             check_content(self.limits, kept | item.values, kept)

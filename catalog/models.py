@@ -7,7 +7,7 @@ that a row refers to may be deleted and stays counted.
 
 import uuid
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import (
     JSON,
@@ -410,7 +410,8 @@ class ScanTag(HasId, SoftDeletable, Base):
 
 
 EVERY_DAY = 0b1111111
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+WEEKDAYS = get_args(Weekday)
 
 
 class Campaign(HasId, SoftDeletable, Base):

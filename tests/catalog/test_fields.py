@@ -2,28 +2,24 @@
 
 import json
 from datetime import datetime, timedelta, timezone
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from catalog import fields
-from catalog.fields import (
-    SECRET,
-    Faults,
-    FieldError,
-    Fields,
-    ValueReader,
-    read_fields,
-)
+from catalog.fields import Faults, Fields, read_fields
 from catalog.inputs import (
+    AccountFields,
+    ApplicationInput,
+    BeaconFields,
     CampaignFields,
+    CompanyFields,
+    ConnectorInput,
+    GeofenceFields,
+    ScanTagFields,
     VenueInput,
     campaign_columns,
     campaign_conflicts,
     connector_conflicts,
-    names,
-    parameters,
-    permission,
 )
 from catalog.models import WEEKDAYS
 
@@ -34,95 +30,103 @@ UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 CONTROLS = "\x00\x07\n\r\t\x1b\x7f\x85\x9b\u2028\u202e\u2066"
 
 
-def nested(deep: int) -> Any:
-    """A list in a list in a list."""
-    value: Any = []
-    for _ in range(deep - 1):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize(
-    ("read", "given", "kept"),
-    [
-        (fields.boolean, "1", True),
-        (fields.boolean, 0, False),
-        (fields.boolean, "False", False),
-        (fields.boolean, True, True),
-        (fields.integer(0, 9), "7", 7),
-        (fields.integer(0, 200), 100.0, 100),
-        (fields.number(-90, 90), 48, 48.0),
-        (fields.number(-180, 180), "-179.25", -179.25),
-        (fields.line(), "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
-        (fields.text(), "two\nlines\x92", "two\nlines\x92"),
-        (fields.choice("near", "far"), " FAR ", "far"),
-        (fields.timestamp, "2026-11-20T10:00:00+0100", TEN),
-        (fields.timestamp, "2026-11-20T10:00:00+01:00", TEN),
-        (fields.timestamp, "2026-11-20t09:00:00z", TEN),
-        (fields.time_of_day(end=False), "09:30", 570),
-        (fields.time_of_day(end=True), "24:00", 1440),
-        (fields.uuid, UUID.upper(), UUID),
-        (fields.uuid, UUID.replace("-", ""), UUID),
-        (fields.cache, "2 Hours", "2 Hours"),
-        (fields.time_zone, "Australia/Lord_Howe", "Australia/Lord_Howe"),
-        (fields.email, " Ada@Example.org", "ada@example.org"),
-        (fields.web_address, "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
-        (names, [{"id": 3, "name": "a"}, "b", {"name": "a"}], ["a", "b"]),
-        (permission, {"crm": "1"}, {"crm": 1}),
-        (parameters, '[{"key":"k","value":"v"}]', '[{"key":"k","value":"v"}]'),
-        (parameters, [], "[]"),
-    ],
-)
-def test_accepted(read: ValueReader, given: Any, kept: Any):
-    assert read(given) == kept
-
-
-def test_a_timestamp_keeps_its_offset():
-    read = fields.timestamp("2026-11-20T10:00:00+0530")
-    assert read.utcoffset() == timedelta(hours=5, minutes=30)
-
-
-REFUSED: list[tuple[ValueReader, list[Any]]] = [
-    (fields.boolean, [2, "yes", None, []]),
-    (fields.integer(0, 65535), [65536, True, 1.5, 65536.0, float("inf"), "٣", " 7", "7.0"]),
-    (fields.integer(0, fields.INT64), [1e17]),
-    (fields.number(-90, 90), [float("nan"), "91", "nan", "4e1", "4" * 400, True]),
-    (fields.text(), [" ", "a\x00b", 3, "lone \ud800"]),
-    (fields.text(3), ["four"]),
-    (fields.line(), [f"a{control}b" for control in CONTROLS]),
-    (fields.line(255, shortest=0), ["\t"]),
-    (fields.choice("near", "far"), ["close"]),
-    (fields.email, ["ada", "a\x1bb@example.org"]),
-    (fields.uuid, [UUID[:-1], f"{{{UUID}}}"]),
-    (fields.cache, ["fortnight", 3]),
-    (fields.timestamp, ["2026-11-20T10:00:00", "2026-02-30T10:00:00Z", 1763629200000]),
-    (fields.timestamp, ["0001-01-01T00:00:00+01:00"]),
-    (fields.time_of_day(end=False), ["24:00"]),
-    (fields.time_of_day(end=True), ["24:01", "12:60", "9:00"]),
-    (fields.time_zone, ["Europe", "../etc/passwd", "", "localtime", "posixrules", "Factory"]),
-    (fields.time_zone, ["right/Europe/Paris", "posix/Europe/Paris", "europe/paris", ["UTC"]]),
-    (fields.web_address, ["ftp://example.org", "https://me:secret@example.org", "https:///path"]),
-    (fields.web_address, ["https://example.org:99999/", "https://[::1"]),
-    (fields.link, ["javascript:alert(1)", "JavaScript:x", "no scheme", "http://a b"]),
-    (fields.colour, ["#12345", "rgb(", "red;"]),
-    (names, [[3], "ab\x00", 3, "entrance"]),
-    (permission, [{"crm": 3}, {"all": 2}]),
-    (parameters, ["{", "[" * 100_000, '{"key": "k"}', '[{"key": "k", "value": 3}]']),
-    (parameters, ['[{"key": "k", "value": "a\\r\\nb"}]']),
-]
-
-
-@pytest.mark.parametrize(("read", "refused"), REFUSED)
-def test_refused_with_what_is_accepted(read: ValueReader, refused: list[Any]):
-    for value in refused:
-        with pytest.raises(FieldError, match="accepted: "):
-            read(value)
-
-
 def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     faults = Faults()
     found = read_fields(model, given, place="v", faults=faults)
     return found, {fault.place: fault.message for fault in faults}
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "given", "kept"),
+    [
+        (VenueInput, "active", "1", True),
+        (VenueInput, "active", 0, False),
+        (VenueInput, "active", "False", False),
+        (VenueInput, "height", 100.0, 100),
+        (VenueInput, "name", "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
+        (BeaconFields, "major", "7", 7),
+        (BeaconFields, "proximity", " FAR ", "far"),
+        (BeaconFields, "uuid", UUID.upper(), UUID),
+        (BeaconFields, "uuid", UUID.replace("-", ""), UUID),
+        (GeofenceFields, "latitude", 48, 48.0),
+        (GeofenceFields, "longitude", "-179.25", -179.25),
+        (CampaignFields, "push", "two\nlines\x92", "two\nlines\x92"),
+        (CampaignFields, "start", "2026-11-20T10:00:00+0100", TEN),
+        (CampaignFields, "start", "2026-11-20T10:00:00+01:00", TEN),
+        (CampaignFields, "start", "2026-11-20t09:00:00z", TEN),
+        (CampaignFields, "cache", "2 Hours", "2 Hours"),
+        (CompanyFields, "time_zone", "Australia/Lord_Howe", "Australia/Lord_Howe"),
+        (CompanyFields, "time_zone", "", None),
+        (CompanyFields, "caps", [{"max": "3", "per": "day"}], [{"max": 3, "per": "day"}]),
+        (AccountFields, "email", " Ada@Example.org", "ada@example.org"),
+        (AccountFields, "permission", {"crm": "1"}, {"crm": 1}),
+        (ConnectorInput, "url", "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
+        (ConnectorInput, "method", "post", "POST"),
+        (ConnectorInput, "parameters", '[{"key":"k","value":"v"}]', '[{"key":"k","value":"v"}]'),
+        (ConnectorInput, "parameters", [], "[]"),
+    ],
+)
+def test_accepted(model: type[Fields], name: str, given: Any, kept: Any):
+    found, faults = read(model, {name: given})
+    assert found == {name: kept}
+    assert f"v.{name}" not in faults
+
+
+def test_times_of_day_are_minutes():
+    found, _ = read(CampaignFields, {"start_time": "09:30", "end_time": "24:00"})
+    assert found == {"start_minute": 570, "end_minute": 1440}
+
+
+def test_quiet_hours_keep_the_order_of_the_week():
+    quiet = {"start": "22:00", "end": "24:00", "weekdays": ["sunday", "monday"]}
+    found, _ = read(CompanyFields, {"quiet_hours": quiet})
+    assert found == {"quiet_hours": quiet | {"weekdays": ["monday", "sunday"]}}
+
+
+def test_a_timestamp_keeps_its_offset():
+    found, _ = read(CampaignFields, {"start": "2026-11-20T10:00:00+0530"})
+    assert found["start"].utcoffset() == timedelta(hours=5, minutes=30)
+
+
+DEEP = "[" * 100_000
+REFUSED: list[tuple[type[Fields], str, list[Any]]] = [
+    (VenueInput, "active", [2, "yes", None, []]),
+    (VenueInput, "name", [" ", "a\x00b", 3, "x" * 256, *(f"a{each}b" for each in CONTROLS)]),
+    (BeaconFields, "major", [65536, -1, 1.5, float("inf"), "٣", None]),
+    (BeaconFields, "proximity", ["close", 3]),
+    (BeaconFields, "uuid", [UUID[:-1], 7]),
+    (BeaconFields, "color", ["#12345", "rgb(", "red;"]),
+    (GeofenceFields, "latitude", [float("nan"), "91", "nan", "4" * 400]),
+    (ScanTagFields, "value", ["", "é" * 600]),
+    (CampaignFields, "push", [" ", "a\x00b", 3, "lone \ud800"]),
+    (CampaignFields, "cache", ["fortnight", 3]),
+    (CampaignFields, "start", ["2026-11-20T10:00:00", "2026-02-30T10:00:00Z", 1763629200000]),
+    (CampaignFields, "start", ["0001-01-01T00:00:00+01:00", "1763629200"]),
+    (CampaignFields, "start_time", ["24:00"]),
+    (CampaignFields, "end_time", ["24:01", "12:60", "9:00"]),
+    (CampaignFields, "url", ["javascript:alert(1)", "JavaScript:x", "no scheme", "http://a b"]),
+    (CompanyFields, "time_zone", ["Europe", "../etc/passwd", "localtime", "Factory", ["UTC"]]),
+    (CompanyFields, "time_zone", ["right/Europe/Paris", "posix/Europe/Paris", "europe/paris"]),
+    (CompanyFields, "caps", [{}, [{}], [{"max": 0, "per": "day"}], [{"max": 1, "per": "year"}]]),
+    (CompanyFields, "caps", [[{"max": 1, "per": "day"}] * 11]),
+    (CompanyFields, "quiet_hours", [{"start": "22:00"}, {"start": "24:00", "end": "08:00"}, []]),
+    (CompanyFields, "quiet_hours", [{"start": "22:00", "end": "08:00", "weekdays": []}]),
+    (AccountFields, "email", ["ada", "a\x1bb@example.org"]),
+    (AccountFields, "permission", [{"crm": 3}, {"all": 2}]),
+    (ApplicationInput, "type", ["a\x00b"]),
+    (ConnectorInput, "url", ["ftp://example.org", "https://me:secret@example.org", "https:///a"]),
+    (ConnectorInput, "url", ["https://example.org:99999/", "https://[::1"]),
+    (ConnectorInput, "parameters", ["{", DEEP, '{"key": "k"}', '[{"key": "k", "value": 3}]']),
+    (ConnectorInput, "parameters", ['[{"key": "k", "value": "a\\r\\nb"}]']),
+]
+
+
+@pytest.mark.parametrize(("model", "name", "refused"), REFUSED)
+def test_refused(model: type[Fields], name: str, refused: list[Any]):
+    for value in refused:
+        found, faults = read(model, {name: value})
+        assert found == {}, value
+        assert f"v.{name}" in faults
 
 
 def test_both_spellings():
@@ -149,25 +153,15 @@ def test_both_spellings():
 def test_required_and_bad():
     found, faults = read(VenueInput, {"name": "v", "active": "maybe", "height": None})
     assert found == {"name": "v", "height": None}
-    assert faults == {
-        "v.address": "required, and not given",
-        "v.active": '"maybe": accepted: true, false, 1, 0, also as strings',
-    }
+    assert faults.keys() == {"v.address", "v.active"}
+    assert faults["v.address"] == "required, and not given"
 
 
-def test_a_secret_is_not_quoted():
-    class WithPassword(Fields):
-        password: Annotated[str, fields.text(shortest=8), SECRET]
-
-    assert "hunter2" not in read(WithPassword, {"password": "hunter2"})[1]["v.password"]
-    assert "hunter22" not in repr(WithPassword(password="hunter22"))
-
-
-def test_quoted_values_are_escaped_on_a_terminal():
-    _, faults = read(VenueInput, {"name": "\x1b[2J\x9b\u202e"})
-    assert faults["v.name"].startswith(r'"\u001b[2J\x9b\u202e": accepted')
-    _, faults = read(VenueInput, {"name": nested(100_000)})
-    assert faults["v.name"].startswith("nested too deeply: accepted")
+def test_a_value_is_not_quoted():
+    given = {"parameters": "geheim", "secret": "ge\x00heim", "url": "https://geheim@host"}
+    _, faults = read(ConnectorInput, given)
+    assert "v.secret" in faults
+    assert "geheim" not in str(faults)
 
 
 def test_campaign_columns():

@@ -58,6 +58,9 @@ class Listing:
 
 
 LISTING: Any = Depends(Listing)
+DryRun = Annotated[
+    bool, Query(alias="dry", description="Only check the body: answer as usual, and store nothing.")
+]
 MOST_LISTED = 1000
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}

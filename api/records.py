@@ -18,6 +18,7 @@ from starlette.responses import Response
 from api.answers import INT64, Answer, ApiError, DoneAnswer, Record, bad_fields
 from api.bodies import (
     LISTING,
+    DryRun,
     Listing,
     OwnId,
     RecordId,
@@ -120,8 +121,10 @@ class Records(Generic[M]):
             found = await find(session, self.query(caller, place.venue_id), place.number)
             return self.answer.model_validate(found)
 
-    async def create(self, caller: AuthorizedCaller, place: Place) -> Answer | list[Answer]:
-        """Add the record in the body, or all records of the list in it.
+    async def create(
+        self, caller: AuthorizedCaller, place: Place, *, dry: bool
+    ) -> Answer | list[Answer]:
+        """Add the record in the body, or all records of the list in it; a dry run adds none.
 
         Raises ApiError, 404 if there is no such venue. Faults in a list begin with an index: [3].
         """
@@ -162,7 +165,7 @@ class Records(Generic[M]):
                 for each in await all_written(session, query, numbers)
             ]
 
-        made = await write(caller.services, work)
+        made = await write(caller.services, work, dry=dry)
         return made if body is given else made[0]
 
     async def _refuse_taken(
@@ -183,8 +186,8 @@ class Records(Generic[M]):
         if faults:
             raise ApiError(409, f"the {', '.join(self.unique)} is taken", fields=faults)
 
-    async def edit(self, caller: AuthorizedCaller, place: Place) -> Answer:
-        """Set the fields in the body; others stay as they are."""
+    async def edit(self, caller: AuthorizedCaller, place: Place, *, dry: bool) -> Answer:
+        """Set the fields in the body; others stay as they are. A dry run sets none."""
         values = await caller.values(self.edited or self.created)
         query = self.query(caller, place.venue_id)
 
@@ -198,7 +201,7 @@ class Records(Generic[M]):
             await self.check(session, caller, record, before)
             return self.answer.model_validate(await written(session, query, place.number))
 
-        return await write(caller.services, work)
+        return await write(caller.services, work, dry=dry)
 
     async def delete(self, caller: AuthorizedCaller, place: Place) -> DoneAnswer:
         """Delete a record."""
@@ -281,15 +284,17 @@ def add_operations(
         return await listed(caller, query, answer, listing, venue_id=venue, page=page)
 
     async def create(
-        caller: AuthorizedCaller = writer, place: Place = all_of
+        caller: AuthorizedCaller = writer, place: Place = all_of, dry: DryRun = False
     ) -> Answer | list[Answer]:
-        return await records.create(caller, place)
+        return await records.create(caller, place, dry=dry)
 
     async def get(caller: AuthorizedCaller = reader, place: Place = one_of) -> Answer:
         return await records.get(caller, place)
 
-    async def edit(caller: AuthorizedCaller = writer, place: Place = one_of) -> Answer:
-        return await records.edit(caller, place)
+    async def edit(
+        caller: AuthorizedCaller = writer, place: Place = one_of, dry: DryRun = False
+    ) -> Answer:
+        return await records.edit(caller, place, dry=dry)
 
     async def delete(caller: AuthorizedCaller = writer, place: Place = one_of) -> DoneAnswer:
         return await records.delete(caller, place)

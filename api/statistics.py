@@ -64,6 +64,9 @@ RecordOnly = Annotated[
     int | None,
     Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
 ]
+CampaignOnly = Annotated[
+    int | None, Query(ge=1, le=INT64, description="Only decisions about this campaign, by its id.")
+]
 Largest = Annotated[
     int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
 ]
@@ -301,9 +304,13 @@ async def statistics_by_hour(
 
 @router.get("/reasons")
 async def statistics_by_reason(
-    caller: Reader, first: First = None, last: Last = None, limit: CampaignsOfReason = 20
+    caller: Reader,
+    first: First = None,
+    last: Last = None,
+    limit: CampaignsOfReason = 20,
+    campaign: CampaignOnly = None,
 ) -> list[ReasonFiguresAnswer]:
-    """The triggers' decisions by reason, the most frequent first.
+    """The triggers' decisions by reason, the most frequent first; also of one campaign alone.
 
     Counts each campaign at each detection, or once a detection that was refused before its
     campaigns were checked. `granted` was sent, or requested from the company's service. Days are in
@@ -314,7 +321,7 @@ async def statistics_by_reason(
     begin, end = _days(caller, first, last, _MOST_DAYS_IN_REDIS)
     days = await caller.services.day_figures(caller.company_id, begin, end)
     async with caller.services.database.autocommit() as session:
-        return await _reasons(session, caller.company_id, days.values(), limit)
+        return await _reasons(session, caller.company_id, days.values(), limit, campaign)
 
 
 @router.get("/region/{id}/recent")
@@ -396,7 +403,11 @@ def _rows(rows: Iterable[Sequence[object]]) -> bytes:
 
 
 async def _reasons(
-    session: AsyncSession, company_id: int, days: Iterable[DayFigures], limit: int
+    session: AsyncSession,
+    company_id: int,
+    days: Iterable[DayFigures],
+    limit: int,
+    campaign: int | None,
 ) -> list[ReasonFiguresAnswer]:
     """The reasons, the most frequent first, each with `limit` campaigns."""
     reasons = Counter[Reason]()
@@ -404,7 +415,10 @@ async def _reasons(
     for figures in days:
         reasons.update(figures.reasons)
         for (number, reason), count in figures.campaigns.items():
-            by_reason[reason][number] += count
+            if campaign in (None, number):
+                by_reason[reason][number] += count
+    if campaign is not None:
+        reasons = Counter({reason: found.total() for reason, found in by_reason.items()})
     largest = {reason: by_reason[reason].most_common(limit) for reason in reasons}
     numbers = {number for listed in largest.values() for number, _ in listed}
     query = of_company(Campaign, company_id).where(Campaign.id.in_(numbers))

@@ -170,8 +170,10 @@ async def json_array(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator
     yield b"]"
 
 
-async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]) -> T:
-    """Run `work` in a transaction, commit, and have the outbox drained.
+async def write(
+    services: Services, work: Callable[[AsyncSession], Awaitable[T]], *, dry: bool = False
+) -> T:
+    """Run `work` in a transaction, commit, and have the outbox drained; a dry run is rolled back.
 
     After a conflict with another writer `work` runs again from the beginning. Raises ApiError (409
     if a beacon's triple or a tag's value is taken, 400 over a limit) and the errors of SQL.
@@ -180,6 +182,8 @@ async def write(services: Services, work: Callable[[AsyncSession], Awaitable[T]]
         try:
             async with services.database.write.begin() as session:
                 result = await work(session)
+                if dry:
+                    await session.rollback()
         except LimitError as error:
             if error.field:
                 raise bad_fields({error.field: str(error)}) from None

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from catalog.load import load_document
 from catalog.models import Beacon, Company, Outbox, Tag
 from tests.api.harness import Bodies, Harness, Headers, counted, error_body
+from tests.api.test_tenancy import everything
 
 DONE = {"status": "success", "code": 200}
 
@@ -245,6 +246,23 @@ async def test_lists_are_searched_sorted_and_counted(
         assert (await api.call("GET", path, owner)).headers["x-total"] == "1"
     for path, field in ((f"{where}?sort=venue_id", "sort"), ("/crm?active=true", "active")):
         assert list(error_body(await api.call("GET", path, owner), 400)["fields"]) == [field]
+
+
+async def test_a_dry_run_checks_and_stores_nothing(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    where = f"/region/{venue}/beacon"
+    stored = await api.made(where, owner, bodies.beacon(tags=[]))
+    before = await everything(api)
+    new = bodies.beacon()
+    answer = await api.call("POST", f"{where}?dry=true", owner, [new, new])
+    assert error_body(answer, 409)["fields"] == {"[1].minor": "the same as [0]"}
+    assert (await api.call("POST", f"{where}?dry=true", owner, [new])).status_code == 201
+    one = f"{where}/{stored['id']}?dry=true"
+    changed = await api.call("PUT", one, owner, stored | {"name": "New", "tags": ["new"]})
+    assert (changed.json()["name"], changed.json()["tags"][0]["name"]) == ("New", "new")
+    assert (await api.call("PUT", one, owner, stored | {"minor": -1})).status_code == 400
+    assert await everything(api) == before
 
 
 async def test_reading_many_costs_as_many_queries_as_reading_one(

@@ -205,6 +205,8 @@ async def test_by_reason_and_campaign(
     assert {each["venue_id"] for each in found[0]["campaigns"]} == {venue}
     shortest = await api.read("/statistics/reasons?limit=0", owner)
     assert [each["campaigns"] for each in shortest] == [[], []]
+    (alone,) = await api.read(f"/statistics/reasons?campaign={first['id']}", owner)
+    assert (alone["reason"], alone["count"]) == ("ended", 1)
 
 
 async def test_live_decisions(api: Harness, owner: Headers):

@@ -19,8 +19,7 @@ from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
 from api.bodies import Listing
 from api.permissions import AuthorizedCaller
 from api.services import Services
-from catalog.chunks import chunked
-from catalog.database import Database, is_lock_conflict
+from catalog.database import Database, chunked, is_lock_conflict
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
 

@@ -4,13 +4,17 @@ Also sorts errors of SQL into temporary and permanent ones. PostgreSQL names the
 by five characters, SQLSTATE; the first two are its class.
 """
 
+import asyncio
 import functools
 import os
 import sqlite3
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from asyncpg import InterfaceError, InternalClientError, PostgresError
 from asyncpg.exceptions import (
@@ -35,7 +39,6 @@ from catalog import audit, outbox  # noqa: F401  # they listen to every session
 from catalog.errors import DatabaseUrlError
 from catalog.models import Instant
 from catalog.session import CatalogSession
-from catalog.urls import ACCEPTED, check_database_url, split_libpq
 
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
@@ -44,17 +47,25 @@ _IDLE_SECONDS = 60.0
 # In KiB. Every connection has a cache of its own, and up to fifteen are open: with the 2 MiB that
 # SQLite takes by itself, they held 30 MiB once long lists were read.
 _SQLITE_CACHE = "cache_size=-500"
-_DRIVERS = {
-    "postgresql": "postgresql+asyncpg",
-    "postgres": "postgresql+asyncpg",
-    "postgresql+asyncpg": "postgresql+asyncpg",
-    "sqlite": "sqlite+aiosqlite",
-    "sqlite+aiosqlite": "sqlite+aiosqlite",
-}
+_ACCEPTED = (
+    "accepted: postgresql://user:password@host:port/name[?sslmode=verify-full&sslrootcert=FILE] "
+    "or sqlite:///path/of/a/file"
+)
+_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+_PARAMETERS = (  # libpq's, which asyncpg reads too
+    *_FILES,
+    *("sslmode", "sslpassword", "sslnegotiation"),
+    *("ssl_min_protocol_version", "ssl_max_protocol_version"),
+    *("host", "port", "target_session_attrs", "application_name", "options"),
+)
 _WRITES = "catalog_writes"
 _NOW = select(type_coerce(func.current_timestamp(), Instant))
 
 SessionFactory = async_sessionmaker[AsyncSession]
+T = TypeVar("T")
+# Work that `within` has abandoned and that still runs. The event loop holds tasks only weakly.
+_abandoned: set[asyncio.Future[Any]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +116,7 @@ def create_engine(
     url: str, *, command_timeout: float = COMMAND_SECONDS, pool_size: int = POOL_SIZE
 ) -> AsyncEngine:
     """Only the engine, with the same limits. Raises DatabaseUrlError."""
-    parsed = _parse(url)
+    parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed, command_timeout)
     return _postgresql_engine(parsed, command_timeout, pool_size)
@@ -125,32 +136,85 @@ async def sql_now(session: AsyncSession) -> datetime:
     return now
 
 
+def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in order, in lists of `size` that fit a statement; the last may be shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+async def within(seconds: float, work: Awaitable[T]) -> T:
+    """The result of `work`. Raises TimeoutError after `seconds`, and the errors of `work`.
+
+    Work that does not end soon after its cancellation (a connection to a database that hangs takes
+    seconds more) is left to end by itself.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            _abandoned.add(task)
+            task.add_done_callback(_forget)
+    if not task.done():
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return task.result()
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log it as forgotten
+
+
 def _sessions(engine: AsyncEngine) -> SessionFactory:
     return async_sessionmaker(
         engine, sync_session_class=CatalogSession, expire_on_commit=False, autoflush=False
     )
 
 
-def _parse(url: str) -> URL:
-    try:
-        check_database_url(url)
-    except ValueError as error:
-        raise DatabaseUrlError(f"the database URL cannot be used: {error}") from None
+def parse_database_url(url: str) -> URL:
+    """The parts of DATABASE_URL. Raises DatabaseUrlError if it cannot work; nothing is opened."""
     try:
         parsed = make_url(url)
-        return parsed.set(drivername=_DRIVERS[parsed.drivername])
     except Exception:  # the parser's message may quote the URL, so it is not passed on
-        raise DatabaseUrlError(f"the database URL cannot be used; {ACCEPTED}") from None
+        raise DatabaseUrlError(f"cannot be read; {_ACCEPTED}") from None
+    kind = parsed.drivername.partition("+")[0]
+    if kind == "sqlite":
+        if parsed.database in (None, "", ":memory:"):  # each connection would have its own tables
+            raise DatabaseUrlError(f"names no file; {_ACCEPTED}")
+        return parsed.set(drivername="sqlite+aiosqlite")
+    if kind not in ("postgresql", "postgres"):
+        raise DatabaseUrlError(f"begins with neither postgresql:// nor sqlite:///; {_ACCEPTED}")
+    if "@" in (parsed.host or ""):
+        raise DatabaseUrlError("has more than one @: write %40 for one of the password")
+    return parsed.set(drivername="postgresql", query=_checked_query(parsed))
+
+
+def _checked_query(url: URL) -> dict[str, str]:
+    query = {name: values[-1] for name, values in url.normalized_query.items()}
+    if "ssl" in query:
+        query.setdefault("sslmode", query.pop("ssl"))
+    for name, value in query.items():
+        if name not in _PARAMETERS:
+            known = ", ".join(sorted(_PARAMETERS))
+            raise DatabaseUrlError(f"the parameter {name[:40]!r} is not known; accepted: {known}")
+        if name in _FILES and not Path(value).is_file():
+            raise DatabaseUrlError(f"{name} {value}: no such file")
+    mode = query.get("sslmode", "prefer")
+    if mode not in _MODES:
+        raise DatabaseUrlError(f"sslmode is none of {', '.join(_MODES)}")
+    if "sslrootcert" in query and mode in ("allow", "prefer", "require"):
+        # An authority that is named is always used, as libpq does for sslmode=require.
+        query["sslmode"] = "verify-ca"
+    return query
 
 
 def _postgresql_engine(url: URL, command_timeout: float, pool_size: int) -> AsyncEngine:
-    query, dsn = split_libpq(dict(url.query))
     idle = max(_IDLE_SECONDS, command_timeout)
-    # SQLAlchemy has a cache of its own, and the recorder uses the driver's.
-    cached = query.get("prepared_statement_cache_size")
-    cache = {} if cached is None else {"statement_cache_size": int(cached)}
     engine = create_async_engine(
-        url.set(query=query),
+        "postgresql+asyncpg://",  # asyncpg reads the URL itself, with libpq's parameters
         hide_parameters=True,
         pool_pre_ping=True,
         # No overflow: connections beyond the pool would be opened and closed again for each use.
@@ -159,8 +223,7 @@ def _postgresql_engine(url: URL, command_timeout: float, pool_size: int) -> Asyn
         pool_timeout=CONNECT_SECONDS,
         pool_recycle=1800,
         connect_args={
-            **cache,
-            "dsn": dsn,
+            "dsn": url.render_as_string(hide_password=False),
             "timeout": CONNECT_SECONDS,
             "command_timeout": command_timeout,
             "server_settings": {

@@ -27,8 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from catalog.accounts import hash_password
-from catalog.chunks import chunked
-from catalog.database import SessionFactory
+from catalog.database import SessionFactory, chunked
 from catalog.errors import LimitError, VenueDeletedError
 from catalog.fields import (
     ABSENT,

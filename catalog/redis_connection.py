@@ -1,15 +1,16 @@
 """Connects to Redis, single, cluster or behind Sentinel, with deadlines, retries and health checks.
 
-`probe_redis` finds at the start of a process the faults that do not pass by waiting.
+`check_redis_url` and `probe_redis` find the faults that do not pass by waiting. Messages never hold
+the URL, which may carry a password.
 """
 
-import asyncio
-import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from redis.asyncio import Redis, RedisCluster, Sentinel
-from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.connection import Connection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
@@ -22,12 +23,16 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from catalog.errors import RedisUrlError
-from catalog.urls import ACCEPTED_REDIS, read_sentinel_url
 
 RedisClient = Redis | RedisCluster
 
 REDIS_SECONDS = 5.0  # deadline of one call
 
+_ACCEPTED = (
+    "accepted: redis://, rediss://, redis+cluster://, rediss+cluster://, each "
+    "[user:password@]host[:port]; redis+sentinel://, rediss+sentinel://, each "
+    "[user:password@]host:port,host:port/service"
+)
 _CLUSTER_SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
 _SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _SCHEMES = ("redis://", "rediss://", "unix://")
@@ -35,6 +40,7 @@ _HEALTH_CHECK_SECONDS = 15
 _RETRIES = 3
 _CHECK_SECONDS = 2.0
 _SENTINEL_SECONDS = 1.0
+_SENTINEL_PORT = 26379
 
 
 def connect_redis(url: str, *, timeout: float = REDIS_SECONDS) -> RedisClient:
@@ -59,8 +65,29 @@ def connect_redis(url: str, *, timeout: float = REDIS_SECONDS) -> RedisClient:
         if url.startswith(_SCHEMES):
             return Redis.from_url(url, **options)
     except Exception:  # the parser's message may quote the URL, so it is not passed on
-        raise RedisUrlError(f"the Redis URL cannot be used; {ACCEPTED_REDIS}") from None
-    raise RedisUrlError(f"the Redis URL cannot be used; {ACCEPTED_REDIS}")
+        raise RedisUrlError(f"cannot be used; {_ACCEPTED}") from None
+    raise RedisUrlError(f"cannot be used; {_ACCEPTED}")
+
+
+def check_redis_url(url: str) -> None:
+    """Raise RedisUrlError if `url` cannot work. Nothing is opened."""
+    client = connect_redis(url)
+    parts = urlsplit(url)
+    for name, value in parse_qsl(parts.query):
+        if name.startswith("ssl_") and not url.startswith("rediss"):
+            raise RedisUrlError(f"{name} has no effect in plain text: begin with rediss")
+        if name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") and not Path(value).is_file():
+            raise RedisUrlError(f"{name} {value}: no such file")
+    if isinstance(client, RedisCluster):
+        return
+    *_, database = parts.path.split("/")
+    if not url.startswith((*_SENTINEL_SCHEMES, "unix://")) and not (database or "0").isdecimal():
+        raise RedisUrlError("the database behind the last / is a number, such as 0")
+    pool = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:  # redis-py would fail so when it first connects
+        raise RedisUrlError(f"a parameter is not known: {error}") from None
 
 
 def connect_single_node(url: str) -> Redis:
@@ -82,7 +109,7 @@ async def probe_redis(url: str) -> None:
     client = connect_single_node(url)
     try:
         if isinstance(client, SentinelRedis):
-            await _probe_sentinel(client, read_sentinel_url(url).service)
+            await _probe_sentinel(client)
         info: Mapping[str, Any] = await client.info("cluster")
     except (AuthenticationError, AuthorizationError) as error:
         raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
@@ -93,7 +120,7 @@ async def probe_redis(url: str) -> None:
     except (RedisError, OSError, TimeoutError) as error:
         if "SSL" in str(error) or "certificate" in str(error):
             raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
-        await _refuse_other_tls(url, client)
+        await _refuse_other_tls(url)
         return
     finally:
         await client.aclose()
@@ -115,32 +142,25 @@ def _of_one_node(url: str) -> str:
     return url
 
 
-async def _refuse_other_tls(url: str, client: Redis) -> None:
+async def _refuse_other_tls(url: str) -> None:
     """Raise RedisUrlError for TLS with a server that speaks plain text, and the reverse."""
-    if url.startswith(("rediss://", "rediss+cluster://")):
-        if await _speaks(client, tls=False):
-            raise RedisUrlError("Redis speaks plain text there: use redis://") from None
-    elif not url.startswith(_SENTINEL_SCHEMES) and await _speaks(client, tls=True):
-        raise RedisUrlError("Redis speaks TLS there: begin with rediss") from None
-
-
-async def _speaks(client: Redis, *, tls: bool) -> bool:
-    """Whether the server shakes hands, with whatever certificate, or answers to plain text."""
-    place = client.connection_pool.connection_kwargs
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    address = place.get("host", "localhost"), place.get("port", 6379)
+    if url.startswith(_SENTINEL_SCHEMES):
+        return
+    bare = _of_one_node(url).partition("?")[0]
+    is_tls = bare.startswith("rediss")
+    other = "redis" + bare.removeprefix("rediss") if is_tls else "rediss" + bare[5:]
+    client = connect_single_node(other + "?ssl_cert_reqs=none" * (not is_tls))
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            reader, writer = await asyncio.open_connection(*address, ssl=context if tls else None)
-            writer.write(b"PING\r\n")
-            answer = b"+PONG" if tls else await reader.read(8)
-            writer.close()
-    except ssl.SSLError as error:
-        return "ALERT" in str(error)  # it answers in TLS, and wants a client certificate
-    except (OSError, TimeoutError):
-        return False
-    return answer.startswith((b"+PONG", b"-NOAUTH"))
+        await client.ping()
+    except AuthenticationError:
+        pass  # an answer
+    except (RedisError, OSError, TimeoutError):
+        return
+    finally:
+        await client.aclose()
+    if is_tls:
+        raise RedisUrlError("Redis speaks plain text there: use redis://")
+    raise RedisUrlError("Redis speaks TLS there: begin with rediss")
 
 
 def _first_line(error: Exception) -> str:
@@ -211,19 +231,51 @@ class SentinelRedis(Redis):
 
 
 def _connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
-    address = read_sentinel_url(url)
-    once = {"socket_timeout": _SENTINEL_SECONDS, "socket_connect_timeout": _SENTINEL_SECONDS}
-    of_sentinels = {**once, **address.of_sentinels, "retry": Retry(NoBackoff(), 0)}
-    make: Any = Sentinel  # redis-py has no types for it
-    client: Any = make(address.sentinels, sentinel_kwargs=of_sentinels).master_for(
-        address.service, redis_class=SentinelRedis, **{**options, **address.options}
+    """For `redis+sentinel://[user:password@]host:port,host:port/service[/database]`.
+
+    Query parameters are those of redis-py; `sentinel_username` and `sentinel_password` are for the
+    Sentinels themselves. rediss+sentinel:// speaks TLS with both.
+    """
+    parts = urlsplit(url)
+    user, at, places = parts.netloc.rpartition("@")
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service or not (database or "0").isdecimal():
+        raise ValueError("the path is service or service/database")
+    scheme = parts.scheme.removesuffix("+sentinel")
+    given: dict[str, Any] = dict(
+        parse_url(f"{scheme}://{user}{at}primary/{database}?{parts.query}")
     )
+    given["ssl"] = given.pop("connection_class", None) is not None
+    del given["host"]
+    of_sentinels = {
+        "socket_timeout": _SENTINEL_SECONDS,
+        "socket_connect_timeout": _SENTINEL_SECONDS,
+        **{name: value for name, value in given.items() if name.startswith("ssl")},
+        **{
+            name.removeprefix("sentinel_"): given.pop(name)
+            for name in list(given)
+            if name.startswith("sentinel_")
+        },
+        "retry": Retry(NoBackoff(), 0),
+    }
+    make: Any = Sentinel  # redis-py has no types for it
+    client: Any = make(
+        [_place(each) for each in places.split(",")], sentinel_kwargs=of_sentinels
+    ).master_for(service, redis_class=SentinelRedis, **{**options, **given})
     assert isinstance(client, SentinelRedis)  # noqa: S101  # the requested class
     return client
 
 
-async def _probe_sentinel(client: SentinelRedis, service: str) -> None:
+def _place(text: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{text.strip()}")
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("an address is host:port")
+    return parts.hostname, parts.port or _SENTINEL_PORT
+
+
+async def _probe_sentinel(client: SentinelRedis) -> None:
     """Raise RedisUrlError if the answer of a Sentinel shows that the URL cannot work."""
+    service = getattr(client.connection_pool, "service_name")  # noqa: B009  # no stub
     for each in client.watchers.sentinels:
         try:
             known: Any = await each.sentinel_masters()

@@ -25,8 +25,7 @@ from sqlalchemy import ColumnElement, delete, exists, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import Database, database_may_recover
-from catalog.deadline import within
+from catalog.database import Database, database_may_recover, within
 from catalog.errors import IndexWriteError
 from catalog.index.entries import (
     Marker,

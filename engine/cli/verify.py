@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from sqlalchemy import Subquery, and_, func, null, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from catalog.chunks import chunked
+from catalog.database import chunked
 from catalog.models import (
     Application,
     AuditEntry,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry, make_asgi_app
 
-from catalog.deadline import within
+from catalog.database import within
 from engine.process.failures import ServerErrors
 from engine.process.http_server import HttpServer, listen
 from engine.process.settings import PREFIX

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, Secr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
-from catalog.urls import check_database_url, check_redis_url
+from catalog.database import parse_database_url
+from catalog.redis_connection import check_redis_url
 
 # The name of each format of detections, and its meaning (engine/formats/decoders.py reads them).
 FORMATS = {
@@ -188,7 +189,7 @@ BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
 RedisUrl = Annotated[SecretStr, _secret_url(check_redis_url)]
 EndpointUrl = Annotated[str, AfterValidator(_check_endpoint)]
 RegistryUrl = Annotated[SecretStr, _secret_url(_check_registry_url)]
-DatabaseUrl = Annotated[SecretStr, _secret_url(check_database_url)]
+DatabaseUrl = Annotated[SecretStr, _secret_url(parse_database_url)]
 ReadableFile = Annotated[Path, AfterValidator(_check_readable)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
 TopicPrefix = Annotated[str, AfterValidator(_check_topic_prefix)]

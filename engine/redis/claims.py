@@ -21,7 +21,7 @@ from zlib import crc32
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import NoScriptError
 
-from catalog.chunks import chunked
+from catalog.database import chunked
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, copy_key, decode_copy

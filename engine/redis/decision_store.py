@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from catalog.chunks import chunked
+from catalog.database import chunked
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey

@@ -16,8 +16,7 @@ from redis.asyncio import Redis, RedisCluster
 from sqlalchemy import ARRAY, String, any_, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from catalog.chunks import chunked
-from catalog.database import Database
+from catalog.database import Database, chunked
 from catalog.models import Device
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover

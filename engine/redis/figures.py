@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from catalog.chunks import chunked
+from catalog.database import chunked
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from rules.model import CampaignReason, DayFigures, Reason

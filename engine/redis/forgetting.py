@@ -10,8 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from catalog.chunks import chunked
-from catalog.database import Database
+from catalog.database import Database, chunked
 from catalog.erasure import (
     DeviceData,
     DeviceRows,

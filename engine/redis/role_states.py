@@ -16,7 +16,7 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import ResponseError
 
 from api.reports import RoleReport
-from catalog.deadline import within
+from catalog.database import within
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from catalog.database import Database, open_database
-from catalog.deadline import within
+from catalog.database import Database, open_database, within
 from catalog.index.drain import LagListener, OutboxDrainer
 from catalog.index.store import IndexStore
 from catalog.limits import CatalogLimits

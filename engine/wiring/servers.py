@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from catalog.deadline import within
+from catalog.database import within
 from engine.process.health import PROBE, Check, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings

@@ -39,7 +39,7 @@ BACKEND = text("SELECT pg_backend_pid()")
     ],
 )
 def test_a_url_that_cannot_work_is_refused_without_its_password(url: str):
-    with pytest.raises(DatabaseUrlError, match="the database URL cannot be used: ") as caught:
+    with pytest.raises(DatabaseUrlError, match=r"accepted|none of|not known|no such") as caught:
         open_database(url)
     assert PASSWORD not in str(caught.value)
     assert "\n" not in str(caught.value)

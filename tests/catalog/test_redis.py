@@ -6,8 +6,7 @@ from redis.asyncio.connection import SSLConnection
 from redis.exceptions import RedisError
 
 from catalog.errors import RedisUrlError
-from catalog.redis_connection import SentinelRedis, connect_redis, probe_redis
-from catalog.urls import check_redis_url, read_sentinel_url
+from catalog.redis_connection import SentinelRedis, check_redis_url, connect_redis, probe_redis
 from engine.cli.application import run
 from engine.process.failures import redis_may_recover
 from tests.servers.redis import RedisServer
@@ -47,10 +46,8 @@ def test_a_url_that_cannot_work(url: str):
 def test_a_url_of_sentinels_that_cannot_work(place: str):
     url = f"redis+sentinel://:{PASSWORD}@{place}"
     with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
-        connect_redis(url)
-    with pytest.raises(ValueError, match=r"host:port/service$") as expected:
         check_redis_url(url)
-    assert PASSWORD not in str(caught.value) + str(expected.value)
+    assert PASSWORD not in str(caught.value)
 
 
 def test_the_parts_of_a_url_of_sentinels():
@@ -59,11 +56,21 @@ def test_the_parts_of_a_url_of_sentinels():
         "?sentinel_username=watcher&sentinel_password=word"
     )
     check_redis_url(url)
-    address = read_sentinel_url(url)
-    assert address.sentinels == [("a", 1), ("b", 26379), ("::1", 3)]
-    assert address.service == "service"
-    assert address.options == {"username": "me", "password": PASSWORD, "db": 2, "ssl": False}
-    assert address.of_sentinels == {"username": "watcher", "password": "word", "ssl": False}
+    client = connect_redis(url)
+    assert isinstance(client, SentinelRedis)
+    of_primary = client.connection_pool.connection_kwargs
+    assert (of_primary["username"], of_primary["password"], of_primary["db"]) == ("me", PASSWORD, 2)
+    of_sentinels = [each.connection_pool.connection_kwargs for each in client.watchers.sentinels]
+    places = [(each["host"], each["port"]) for each in of_sentinels]
+    assert places == [("a", 1), ("b", 26379), ("::1", 3)]
+    assert {(each["username"], each["password"]) for each in of_sentinels} == {("watcher", "word")}
+
+
+@pytest.mark.parametrize("query", ["ssl_ca_certs=/ca", "no_such_parameter=1"])
+def test_a_parameter_that_cannot_work(query: str):
+    for scheme in ("redis", "redis+cluster", "redis+sentinel"):
+        with pytest.raises(RedisUrlError):
+            check_redis_url(f"{scheme}://:{PASSWORD}@localhost/service?{query}")
 
 
 async def test_tls_is_spoken_with_sentinels_and_primary():

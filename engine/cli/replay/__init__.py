@@ -20,7 +20,7 @@ from typing import Annotated, Literal, TextIO
 
 import typer
 
-from catalog.chunks import chunked
+from catalog.database import chunked
 from catalog.load import LoadError
 from engine.cli.catalog import refused_document
 from engine.cli.command import (

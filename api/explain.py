@@ -214,8 +214,7 @@ def _shown(subject: CampaignAtPlace, question: Question, explanation: Explanatio
 
 def shown_check(check: ExplainedCheck) -> Record:
     """One check, as the interface and `proximity explain --json` show it."""
-    found, needed = check.compared
-    return {"check": check.check.value, "passed": check.passed, "found": found, "needed": needed}
+    return check._asdict() | {"check": check.check.value}
 
 
 def shown_campaign(explained: ExplainedCampaign) -> Record:

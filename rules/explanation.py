@@ -13,27 +13,23 @@ import msgspec
 
 from rules.caps import next_place, refusing_cap
 from rules.decision import INACTIVE, UNKNOWN, Target, decide, with_caps
-from rules.model import CampaignSnapshot, Cap, Decision, PlaceKind, QuietHours, Reason, Zone
-from rules.schedule import LocalClock, Occasion, QuietSchedule, Schedule, quiet_schedule
+from rules.model import CampaignSnapshot, Decision, PlaceKind, QuietHours, Reason, Zone
+from rules.schedule import LocalClock, Occasion, Schedule, quiet_schedule
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_EVERY_DAY = 0b1111111
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _UP_TO = {Zone.FAR: "far or nearer", Zone.NEAR: "near or nearer", Zone.IMMEDIATE: "immediate"}
-NAMES: Mapping[PlaceKind, str] = {
+_NAMES: Mapping[PlaceKind, str] = {
     "beacon": "beacon",
     "geofence": "geofence",
     "nfc": "NFC tag",
     "qrcode": "QR code",
 }
-_ACTIVE = {True: "active", False: "inactive"}
-
-
-class ComparedValues(NamedTuple):
-    """The value that a check found, and the value with which the check passes."""
-
-    found: str
-    needed: str
+_MOMENTS = {
+    "enter": "the device enters",
+    "dwell": "the device has stayed for {} min",
+    "exit": "the device has left",
+}
 
 
 def duration_text(seconds: float) -> str:
@@ -47,136 +43,14 @@ def duration_text(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def compared_place(known: bool, kind: PlaceKind) -> ComparedValues:
-    """Whether the catalog has the place."""
-    return ComparedValues("known" if known else "unknown", f"{_one(kind)} of the catalog")
-
-
-def compared_activity(active: bool) -> ComparedValues:
-    """Whether a record is active."""
-    return ComparedValues(_ACTIVE[active], "active")
-
-
-def compared_campaigns(count: int, kind: PlaceKind) -> ComparedValues:
-    """How many campaigns a place has."""
-    return ComparedValues(
-        f"{count or 'no'} campaign{'' if count == 1 else 's'}",
-        f"a campaign that targets the {NAMES[kind]}",
-    )
-
-
-def compared_target(aimed: bool, kind: PlaceKind) -> ComparedValues:
-    """Whether one campaign targets a place."""
-    return ComparedValues(
-        "targeted" if aimed else "not targeted",
-        f"{_one(kind)} that the campaign names, or its tag",
-    )
-
-
-def compared_zone(zone: Zone) -> ComparedValues:
-    """Whether the proximity is known."""
-    return ComparedValues(zone.name.lower(), "immediate, near or far")
-
-
-def compared_reach(zone: Zone, reach: Zone) -> ComparedValues:
-    """Whether the device is near enough."""
-    return ComparedValues(zone.name.lower(), _UP_TO[reach])
-
-
-def compared_age(seconds: float, most: float) -> ComparedValues:
-    """How old the detection is."""
-    return ComparedValues(f"{duration_text(seconds)} old", f"at most {duration_text(most)}")
-
-
-def compared_lead(seconds: float, most: float) -> ComparedValues:
-    """How far the detection is ahead of the engine's clock."""
-    return ComparedValues(f"{duration_text(seconds)} ahead", f"at most {duration_text(most)}")
-
-
-def compared_schedule(
-    campaign: CampaignSnapshot, schedule: Schedule, occasion: Occasion
-) -> Mapping[Reason, ComparedValues]:
-    """The values that the checks of a schedule compare, by reason."""
-    clock = schedule.clock
-    weekday = WEEKDAYS[occasion.weekday]
-    opened = " (the window opened the day before)" if occasion.carried else ""
-    return {
-        Reason.INACTIVE: compared_activity(campaign.active),
-        Reason.NOT_STARTED: ComparedValues(
-            clock.written(occasion.moment), f"from {clock.written(schedule.start)} on"
-        ),
-        Reason.ENDED: ComparedValues(
-            clock.written(occasion.moment), f"until {clock.written(schedule.end)}"
-        ),
-        Reason.WRONG_WEEKDAY: ComparedValues(weekday + opened, _days(campaign.weekdays)),
-        Reason.OUTSIDE_HOURS: ComparedValues(_wall(campaign, clock, occasion), _hours(campaign)),
-    }
-
-
-def compared_content() -> ComparedValues:
-    """A campaign is open, and its content is not in the index yet."""
-    return ComparedValues("its content is not in the index yet", "its content")
-
-
-def compared_connector(has_connector: bool) -> ComparedValues:
-    """Whether the company has a connector."""
-    found = "set up" if has_connector else "none set up"
-    return ComparedValues(found, "a connector of the company")
-
-
-def compared_moment(campaign: CampaignSnapshot) -> ComparedValues:
-    """What happens, and the moment of a visit at which the campaign fires."""
-    moments = {
-        "enter": "the device enters",
-        "dwell": f"the device has stayed for {campaign.dwell_minutes} min",
-        "exit": "the device has left",
-    }
-    return ComparedValues("a detection", moments[campaign.on])
-
-
-def compared_claim(
-    campaign: CampaignSnapshot, clock: LocalClock, held: float | None, detected_at: float
-) -> ComparedValues:
-    """When the campaign was last sent to the device, and how often it may be sent."""
-    if not campaign.delay:
-        return ComparedValues("no cache delay", "no cache delay")
-    needed = f"at least {duration_text(campaign.delay)} between two sends"
-    if held is None:
-        return ComparedValues("no claim", needed)
-    left = held + campaign.delay - detected_at
-    ends = f"{duration_text(left)} left" if left > 0 else "that is over"
-    return ComparedValues(f"claimed at {clock.written(held)}, {ends}", needed)
-
-
-def compared_quiet_hours(hours: QuietHours, schedule: QuietSchedule, at: float) -> ComparedValues:
-    """Whether the company is quiet where the device is, and until when."""
-    until = schedule.clock.written(schedule.next_change(at))
-    found = f"quiet until {until}" if schedule.verdict(at).reason else "not quiet"
-    return ComparedValues(found, f"not {_hours(hours)}, {_days(hours.weekdays)}")
-
-
-def compared_caps(
-    caps: Sequence[Cap], clock: LocalClock, sent: Sequence[float], at: float
-) -> ComparedValues:
-    """The cap that refuses the campaign, and until when; else all of them."""
-    found, refusing = "not capped", refusing_cap(sent, at, caps)
-    if refusing is not None:
-        found = f"capped until {clock.written(ceil(next_place(sent, at, caps)))}"
-    needed = [
-        f"at most {cap.most} within {duration_text(cap.seconds)}"
-        for cap in (caps if refusing is None else [refusing])
-    ]
-    return ComparedValues(found, ", ".join(needed))
-
-
 def _one(kind: PlaceKind) -> str:
-    return f"{'an' if kind == 'nfc' else 'a'} {NAMES[kind]}"
+    return f"{'an' if kind == 'nfc' else 'a'} {_NAMES[kind]}"
 
 
 def _days(mask: int) -> str:
-    if mask & _EVERY_DAY == _EVERY_DAY:
+    if mask == 0b1111111:
         return "every day"
-    return ", ".join(day for bit, day in enumerate(WEEKDAYS) if mask >> bit & 1) or "no day"
+    return ", ".join(day for bit, day in enumerate(_WEEKDAYS) if mask >> bit & 1) or "no day"
 
 
 def _hours(hours: CampaignSnapshot | QuietHours) -> str:
@@ -187,11 +61,11 @@ def _hours(hours: CampaignSnapshot | QuietHours) -> str:
 
 def _wall(campaign: CampaignSnapshot, clock: LocalClock, occasion: Occasion) -> str:
     """Friday 22:41 in Europe/Paris."""
-    day = (occasion.weekday + occasion.carried) % len(WEEKDAYS)
+    day = (occasion.weekday + occasion.carried) % len(_WEEKDAYS)
     minute = _time(occasion.second_of_day // 60)
     if campaign.time_zone is not None:
-        return f"{WEEKDAYS[day]} {minute} in {campaign.time_zone}"
-    return f"{WEEKDAYS[day]} {minute} at {clock.written(occasion.moment)[-5:]}"
+        return f"{_WEEKDAYS[day]} {minute} in {campaign.time_zone}"
+    return f"{_WEEKDAYS[day]} {minute} at {clock.written(occasion.moment)[-5:]}"
 
 
 def _time(minute: int) -> str:
@@ -266,11 +140,12 @@ class Question(NamedTuple):
 
 
 class ExplainedCheck(NamedTuple):
-    """A check and the values that it compared. `check` is the reason of a refusal by it."""
+    """A check: the reason of a refusal by it, the value found, and that with which it passes."""
 
     check: Reason
     passed: bool
-    compared: ComparedValues
+    found: str
+    needed: str
 
 
 class ExplainedCampaign(NamedTuple):
@@ -306,8 +181,9 @@ class Explanation(NamedTuple):
 def explain(target: Target | None, question: Question) -> Explanation:
     """Explain why each campaign of a target fires for a detection, or does not."""
     reason, campaigns = question.decide(target).reason, target.campaigns if target else ()
-    compared = compared_campaigns(len(campaigns), question.kind)
-    checks = tuple(_shared_checks(target, question, compared))
+    count = f"{len(campaigns) or 'no'} campaign{'' if len(campaigns) == 1 else 's'}"
+    needed = f"a campaign that targets the {_NAMES[question.kind]}"
+    checks = tuple(_shared_checks(target, question, count, needed))
     if target is None:
         return Explanation(reason, checks, ())
     explained = []
@@ -324,7 +200,9 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     """Explain one campaign, which may or may not be aimed at the target."""
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
-    checks = tuple(_shared_checks(alone, question, compared_target(aimed, target.kind)))
+    found = "targeted" if aimed else "not targeted"
+    needed = f"{_one(target.kind)} that the campaign names, or its tag"
+    checks = tuple(_shared_checks(alone, question, found, needed))
     explained = _explain_campaign(alone, campaign, question, checks)
     return Explanation(explained.reason, checks, (explained,))
 
@@ -343,29 +221,36 @@ def awake_campaign(campaign: CampaignSnapshot) -> CampaignSnapshot:
 
 
 def _shared_checks(
-    target: Target | None, question: Question, campaigns: ComparedValues
+    target: Target | None, question: Question, campaigns: str, needed_campaigns: str
 ) -> Iterator[ExplainedCheck]:
     """The checks that need no campaign, in the order of the contract.
 
     An unknown place has no venue and no proximity to check.
     """
-    zone, most = question.zone, question.max_age
-    known, kind = target is not None, question.kind if target is None else target.kind
-    yield ExplainedCheck(UNKNOWN[kind].reason, known, compared_place(known, kind))
+    zone = question.zone
+    kind = question.kind if target is None else target.kind
+    known = "unknown" if target is None else "known"
+    needed = f"{_one(kind)} of the catalog"
+    yield ExplainedCheck(UNKNOWN[kind].reason, target is not None, known, needed)
     if target is not None:
-        active = target.venue.active
-        yield ExplainedCheck(Reason.INACTIVE_VENUE, active, compared_activity(active))
-        active = target.active
-        yield ExplainedCheck(INACTIVE[kind], active, compared_activity(active))
-        yield ExplainedCheck(Reason.NO_CAMPAIGN, target.has_campaigns, campaigns)
+        yield _activity(Reason.INACTIVE_VENUE, target.venue.active)
+        yield _activity(INACTIVE[kind], target.active)
+        aimed = target.has_campaigns
+        yield ExplainedCheck(Reason.NO_CAMPAIGN, aimed, campaigns, needed_campaigns)
     if target is not None and target.reach is not None:
-        known = zone is not Zone.UNKNOWN
-        yield ExplainedCheck(Reason.UNKNOWN_PROXIMITY, known, compared_zone(zone))
-        near = known and zone <= target.reach
-        yield ExplainedCheck(Reason.TOO_FAR, near, compared_reach(zone, target.reach))
-    at, now = question.detected_at, question.decided_at
-    yield ExplainedCheck(Reason.STALE, not at < now - most, compared_age(now - at, most))
-    yield ExplainedCheck(Reason.FUTURE, not at > now + most, compared_lead(at - now, most))
+        found, is_known = zone.name.lower(), zone is not Zone.UNKNOWN
+        yield ExplainedCheck(Reason.UNKNOWN_PROXIMITY, is_known, found, "immediate, near or far")
+        is_near = is_known and zone <= target.reach
+        yield ExplainedCheck(Reason.TOO_FAR, is_near, found, _UP_TO[target.reach])
+    at, now, most = question.detected_at, question.decided_at, question.max_age
+    needed = f"at most {duration_text(most)}"
+    age, lead = f"{duration_text(now - at)} old", f"{duration_text(at - now)} ahead"
+    yield ExplainedCheck(Reason.STALE, not at < now - most, age, needed)
+    yield ExplainedCheck(Reason.FUTURE, not at > now + most, lead, needed)
+
+
+def _activity(check: Reason, active: bool) -> ExplainedCheck:
+    return ExplainedCheck(check, active, "active" if active else "inactive", "active")
 
 
 def _explain_campaign(
@@ -398,30 +283,68 @@ def _campaign_checks(
     campaign: CampaignSnapshot, schedule: Schedule, alone: Target, question: Question
 ) -> Iterator[ExplainedCheck]:
     """The checks of one campaign, in the order of the contract."""
-    at, claim = question.detected_at, question.claims.get(campaign.id)
-    compared = compared_schedule(campaign, schedule, schedule.occasion(floor(at)))
-    *of_schedule, (content, has_content) = schedule.checks(at)
-    for check, passed in of_schedule:
-        yield ExplainedCheck(check, passed, compared[check])
-    if not has_content:
-        yield ExplainedCheck(content, False, compared_content())
+    at, written = question.detected_at, schedule.clock.written
+    yield from _schedule_checks(campaign, schedule, at)
     if campaign.format == "connector":
-        compared_one = compared_connector(alone.has_connector)
-        yield ExplainedCheck(Reason.NO_CONNECTOR, alone.has_connector, compared_one)
+        found = "set up" if alone.has_connector else "none set up"
+        needed = "a connector of the company"
+        yield ExplainedCheck(Reason.NO_CONNECTOR, alone.has_connector, found, needed)
     if campaign.on != "detection":
-        yield ExplainedCheck(Reason.NOT_ENTERED, False, compared_moment(campaign))
+        needed = _MOMENTS[campaign.on].format(campaign.dwell_minutes)
+        yield ExplainedCheck(Reason.NOT_ENTERED, False, "a detection", needed)
     hours, caps = alone.rules.quiet_hours, alone.rules.caps
     quiet = quiet_schedule(hours, alone.zones(question.time_zone))
     if hours is not None and quiet is not None and not campaign.ignores_quiet_hours:
-        compared_one = compared_quiet_hours(hours, quiet, at)
-        yield ExplainedCheck(Reason.QUIET_HOURS, quiet.verdict(at).reason is None, compared_one)
-    held = None if claim is None else claim.detected_at
-    free = not campaign.delay or held is None or not at < held + campaign.delay
-    yield ExplainedCheck(Reason.THROTTLED, free, compared_claim(campaign, schedule.clock, held, at))
+        is_quiet = quiet.verdict(at).reason is not None
+        until = quiet.clock.written(quiet.next_change(at))
+        found = f"quiet until {until}" if is_quiet else "not quiet"
+        needed = f"not {_hours(hours)}, {_days(hours.weekdays)}"
+        yield ExplainedCheck(Reason.QUIET_HOURS, not is_quiet, found, needed)
+    yield _claim_check(campaign, schedule.clock, question.claims.get(campaign.id), at)
     if caps and not campaign.ignores_caps:
-        compared_one = compared_caps(caps, schedule.clock, question.sent, at)
-        passed = refusing_cap(question.sent, at, caps) is None
-        yield ExplainedCheck(Reason.CAPPED, passed, compared_one)
+        refusing = refusing_cap(question.sent, at, caps)
+        free_at = written(ceil(next_place(question.sent, at, caps)))
+        found = "not capped" if refusing is None else f"capped until {free_at}"
+        needed = ", ".join(
+            f"at most {cap.most} within {duration_text(cap.seconds)}"
+            for cap in (caps if refusing is None else [refusing])
+        )
+        yield ExplainedCheck(Reason.CAPPED, refusing is None, found, needed)
+
+
+def _schedule_checks(
+    campaign: CampaignSnapshot, schedule: Schedule, at: float
+) -> Iterator[ExplainedCheck]:
+    written, occasion = schedule.clock.written, schedule.occasion(floor(at))
+    moment, weekday = written(occasion.moment), _WEEKDAYS[occasion.weekday]
+    opened = " (the window opened the day before)" if occasion.carried else ""
+    compared = {
+        Reason.NOT_STARTED: (moment, f"from {written(schedule.start)} on"),
+        Reason.ENDED: (moment, f"until {written(schedule.end)}"),
+        Reason.WRONG_WEEKDAY: (weekday + opened, _days(campaign.weekdays)),
+        Reason.OUTSIDE_HOURS: (_wall(campaign, schedule.clock, occasion), _hours(campaign)),
+    }
+    yield _activity(Reason.INACTIVE, campaign.active)
+    _, *by_time, (_, has_content) = schedule.checks(at)
+    for check, passed in by_time:
+        yield ExplainedCheck(check, passed, *compared[check])
+    if not has_content:
+        found = "its content is not in the index yet"
+        yield ExplainedCheck(Reason.INACTIVE, False, found, "its content")
+
+
+def _claim_check(
+    campaign: CampaignSnapshot, clock: LocalClock, claim: HeldClaim | None, at: float
+) -> ExplainedCheck:
+    if not campaign.delay:
+        return ExplainedCheck(Reason.THROTTLED, True, "no cache delay", "no cache delay")
+    needed = f"at least {duration_text(campaign.delay)} between two sends"
+    if claim is None:
+        return ExplainedCheck(Reason.THROTTLED, True, "no claim", needed)
+    ends_at = claim.detected_at + campaign.delay
+    ends = f"{duration_text(ends_at - at)} left" if ends_at > at else "that is over"
+    found = f"claimed at {clock.written(claim.detected_at)}, {ends}"
+    return ExplainedCheck(Reason.THROTTLED, not at < ends_at, found, needed)
 
 
 def _next_firing(alone: Target, question: Question, origin: float) -> float | None:

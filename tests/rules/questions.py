@@ -56,4 +56,4 @@ def compared(explanation: Explanation, check: Reason) -> str:
     """What the check says, and whether it failed."""
     checks = (*explanation.checks, *(only(explanation).checks if explanation.campaigns else ()))
     (found,) = [each for each in checks if each.check is check]
-    return f"{'ok' if found.passed else 'NO'} {found.compared.found} | {found.compared.needed}"
+    return f"{'ok' if found.passed else 'NO'} {found.found} | {found.needed}"

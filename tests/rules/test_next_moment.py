@@ -22,5 +22,5 @@ def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     content = only(explain(open_now, new_question())).checks[-2]
     assert content.check is Reason.INACTIVE
     assert content.passed is False
-    assert content.compared == ("its content is not in the index yet", "its content")
+    assert (content.found, content.needed) == ("its content is not in the index yet", "its content")
     assert explain(awake(open_now), new_question()).reason is Reason.GRANTED

@@ -25,7 +25,7 @@ _DEADLINE = 3600.0  # the process that started this one ends it earlier
 async def trigger(settings: Settings, count: int) -> dict[str, float]:
     """Decode, resolve, decide, claim, publish, commit, until `count` records are done."""
     metrics, stop, result = Metrics(), asyncio.Event(), dict[str, float]()
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     async with open_stores(settings) as stores:
         parts = ProcessParts(settings=settings, stores=stores, publisher=publisher, metrics=metrics)
         role = build_trigger(parts)

@@ -33,8 +33,7 @@ from engine.kafka.client import (
     ClusterState,
     KafkaCluster,
 )
-from engine.kafka.errors import LoginTokenError
-from engine.kafka.login_token import LoginTokens
+from engine.kafka.login_token import LoginTokenError, LoginTokens
 from engine.kafka.topics import Topics
 from engine.process.errors import PortInUseError, SchemaRegistryError
 from engine.process.http_server import listen

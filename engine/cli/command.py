@@ -8,7 +8,7 @@ import typer
 
 from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
 from connectors.errors import CertificatesError, NothingToTryError
-from engine.kafka.errors import TooManyDeadLettersError, TooManyPartitionsError
+from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.process.errors import PortInUseError, SchemaError, SchemaRegistryError, ServiceDiedError
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -36,7 +36,6 @@ FAILURES = (
     SecretKeyError,
     ServiceDiedError,
     TooManyDeadLettersError,
-    TooManyPartitionsError,
 )
 
 

@@ -30,8 +30,7 @@ from engine.cli.output import echo_json, print_table
 from engine.cli.servers import kafka_failures
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
-from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.topic_reader import (
     Offsets,
     TopicReader,
@@ -361,7 +360,7 @@ class DeadLetterReplay:
 async def _replay(settings: Settings, replaying: DeadLetterReplay, *, dry_run: bool) -> None:
     group = f"{settings.group_prefix}{_GROUP}"
     partitions = await partitions_of(settings, [Topics.of(settings).dead_letters])
-    publisher = None if dry_run else Publisher.from_settings(settings)
+    publisher = None if dry_run else Publisher(settings)
     try:
         if publisher is not None:
             await publisher.start()

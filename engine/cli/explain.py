@@ -310,7 +310,7 @@ def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
 
 
 def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
-    for check, passed, (found, needed) in checks:
+    for check, passed, found, needed in checks:
         values = found if passed and found == needed else f"{found}; needed: {needed}"
         yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
 

@@ -31,8 +31,7 @@ from engine.cli.output import shown_progress
 from engine.cli.servers import kafka_failures
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
-from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.process.settings import Settings
 from engine.process.settings_types import DetectionTopic
@@ -321,7 +320,7 @@ async def _publish(
         async for _ in items.blocks(stops=False):
             pass
         items.refuse_faults("nothing was published")
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     begin = time.monotonic()
     with shown_progress("published", "detections") as progress:
         progress.expect(source.size)

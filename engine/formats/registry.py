@@ -25,7 +25,6 @@ import httpx
 import msgspec
 
 from engine.formats.report import Report, Sighting, header_bytes
-from engine.kafka.errors import UnreadableSchemaError
 from engine.kafka.messages import Detection
 from engine.process.errors import SchemaRegistryError
 from engine.process.failures import ServerErrors, describe, retry
@@ -48,6 +47,10 @@ _TEMPORARY = (408, 429)
 _ID = 0  # the first byte of a message, before a number; 1 before a GUID
 _NUMBER = struct.Struct(">I")
 _GUID_BYTES = 16
+
+
+class UnreadableSchemaError(Exception):
+    """The registry lacks a schema, or returns one that cannot be used."""
 
 
 class RegistryAddress:

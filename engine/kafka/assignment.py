@@ -8,26 +8,15 @@ publishes has the ids of the next owner's messages.
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import (
-    CommitFailedError,
-    IllegalStateError,
-    KafkaError,
-)
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from engine.kafka.client import KafkaCluster
-from engine.kafka.errors import PartitionRestartError
-from engine.kafka.offsets import (
-    POSITION_SECONDS,
-    POSITIONING,
-    Position,
-    Positions,
-    PositionStore,
-)
-from engine.kafka.workers import PartitionWorker
+from engine.kafka.offsets import POSITION_SECONDS, POSITIONING, Position, Positions, PositionStore
+from engine.kafka.workers import PartitionRestartError, PartitionWorker
 from engine.process.failures import Backoff, describe, retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
@@ -43,26 +32,23 @@ _COMMIT_SECONDS = 10.0
 # is for leaving the group, and for closing what the process has open.
 _DRAIN_SHARE, _COMMIT_SHARE = 0.6, 0.7
 
-
-class _Extent(NamedTuple):
-    """The brokers' data on partitions: first offset, the offset after the last, topic ids."""
-
-    begin: Mapping[TopicPartition, int]
-    end: Mapping[TopicPartition, int]
-    topic_ids: Mapping[str, str]
-
-
 # Makes a worker: the partition, its position, and the callback for progress.
 WorkerFactory = Callable[[TopicPartition, Position, Callable[[], None]], PartitionWorker]
 
 
 class AssignedPartition:
-    """One assignment of one partition: its worker, its topic, and its committed position."""
+    """One assignment of one partition: its worker, its topic, and its committed position.
+
+    `lag` is the number of records that are left, None while it is not known, and `newest` the time
+    (epoch s) of the last fetched record.
+    """
+
+    lag: int | None = None
+    newest = 0.0
 
     def __init__(self, worker: PartitionWorker, position: Position) -> None:
         """The worker begins at `position`, which need not be committed."""
         self.worker = worker
-        self.topic_id = position.topic_id
         self.committed = position
 
     def to_commit(self) -> Position | None:
@@ -70,7 +56,8 @@ class AssignedPartition:
         done, ranges = self.worker.done_offset, self.worker.finished_ranges
         if done is None and not ranges:
             return None
-        position = Position(self.committed.offset if done is None else done, self.topic_id, ranges)
+        offset = self.committed.offset if done is None else done
+        position = Position(offset, self.committed.topic_id, ranges)
         return None if position == self.committed else position
 
     @property
@@ -126,26 +113,22 @@ class Assignment:
         # the positions may be down for long.
         self._position(partitions, self._begin(partitions))
 
-    async def end(self, revoked: Iterable[TopicPartition]) -> None:
-        """End the workers of partitions that this member no longer owns."""
+    def begin_again(self, partitions: Iterable[TopicPartition], pause: float = 0.0) -> None:
+        """Finish the batches in flight and, after `pause` seconds, find new positions.
+
+        (If another member owns a partition by now, the group revokes it meanwhile.)
+        """
+        placed = [each for each in partitions if each in self.partitions and self.is_placed(each)]
+        if placed:
+            self._position(placed, self._begin_again(placed, pause))
+
+    async def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Finish the batches in flight of these partitions, commit, and end their workers."""
         # aiokafka revokes all before it assigns: partitions without a position are assigned again.
-        await self._cancel_positioning()
-        ended = {each: self.partitions.pop(each) for each in revoked if each in self.partitions}
-        await self._drain(ended)
-        self._forget(ended)
-
-    async def end_all(self) -> None:
-        """At shutdown: workers finish the batches in flight, and their offsets are committed."""
-        await self._cancel_positioning()
-        ended = dict(self.partitions)
-        await self._drain(ended)
-        self._forget(ended)
-        self.partitions.clear()
-
-    def skip_gap(self, partition: TopicPartition, position: int) -> None:
-        """The brokers have no record at `position`: it was deleted, or the topic is another."""
-        if partition in self.partitions and self.is_placed(partition):
-            self._position([partition], self._skip_gap(partition, position))
+        await cancel(self._positioning)
+        self._positioning.clear()
+        self._unplaced.clear()
+        await self._end(partitions)
 
     def raise_failures(self) -> None:
         """Raise the first error of a worker or of positioning.
@@ -182,14 +165,11 @@ class Assignment:
             with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
                 topics = {partition.topic for partition in self.partitions}
                 ids = await self._cluster.topic_ids(topics) if topics else {}
-                recreated = [
+                self.begin_again(
                     partition
                     for partition, assigned in self.partitions.items()
-                    if self.is_placed(partition)
-                    and not Position(0, assigned.topic_id).may_belong_to(ids.get(partition.topic))
-                ]
-                if recreated:
-                    self._position(recreated, self._begin_again(recreated))
+                    if not assigned.committed.may_belong_to(ids.get(partition.topic))
+                )
 
     def _note_progress(self) -> None:
         self._progress.set()
@@ -241,75 +221,42 @@ class Assignment:
         self._positioning.add(task)
         task.add_done_callback(lambda _: self._note_progress())
 
-    async def _cancel_positioning(self) -> None:
-        await cancel(self._positioning)
-        self._positioning.clear()
-        self._unplaced.clear()
-
     async def _begin(self, partitions: Collection[TopicPartition]) -> None:
-        positions = await self._seek(partitions)
-        for partition, position in positions.items():
+        for partition, position in (await self._seek(partitions)).items():
             worker = self._worker_for(partition, position, self._note_progress)
             self.partitions[partition] = AssignedPartition(worker, position)
-        self._resume(partitions)
-
-    def _resume(self, partitions: Collection[TopicPartition]) -> None:
         self._unplaced.difference_update(partitions)
         self._consumer.resume(*partitions)
 
-    async def _begin_again(
-        self, partitions: Collection[TopicPartition], pause: float = 0.0
-    ) -> None:
-        """Finish the batch in flight and, after `pause`, find new positions.
-
-        (If another member owns the partition by now, the group revokes it meanwhile.)
-        """
-        ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
-        try:
-            await self._drain(ended)
-        finally:
-            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
-            self._forget(ended)
+    async def _begin_again(self, partitions: Collection[TopicPartition], pause: float) -> None:
+        await self._end(partitions)
         await asyncio.sleep(pause)
         await self._begin(partitions)
 
-    async def _skip_gap(self, partition: TopicPartition, position: int) -> None:
-        extent = await self._extent([partition])
-        here = Position(position, self.partitions[partition].topic_id)
-        begin = extent.begin[partition]
-        if position >= begin or not here.may_belong_to(extent.topic_ids.get(partition.topic)):
-            await self._begin_again([partition])
-            return
-        self._note_skipped(partition, begin - position)
-        self._consumer.seek(partition, begin)
-        self._resume([partition])
-
     def _restart(self, partition: TopicPartition, failure: PartitionRestartError) -> None:
-        if not self.is_placed(partition):
-            return
-        log.warning(
-            "beginning a partition again",
-            role=self._role,
-            topic=partition.topic,
-            partition=partition.partition,
-            error=describe(failure),
-        )
-        self._errors.inc()
-        self._position([partition], self._begin_again([partition], pause=_RESTART_SECONDS))
+        if self.is_placed(partition):
+            self._log(
+                log.warning, "beginning a partition again", partition, error=describe(failure)
+            )
+            self._errors.inc()
+            self.begin_again([partition], pause=_RESTART_SECONDS)
 
-    async def _drain(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
-        until = asyncio.get_running_loop().time() + _COMMIT_SHARE * self._drain_timeout
+    async def _end(self, partitions: Iterable[TopicPartition]) -> None:
+        ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
+        clock = asyncio.get_running_loop().time
+        until = clock() + _COMMIT_SHARE * self._drain_timeout
         deadline = _DRAIN_SHARE * self._drain_timeout
-        await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
-        await self._commit(ended, until - asyncio.get_running_loop().time())
-
-    def _forget(self, ended: Mapping[TopicPartition, AssignedPartition]) -> None:
-        for (topic, number), assigned in ended.items():
-            failure = assigned.worker.failure
-            if not isinstance(failure, PartitionRestartError):
-                self._failure = self._failure or failure
-            with suppress(KeyError):  # never measured
-                self._metrics.lag.remove(self._role, topic, str(number))
+        try:
+            await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
+            await self._commit(ended, until - clock())
+        finally:
+            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
+            for (topic, number), assigned in ended.items():
+                failure = assigned.worker.failure
+                if not isinstance(failure, PartitionRestartError):
+                    self._failure = self._failure or failure
+                with suppress(KeyError):  # never measured
+                    self._metrics.lag.remove(self._role, topic, str(number))
 
     async def _seek(self, partitions: Collection[TopicPartition]) -> Positions:
         """Move each partition to its position, and return the positions. Waits for brokers.
@@ -318,10 +265,23 @@ class Assignment:
         records are skipped. Both are logged, and skipped records are counted. Raises the store's
         errors.
         """
+
+        async def ask_brokers() -> tuple[Mapping[str, str], Any, Any]:
+            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
+            begins = await self._consumer.beginning_offsets(partitions)
+            return ids, begins, await self._consumer.end_offsets(partitions)
+
         while True:
             known = await self._store.load(partitions)
-            extent = await self._extent(partitions)
-            found = {each: self._placed(each, known.get(each), extent) for each in partitions}
+            ids, begins, ends = await retry(
+                ask_brokers, self._errors, POSITIONING, deadline=POSITION_SECONDS
+            )
+            found = {
+                each: self._placed(
+                    each, known.get(each), begins[each], ends[each], ids.get(each.topic)
+                )
+                for each in partitions
+            }
             changed = {each: at for each, at in found.items() if at != known.get(each)}
             if not changed or await self._store.replace(known, changed):
                 break
@@ -329,42 +289,35 @@ class Assignment:
             self._consumer.seek(partition, position.offset)
         return found
 
-    async def _extent(self, partitions: Collection[TopicPartition]) -> _Extent:
-        """The extent of partitions. Waits for brokers that are down."""
-
-        async def fetch() -> _Extent:
-            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
-            begin = await self._consumer.beginning_offsets(partitions)
-            return _Extent(begin, await self._consumer.end_offsets(partitions), ids)
-
-        return await retry(fetch, self._errors, POSITIONING, deadline=POSITION_SECONDS)
-
-    def _note_skipped(self, partition: TopicPartition, missing: int) -> None:
-        """Count and log records that were deleted before they were read."""
-        self._log("records are gone that were never read", partition, missing=missing)
-        self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
-
     def _placed(
-        self, partition: TopicPartition, known: Position | None, extent: _Extent
+        self,
+        partition: TopicPartition,
+        known: Position | None,
+        begin: int,
+        end: int,
+        topic_id: str | None,
     ) -> Position:
-        begin, end = extent.begin[partition], extent.end[partition]
-        topic_id = extent.topic_ids.get(partition.topic)
+        """Where the partition continues, whose records are those from `begin` up to `end`."""
         if known is None:
             return Position(begin, topic_id)
         is_same = topic_id is not None and topic_id == known.topic_id
         if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
             event = "the topic is another one, reading it from its beginning"
-            self._log(event, partition, known_offset=known.offset)
+            self._log(log.error, event, partition, known_offset=known.offset)
             return Position(begin, topic_id)
         if known.offset > end:
             event = "the partition has lost its end, going on where it ends"
-            self._log(event, partition, known_offset=known.offset)
+            self._log(log.error, event, partition, known_offset=known.offset)
             return Position(end, topic_id)
         if known.offset < begin:
-            self._note_skipped(partition, begin - known.offset)
+            event, missing = "records are gone that were never read", begin - known.offset
+            self._log(log.error, event, partition, missing=missing)
+            self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
             known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
-    def _log(self, event: str, partition: TopicPartition, **fields: int) -> None:
+    def _log(
+        self, write: Callable[..., None], event: str, partition: TopicPartition, **fields: str | int
+    ) -> None:
         topic, number = partition
-        log.error(event, role=self._role, topic=topic, partition=number, **fields)
+        write(event, role=self._role, topic=topic, partition=number, **fields)

@@ -5,8 +5,9 @@ assignment.py handles each partition from its assignment to its end.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -31,8 +32,8 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
 _LAG_SECONDS = 1.0
-# Fetches of few records are this far apart: a cycle costs nearly the same for one record as for
-# ten, and without a pace a process with a thousand records a second is busy with cycles of one.
+# The pause after a fetch of few records: a cycle costs nearly the same for one record as for ten,
+# and without a pause a process with a thousand records a second is busy with cycles of one.
 _PACE_SECONDS = 0.01
 _FEW_RECORDS = 250
 _LEAST_LEAVE_SECONDS = 0.5
@@ -100,7 +101,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._assigned_once = False
         self._has_backpressure = False
         self._any_full = False
-        self._next_fetch = 0.0
         store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
         self._assignment = Assignment(
             self._consumer,
@@ -112,7 +112,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             drain_timeout=settings.drain_timeout,
             on_progress=self._make_room,
         )
-        self._lag = _Lag(self._consumer, role, self.partitions, metrics)
 
     @property
     def assigned(self) -> bool:
@@ -125,8 +124,20 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         return self._assignment.partitions
 
     def seconds_behind(self, now: float) -> float | None:
-        """How far this member is behind the ends of its partitions; None while it is not known."""
-        return self._lag.seconds_behind(now) if self._assigned_once else None
+        """The age of the newest fetched record of the partition that is the farthest behind.
+
+        0 if every record has been handled; None while the share, a position or an end is not known.
+        By the records' own timestamps; `now` in epoch seconds.
+        """
+        if not self._assigned_once or set(self._consumer.assignment()) - set(self.partitions):
+            return None
+        behind = 0.0
+        for each in self.partitions.values():
+            if each.lag is None or (each.lag and not each.newest):
+                return None
+            if each.lag:
+                behind = max(behind, now - each.newest)
+        return behind
 
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop` is set or a worker fails; then drain, commit, leave the group.
@@ -134,18 +145,20 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         Raises the errors of workers, and KafkaError if the brokers refuse permanently.
         """
         self._consumer.subscribe(list(self._topics), listener=self)
-        background = [
-            asyncio.create_task(work, name=f"{self._role} {name}")
-            for name, work in {
-                "commits": self._assignment.run_commits(),
-                "lag": self._lag.run(),
-                "topic ids": self._assignment.watch_topics(),
-            }.items()
-        ]
+        work: dict[str, Coroutine[Any, Any, Any]] = {
+            "stop": stop.wait(),
+            "fetching": self._start_and_fetch(),
+            "commits": self._assignment.run_commits(),
+            "lag": self._measure_lag(),
+            "topic ids": self._assignment.watch_topics(),
+        }
+        tasks = [asyncio.create_task(each, name=f"{self._role} {n}") for n, each in work.items()]
         try:
-            await self._run_until(stop, background)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
-            await cancel(background)
+            await cancel(tasks)
             await self._leave()
         self._assignment.raise_failures()
 
@@ -162,18 +175,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """The group revokes these partitions, or has revoked them already."""
         await self._assignment.end(revoked)
 
-    async def _run_until(self, stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
-        stopping = asyncio.create_task(stop.wait())
-        fetching = asyncio.create_task(self._start_and_fetch())
-        work = [fetching, *background]
-        try:
-            await asyncio.wait([stopping, *work], return_when=asyncio.FIRST_COMPLETED)
-            for task in work:
-                if task.done():
-                    task.result()
-        finally:
-            await cancel([stopping, fetching])
-
     async def _start_and_fetch(self) -> None:
         async with asyncio.timeout(_START_SECONDS):
             await self._consumer.start()
@@ -184,10 +185,12 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             # fetched in one assignment can never reach the worker of the next.
             for partition, records in fetched.items():
                 if partition in self.partitions:
-                    self._lag.note_fetched(partition, records)
-                    self.partitions[partition].worker.offer(records)
+                    assigned = self.partitions[partition]
+                    assigned.newest = records[-1].timestamp / 1000
+                    assigned.worker.offer(records)
             # At least one turn of the loop: a full buffer makes getmany return without a pause.
-            await asyncio.sleep(self._pause_after(sum(map(len, fetched.values()))))
+            is_few = 0 < sum(map(len, fetched.values())) < min(_FEW_RECORDS, self._batch_records)
+            await asyncio.sleep(_PACE_SECONDS if is_few else 0.0)
 
     async def _fetch(self) -> Mapping[TopicPartition, Records]:
         fetched: Mapping[TopicPartition, Records] = {}
@@ -198,18 +201,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         except NoOffsetForPartitionError:
             pass  # the partition waits for its position
         except OffsetOutOfRangeError as error:
-            for partition, position in error.args[0].items():
-                self._assignment.skip_gap(partition, position)
+            self._assignment.begin_again(error.args[0])  # the records were deleted
         return fetched
-
-    def _pause_after(self, fetched: int) -> float:
-        """What is fetched is handed over first, so a record that comes alone is never delayed."""
-        if not 0 < fetched < min(_FEW_RECORDS, self._batch_records):
-            return 0.0
-        now = time.monotonic()
-        pause = max(0.0, self._next_fetch - now)
-        self._next_fetch = now + pause + _PACE_SECONDS
-        return pause
 
     async def _await_room(self) -> None:
         """Backpressure: full partitions are paused; over the total bound nothing is fetched."""
@@ -255,89 +248,36 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             any_full = any_full or is_full
         self._any_full = any_full or bool(paused)
 
+    async def _measure_lag(self) -> None:
+        """Measure each second, independently of fetching, which stands still while a partition is
+        full."""
+        while True:
+            await asyncio.sleep(_LAG_SECONDS)
+            measured, asked_at = dict(self.partitions), time.time()
+            ends: Mapping[TopicPartition, int] = {}
+            # Without a leader of some partition there is no answer about any: the ends are those of
+            # the last fetches.
+            with suppress(KafkaError, TimeoutError):
+                ends = await self._consumer.end_offsets(list(measured)) if measured else {}
+            for partition, assigned in measured.items():
+                # Revoked meanwhile, or without a position: the next round measures it.
+                with suppress(IllegalStateError, TimeoutError):
+                    async with asyncio.timeout(_LAG_SECONDS):
+                        fetched = await self._consumer.position(partition)
+                    if partition not in self.partitions:
+                        continue
+                    end = ends.get(partition) or self._consumer.highwater(partition) or 0
+                    assigned.lag = max(0, end - fetched + assigned.worker.pending)
+                    labels = (self._role, partition.topic, str(partition.partition))
+                    self._metrics.lag.labels(*labels).set(assigned.lag)
+                    if partition in ends:
+                        assigned.worker.note_lag(assigned.lag, asked_at)
+
     async def _leave(self) -> None:
         """Finish, commit and leave the group, within the drain timeout in all."""
         until = asyncio.get_running_loop().time() + _LEAVE_SHARE * self._drain_timeout
-        await self._assignment.end_all()
+        await self._assignment.end(list(self.partitions))
         left = max(_LEAST_LEAVE_SECONDS, until - asyncio.get_running_loop().time())
         if not await stop_consumer(self._consumer, left):
             log.warning("closing took too long", what="consumer", role=self._role)
         await self._cluster.close()
-
-
-class _Lag:
-    """How far a member is behind the ends of its partitions: in records, and in seconds.
-
-    The ends are asked for each second, independently of fetching, which stands still while a
-    partition is full.
-    """
-
-    def __init__(
-        self,
-        consumer: AIOKafkaConsumer,
-        role: str,
-        partitions: Mapping[TopicPartition, AssignedPartition],
-        metrics: Metrics,
-    ) -> None:
-        self._consumer = consumer
-        self._role = role
-        self._partitions = partitions
-        self._metrics = metrics
-        self._records: dict[TopicPartition, int] = {}
-        self._newest: dict[TopicPartition, float] = {}  # epoch seconds of the last fetched record
-
-    def note_fetched(self, partition: TopicPartition, records: Records) -> None:
-        """These records were fetched."""
-        timestamp = records[-1].timestamp
-        if timestamp > 0:  # brokers before 0.10 know none
-            self._newest[partition] = timestamp / 1000
-
-    def seconds_behind(self, now: float) -> float | None:
-        """The age of the newest fetched record of the partition that is the farthest behind.
-
-        0 if every record has been handled; None while a partition has no position yet, or its end
-        is not known. By the records' own timestamps; `now` in epoch seconds.
-        """
-        if set(self._consumer.assignment()) - set(self._partitions):
-            return None
-        behind = 0.0
-        for partition in self._partitions:
-            records, newest = self._records.get(partition), self._newest.get(partition)
-            if records is None or (records and newest is None):
-                return None
-            if records and newest is not None:
-                behind = max(behind, now - newest)
-        return behind
-
-    async def run(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            await asyncio.sleep(_LAG_SECONDS)
-            for removed in self._records.keys() - self._partitions.keys():
-                self._records.pop(removed)
-                self._newest.pop(removed, None)
-            measured, asked_at = list(self._partitions), time.time()
-            try:
-                ends = await self._consumer.end_offsets(measured) if measured else {}
-            except (KafkaError, TimeoutError):  # some partition has no leader: the others are known
-                ends = dict.fromkeys(measured)
-            for partition in measured:
-                # Revoked meanwhile, or without a position: the next round measures it.
-                with suppress(IllegalStateError, TimeoutError):
-                    await self._measure(partition, ends[partition], asked_at)
-
-    async def _measure(self, partition: TopicPartition, end: int | None, asked_at: float) -> None:
-        if partition not in self._consumer.assignment():
-            return
-        was_told = end is not None
-        if end is None:
-            end = self._consumer.highwater(partition) or 0  # as of the last fetch
-        async with asyncio.timeout(_LAG_SECONDS):
-            fetched = await self._consumer.position(partition)
-        if partition in self._partitions:
-            lag = max(0, end - fetched + self._partitions[partition].worker.pending)
-            labels = (self._role, partition.topic, str(partition.partition))
-            self._metrics.lag.labels(*labels).set(lag)
-            self._records[partition] = lag
-            if was_told:
-                self._partitions[partition].worker.note_lag(lag, asked_at)

@@ -12,9 +12,14 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import msgspec
 from aiokafka import ConsumerRecord
 
-from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
 from engine.kafka.messages import format_instant
-from engine.kafka.producer import OnAcknowledged, Outgoing, Publisher, message_size
+from engine.kafka.producer import (
+    MessageTooLargeError,
+    OnAcknowledged,
+    Outgoing,
+    Publisher,
+    message_size,
+)
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -24,6 +29,13 @@ RUN = 1000  # different keys that fail while no record is good
 _KNOWN = 1000  # remembered keys whose records were good
 _NOTED_OF_A_BATCH = 16  # a sample, because nearly all records are good
 _BYTES_OF_A_VALUE = 256
+
+
+class TooManyDeadLettersError(Exception):
+    """The records of too many senders cannot be decoded, so a deployment is probably wrong.
+
+    Stops the process; the message says what to do.
+    """
 
 
 class DeadLetterLimit:

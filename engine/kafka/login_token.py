@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import structlog
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError
 
-from engine.kafka.errors import LoginTokenError
 from engine.process.errors import SettingsError
 from engine.process.failures import describe
 from engine.process.settings import PREFIX, Settings
@@ -26,6 +26,15 @@ _SECONDS = 5.0  # deadline of one request
 _DEFAULT_SECONDS = 60.0
 # A token is renewed after this share of its lifetime, as Kafka's own clients do it.
 _RENEWED_AFTER = 0.8
+
+
+class LoginTokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """There is no token for the login at Kafka; the message names the settings to check.
+
+    It is a KafkaError, so aiokafka retries as if a broker had refused the login for now.
+    """
+
+    retriable = True
 
 
 class _Reply(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -23,7 +23,6 @@ from aiokafka.errors import (
 from aiokafka.partitioner import murmur2
 
 from engine.kafka.client import REQUEST_SECONDS, connection_options
-from engine.kafka.errors import MessageTooLargeError
 from engine.process.failures import Backoff, ServerErrors, kafka_may_recover
 from engine.process.lifecycle import cancel
 from engine.process.settings import Settings
@@ -84,15 +83,28 @@ def message_size(message: Outgoing) -> int:
     return len(message.key or b"") + len(message.value or b"")
 
 
+class MessageTooLargeError(Exception):
+    """The topic refuses messages of this size.
+
+    `messages` are all refused messages of a list; the others are published. The caller drops the
+    refused ones or publishes dead letters for them.
+    """
+
+    def __init__(self, messages: list[Outgoing]) -> None:
+        size, topic = len(messages[0].value or b""), messages[0].topic
+        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
+        super().__init__(f"a message of {size} bytes for {topic}{more}")
+        self.messages = messages
+
+
 class Refusals:
     """The sizes that the brokers refused, by topic, remembered for a minute.
 
     After a refusal the producer must be replaced, so what a topic refuses must not be tried again
-    and again. `clock` in seconds.
+    and again.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._batch_bytes: dict[str, int] = {}
         self._sizes: dict[str, tuple[int, float]] = {}  # the size, and until when
 
@@ -104,14 +116,14 @@ class Refusals:
         """The size from which on messages of the topic are refused now."""
         most = LARGEST_MESSAGE + 1  # the batch builder refuses such a message without an error
         size, until = self._sizes.get(topic, (most, 0.0))
-        return min(most, size) if self._clock() < until else most
+        return min(most, size) if time.monotonic() < until else most
 
     def note_size(self, topic: str, sizes: Sequence[int]) -> None:
         """The brokers refused a batch of messages of these sizes."""
         if len(sizes) > 1:
             self._batch_bytes[topic] = self._batch_bytes.get(topic, _BATCH_BYTES) // 2
             return
-        until = self._clock() + _REMEMBERED_SECONDS
+        until = time.monotonic() + _REMEMBERED_SECONDS
         self._sizes[topic] = (min(sizes[0], self.refused_from(topic)), until)
 
 
@@ -140,46 +152,28 @@ class _Batch:
 class Publisher:
     """Publishes lists of messages and returns when the brokers have acknowledged all of them.
 
-    Tasks may share it. `make` returns a producer that is not started yet; several publishers may
-    share `refusals`. `deadline` (seconds) bounds connecting.
+    Tasks may share it. It has an idempotent producer of its own with further `options`; `start`
+    connects it. `errors` counts each failed try that is followed by another one. Several publishers
+    may share `refusals`.
     """
 
     def __init__(
         self,
+        settings: Settings,
         *,
-        make: Callable[[], AIOKafkaProducer],
-        deadline: float,
         errors: ServerErrors | None = None,
         refusals: Refusals | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._make = make
+        fixed = {"enable_idempotence": True, "max_batch_size": LARGEST_REQUEST, "linger_ms": 0}
+        every = connection_options(settings) | fixed | dict(options or {})
+        self._make = partial(AIOKafkaProducer, **every)
         self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
-        self._producer = make()
+        self._producer = self._make()
         self._renewing = asyncio.Lock()
         self._replaced: set[asyncio.Task[None]] = set()
-        self._deadline = deadline
+        self._deadline = REQUEST_SECONDS
         self._refusals = refusals or Refusals()
-
-    @classmethod
-    def from_settings(
-        cls,
-        settings: Settings,
-        errors: ServerErrors | None = None,
-        refusals: Refusals | None = None,
-    ) -> "Publisher":
-        """A publisher with its own idempotent producer; `start` connects it.
-
-        `errors` counts each failed try that is followed by another one.
-        """
-        make = partial(
-            AIOKafkaProducer,
-            **connection_options(settings),
-            enable_idempotence=True,
-            acks="all",
-            max_batch_size=LARGEST_REQUEST,
-            linger_ms=0,
-        )
-        return cls(make=make, deadline=REQUEST_SECONDS, errors=errors, refusals=refusals)
 
     async def start(self) -> None:
         """Connect. Raises KafkaError or TimeoutError."""
@@ -236,10 +230,10 @@ class Publisher:
         """The messages that their topics may accept, and those that are known to be too large."""
         refused_from = self._refusals.refused_from
         bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
-        too_large = [each for each in messages if message_size(each) >= bounds[each.topic]]
-        if not too_large:
-            return list(messages), too_large
-        return [each for each in messages if message_size(each) < bounds[each.topic]], too_large
+        fitting, too_large = list[Outgoing](), list[Outgoing]()
+        for each in messages:
+            (fitting if message_size(each) < bounds[each.topic] else too_large).append(each)
+        return fitting, too_large
 
     async def _send(
         self,
@@ -262,20 +256,16 @@ class Publisher:
         else:
             await asyncio.gather(*in_order)
         batches = [batch for each in by_place.values() for batch in each]
-        await self._wait_for({each.delivery for each in batches if each.delivery is not None})
-        return [batch for batch in batches if self._has_failed(batch)]
-
-    async def _wait_for(self, deliveries: set["asyncio.Future[Any]"]) -> None:
-        """Wait until the brokers have answered, however long that takes.
-
-        aiokafka sends a batch again, under the same sequence number, until they have it once. If
-        this class gave up and sent the messages in another batch, they would come twice.
-        """
+        # Wait until the brokers have answered, however long that takes. aiokafka sends a batch
+        # again, under the same sequence number, until they have it once. If this class gave up and
+        # sent the messages in another batch, they would come twice.
+        deliveries = {each.delivery for each in batches if each.delivery is not None}
         while deliveries:
             _, deliveries = await asyncio.wait(deliveries, timeout=self._deadline)
             if deliveries:
-                error = TimeoutError(f"no acknowledgement within {self._deadline:g} s")
-                self._errors.failed(error, _PUBLISHING)
+                silence = TimeoutError(f"no acknowledgement within {self._deadline:g} s")
+                self._errors.failed(silence, _PUBLISHING)
+        return [batch for batch in batches if self._has_failed(batch)]
 
     def _has_failed(self, batch: _Batch) -> bool:
         if batch.delivery is not None:
@@ -295,13 +285,9 @@ class Publisher:
         open_batches: dict[_Place, _Batch] = {}
         now = int(time.time() * 1000)
         joins = self._refusals.joins
-        last_key: bytes | None = None
-        number = 0
         for message in messages:
             topic, key, value = message.topic, message.key, message.value
-            if key is not last_key:  # those of a device follow each other, and share their key
-                last_key, number = key, 0 if key is None else _key_hash(key)
-            place = (topic, number % partitions[topic])
+            place = (topic, 0 if key is None else _key_hash(key) % partitions[topic])
             batch = open_batches.get(place)
             size = 0 if value is None else len(value)
             if batch is None or not joins(topic, size, batch.builder.size()):

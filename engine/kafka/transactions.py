@@ -15,11 +15,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
 from typing import Any, cast
 
 import structlog
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     IllegalOperation,
@@ -28,23 +27,26 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options
-from engine.kafka.errors import MessageTooLargeError, TooManyPartitionsError, TransactionLostError
+from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.offsets import GroupOffsets, Position, Positions
 from engine.kafka.producer import (
-    LARGEST_REQUEST,
+    MessageTooLargeError,
     OnAcknowledged,
     Outgoing,
     Publisher,
     Refusals,
 )
-from engine.kafka.workers import PartitionWorker, QueueWorker, Records
+from engine.kafka.workers import PartitionRestartError, PartitionWorker, QueueWorker, Records
 from engine.process.failures import Backoff, describe, retry
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+_STARTED_AT_ONCE = 8
+_RETRY_SECONDS = 1.0
+_BACKOFF_MS = 50
+_CLOSE_SECONDS = 1.0
 # Permanent errors, which a person has to correct.
 REFUSALS = (
     GroupAuthorizationFailedError,
@@ -53,6 +55,10 @@ REFUSALS = (
 )
 # aiokafka raises the last two for a transaction that has failed already.
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
+
+
+class TransactionLostError(PartitionRestartError):
+    """The transaction is lost, and its producer cannot be used any more."""
 
 
 class TransactionalPublisher(Publisher):
@@ -66,15 +72,20 @@ class TransactionalPublisher(Publisher):
 
     def __init__(
         self,
+        settings: Settings,
         *,
-        make: Callable[[], AIOKafkaProducer],
-        deadline: float,
         partition: TopicPartition,
         group: str,
         refusals: Refusals,
         timed: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        super().__init__(make=make, deadline=deadline, refusals=refusals)
+        options = {
+            "transactional_id": f"{group}-{partition.topic}-{partition.partition}",
+            # For this time a dead owner's transaction may block consumers that read committed.
+            "transaction_timeout_ms": int((REQUEST_SECONDS + 10) * 1000),
+            "retry_backoff_ms": _BACKOFF_MS,
+        }
+        super().__init__(settings, refusals=refusals, options=options)
         self._timed = timed
         self._source = partition
         self._group = group
@@ -136,12 +147,6 @@ def _classify(error: Any) -> Exception:
     return TransactionLostError(describe(error))
 
 
-MOST_PRODUCERS = 100  # of a process, one a partition
-_STARTED_AT_ONCE = 8
-_RETRY_SECONDS = 1.0
-_BACKOFF_MS = 50
-_CLOSE_SECONDS = 1.0
-
 # Makes a worker: the partition, its publisher, its position, and the callback for progress.
 WorkerMaker = Callable[
     [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
@@ -179,14 +184,8 @@ class Transactions(GroupOffsets):
     async def load(self, partitions: Collection[TopicPartition]) -> Positions:
         """The committed positions, read after all previous owners are fenced.
 
-        `partitions` are all of this member, or some that begin again. Raises
-        TooManyPartitionsError.
+        `partitions` are all of this member, or some that begin again.
         """
-        if len(partitions) > MOST_PRODUCERS:
-            raise TooManyPartitionsError(
-                f"this process has {len(partitions)} partitions, each with a producer of its own, "
-                f"and may have {MOST_PRODUCERS}: start more workers"
-            )
         await asyncio.gather(*(self._start(each) for each in partitions))
         return await super().load(partitions)
 
@@ -210,7 +209,13 @@ class Transactions(GroupOffsets):
             await left.close()
 
         async def start() -> TransactionalPublisher:
-            publisher = self._new_publisher(partition)
+            publisher = TransactionalPublisher(
+                self._settings,
+                partition=partition,
+                group=self._group,
+                refusals=self._refusals,
+                timed=lambda: self._step("commit"),
+            )
             try:
                 async with self._starting:
                     await publisher.start()
@@ -225,24 +230,6 @@ class Transactions(GroupOffsets):
             "starting a transactional producer",
             may_recover=_can_start_later,
             backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
-        )
-
-    def _new_publisher(self, partition: TopicPartition) -> TransactionalPublisher:
-        options = connection_options(self._settings) | {
-            "transactional_id": f"{self._group}-{partition.topic}-{partition.partition}",
-            # For this time a dead owner's transaction may block consumers that read committed.
-            "transaction_timeout_ms": int((REQUEST_SECONDS + 10) * 1000),
-            "retry_backoff_ms": _BACKOFF_MS,
-            "max_batch_size": LARGEST_REQUEST,
-            "linger_ms": 0,
-        }
-        return TransactionalPublisher(
-            make=partial(AIOKafkaProducer, **options),
-            deadline=REQUEST_SECONDS,
-            partition=partition,
-            group=self._group,
-            refusals=self._refusals,
-            timed=lambda: self._step("commit"),
         )
 
 

@@ -7,7 +7,7 @@ owner reads it again.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
@@ -18,16 +18,11 @@ from engine.process.lifecycle import cancel
 Records = list[ConsumerRecord[bytes, bytes]]
 
 
-class BatchHandler(Protocol):
-    """Handles the records of one partition for a role.
+class PartitionRestartError(Exception):
+    """A worker must stop, and its partition must be read again from the committed offset.
 
-    `handle` returns when every record of the batch is decided and its results are acknowledged:
-    then the offset after the batch may be committed. It retries temporary errors itself; an error
-    that it raises stops the process. A handler belongs to one assignment of one partition, and its
-    memory ends with the assignment.
+    The consumer catches this error and restarts the partition.
     """
-
-    async def handle(self, records: Records) -> None: ...
 
 
 class PartitionWorker(Protocol):
@@ -141,7 +136,12 @@ class QueueWorker(ABC):
 
 
 class BatchWorker(QueueWorker):
-    """Implements PartitionWorker with the role's handler; the consumer commits."""
+    """Implements PartitionWorker with a handler; the consumer commits.
+
+    `handler_for` makes the handler of one assignment, which is awaited with each batch until all of
+    the batch is done. It retries temporary errors itself; an error that it raises stops the
+    process.
+    """
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class BatchWorker(QueueWorker):
         _begin: Position,
         on_progress: Callable[[], None],
         *,
-        handler_for: Callable[[TopicPartition], BatchHandler],
+        handler_for: Callable[[TopicPartition], Callable[[Records], Awaitable[None]]],
         batch_records: int,
     ) -> None:
         self._handler = handler_for(partition)
@@ -157,5 +157,5 @@ class BatchWorker(QueueWorker):
 
     async def handle(self, batch: Records) -> None:
         """Handle a batch with the role's handler."""
-        await self._handler.handle(batch)
+        await self._handler(batch)
         self.done_offset = batch[-1].offset + 1

@@ -124,7 +124,7 @@ class Recorder:
 
 
 class PartitionRecorder:
-    """Records one partition, in order; implements BatchHandler."""
+    """Records one partition, in order."""
 
     def __init__(self, shared: Recorder, partition: TopicPartition) -> None:
         self._shared = shared

@@ -15,8 +15,8 @@ import msgspec
 from aiokafka import TopicPartition
 
 from catalog.redis_connection import RedisClient
-from engine.kafka.errors import PartitionRestartError
 from engine.kafka.messages import ReceivedDevice
+from engine.kafka.workers import PartitionRestartError
 from engine.process.failures import retry
 from engine.process.metrics import Metrics
 from rules.model import Zone

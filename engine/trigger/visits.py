@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, PlaceKey, TagKey
-from engine.kafka.errors import MessageTooLargeError
 from engine.kafka.messages import (
     CompanyReference,
     Detection,
@@ -30,7 +29,7 @@ from engine.kafka.messages import (
     format_instant,
 )
 from engine.kafka.offsets import Position
-from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device

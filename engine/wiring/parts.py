@@ -213,7 +213,7 @@ def transactional_consumer(
 @asynccontextmanager
 async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
     """A started publisher, closed at the end."""
-    publisher = Publisher.from_settings(settings, errors=metrics.kafka_errors)
+    publisher = Publisher(settings, errors=metrics.kafka_errors)
     try:
         await publisher.start()
         yield publisher

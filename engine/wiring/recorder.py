@@ -47,7 +47,7 @@ def build_recorder(parts: ProcessParts) -> Role:
         topics=list(recorder.readers),
         worker_for=partial(
             BatchWorker,
-            handler_for=recorder.for_partition,
+            handler_for=lambda partition: recorder.for_partition(partition).handle,
             batch_records=at_once,
         ),
         positions=recorder,

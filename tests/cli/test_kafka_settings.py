@@ -175,7 +175,7 @@ async def test_connections_outlive_their_tokens(
         settings = load_settings(None, **where, **given)
         topic = f"{topic_prefix}detections"
         await ensure_topics(settings, (topic,))
-        publisher, consumer = Publisher.from_settings(settings), group_consumer(settings, "trigger")
+        publisher, consumer = Publisher(settings), group_consumer(settings, "trigger")
         consumer.subscribe([topic])
         await publisher.start()
         await consumer.start()

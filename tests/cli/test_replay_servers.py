@@ -244,7 +244,7 @@ async def publish_readings(settings: Settings, readings: list[Item], began: floa
         at = began + (recorded or 0.0) - (0 if key in seen else 2 * TOO_OLD)
         seen.add(key)
         messages.append(Outgoing(topic, key, stamped(value, at), []))
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     await publisher.start()
     try:
         await publisher.publish(messages)

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats.registry import RegisteredSchema
+from engine.formats.registry import RegisteredSchema, UnreadableSchemaError
 from engine.kafka.detections import BeaconKey
-from engine.kafka.errors import UnreadableSchemaError
 from engine.process.settings_types import FORMATS
 from rules.model import Zone
 from tests.formats import registered, samples

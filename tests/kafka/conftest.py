@@ -22,7 +22,7 @@ def topic(topic_prefix: str) -> str:
 
 @pytest.fixture
 async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
-    one = Publisher.from_settings(settings)
+    one = Publisher(settings)
     await one.start()
     yield one
     await one.close()

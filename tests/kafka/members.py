@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.offsets import PositionStore
 from engine.kafka.producer import Outgoing, Publisher
-from engine.kafka.workers import BatchHandler, BatchWorker, Records
+from engine.kafka.workers import BatchWorker, Records
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -42,15 +42,6 @@ class RecordedValues:
         return [record.offset for records in batches for record in records]
 
 
-class _Handler:
-    def __init__(self, partition: TopicPartition, handle: Handle) -> None:
-        self._partition = partition
-        self._handle = handle
-
-    async def handle(self, records: Records) -> None:
-        await self._handle(self._partition, records)
-
-
 class Member:
     """A running consumer."""
 
@@ -63,15 +54,14 @@ class Member:
         starts: PositionStore | None = None,
         in_flight: int | None = None,
     ) -> None:
-        def handler_for(partition: TopicPartition) -> BatchHandler:
-            return _Handler(partition, handle)
-
         self.consumer = PartitionedConsumer(
             settings,
             topics=[topic],
             role=ROLE,
             worker_for=partial(
-                BatchWorker, handler_for=handler_for, batch_records=settings.batch_records
+                BatchWorker,
+                handler_for=lambda partition: partial(handle, partition),
+                batch_records=settings.batch_records,
             ),
             metrics=metrics or Metrics(),
             batch_records=settings.batch_records,
@@ -135,7 +125,7 @@ async def publish_numbers(
     settings: Settings, topic: str, begin: int, count: int, key: bytes | None = None
 ) -> None:
     """Publish numbers under one key, or under keys in all partitions."""
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     await publisher.start()
     try:
         await publisher.publish(

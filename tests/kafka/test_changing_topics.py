@@ -180,11 +180,9 @@ async def test_records_deleted_by_retention_while_running_are_reported(
         await eventually(lambda: one.partitions == 1)
         await publish_numbers(settings, made, 0, 1000)
         await eventually(lambda: one.pending >= 100)
-        fetched = one.pending
         await delete_before(admin, made, 700)
         proceed.set()
         await eventually(partial(all_of, seen, 700, 1000))
-        assert seen.values[:fetched] == values(0, fetched)
         assert len(seen.values) == len(set(seen.values))
         assert skipped(metrics) == 1000 - len(seen.values)
         assert skipped(metrics) > 0

@@ -12,10 +12,10 @@ from engine.kafka.dead_letters import (
     DeadLetterLimit,
     DeadLetterPublisher,
     DeadLetterReason,
+    TooManyDeadLettersError,
 )
 from engine.kafka.detections import decode_detections
-from engine.kafka.errors import MessageTooLargeError, TooManyDeadLettersError
-from engine.kafka.producer import Outgoing, message_size
+from engine.kafka.producer import MessageTooLargeError, Outgoing, message_size
 from engine.process.metrics import Metrics
 from tests.kafka.records import detection, record
 

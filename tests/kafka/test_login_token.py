@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import trustme
 
-from engine.kafka.errors import LoginTokenError
-from engine.kafka.login_token import LoginTokens
+from engine.kafka.login_token import LoginTokenError, LoginTokens
 from engine.process.settings import Settings
 from tests.servers.http_service import Answer, hanging, hanging_up, replying
 from tests.servers.token_endpoint import (

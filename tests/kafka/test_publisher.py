@@ -8,8 +8,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.kafka.errors import MessageTooLargeError
-from engine.kafka.producer import Outgoing, Publisher, _hash
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher, _hash
 from engine.process.settings_sources import load_settings
 from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
@@ -83,7 +82,7 @@ async def test_keys_values_and_headers_arrive_as_they_are(
 
 @pytest.fixture
 async def real(kafka_bootstrap: str) -> AsyncIterator[Publisher]:
-    one = Publisher.from_settings(load_settings(kafka_bootstrap_servers=kafka_bootstrap))
+    one = Publisher(load_settings(kafka_bootstrap_servers=kafka_bootstrap))
     await one.start()
     yield one
     await one.close()
@@ -144,7 +143,7 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
     for module in ("client", "producer"):
         monkeypatch.setattr(f"engine.kafka.{module}.REQUEST_SECONDS", 1.0)
     topic, bootstrap = f"{topic_prefix}published", own_kafka.bootstrap_servers
-    publisher = Publisher.from_settings(load_settings(kafka_bootstrap_servers=bootstrap))
+    publisher = Publisher(load_settings(kafka_bootstrap_servers=bootstrap))
     await publisher.start()
     try:
         await publisher.publish([Outgoing(topic, b"k", b"before", [])])

@@ -3,23 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.kafka.client import connection_options
-from engine.kafka.errors import (
-    MessageTooLargeError,
-    TooManyPartitionsError,
-    TransactionLostError,
-)
 from engine.kafka.offsets import Position
-from engine.kafka.producer import Outgoing, Refusals
-from engine.kafka.transactions import MOST_PRODUCERS, TransactionalPublisher, Transactions
-from engine.process.metrics import Metrics
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Refusals
+from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 
@@ -47,17 +39,9 @@ async def owner(
     """Creates the next owner of the partition; closed at the end."""
     async with AsyncExitStack() as stack:
 
-        async def make(refusals: Refusals | None = None, timeout_ms: int = 30_000) -> Any:
-            options = connection_options(settings) | {
-                "transactional_id": f"{topic_prefix}{source.topic}",
-                "transaction_timeout_ms": timeout_ms,
-                "retry_backoff_ms": 50,
-                "max_batch_size": 40 * 1024 * 1024,
-                "linger_ms": 0,
-            }
+        async def make(refusals: Refusals | None = None) -> Any:
             one = TransactionalPublisher(
-                make=partial(AIOKafkaProducer, **options),
-                deadline=20.0,
+                settings,
                 partition=source,
                 group=f"{topic_prefix}group",
                 refusals=refusals or Refusals(),
@@ -161,15 +145,3 @@ async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
             assert (await seen())[0] == []
     values, offset = await seen()
     assert (values, offset) == ([each.value for each in small], 1)
-
-
-async def test_a_process_has_a_bounded_number_of_producers(settings: Settings) -> None:
-    """It is refused before any producer is made, which here nothing could be made with."""
-    nothing: Any = None
-    transactions = Transactions(
-        settings, cluster=nothing, group="g", role="trigger", metrics=Metrics(), make=nothing
-    )
-    too_many = [TopicPartition("detections", number) for number in range(MOST_PRODUCERS + 1)]
-    with pytest.raises(TooManyPartitionsError, match="start more workers"):
-        await transactions.load(too_many)
-    assert not transactions._publishers

@@ -133,7 +133,7 @@ async def pushed_trigger(
         **more,
     )
     await make_schema(database_url)
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     await publisher.start()
     try:
         async with open_stores(settings) as stores:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from engine.kafka.errors import TooManyDeadLettersError
+from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.trigger.partition import record_bytes
 from rules.model import Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry

@@ -267,7 +267,7 @@ async def walk(
     Returns the seconds that it took, and SQL's counts of detections and of notifications. Raises
     KafkaError, SQLAlchemyError, TimeoutError.
     """
-    publisher = Publisher.from_settings(settings)
+    publisher = Publisher(settings)
     sender = Sender(
         publisher=publisher,
         topic=Topics.named(settings.topic_prefix).detections,

@@ -26,7 +26,7 @@ demo: install ## show it working: real detections through Kafka, Redis and SQL (
 	$(BIN)/proximity demo $(ARGS)
 
 test: venv ## run the tests, then those of latencies alone (ARGS="-k word" to choose, "-n 0" for one worker)
-	$(BIN)/pytest -n auto --dist loadfile -m "not alone" $(ARGS)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone tests/system $(ARGS) || test $$? -eq 5
 
 lint: venv ## check style, types and the direction of imports

@@ -25,8 +25,7 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
 # Of trio, which selenium brings and nothing here uses.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
-# One profile for all properties: no deadline (two busy cores), reproducible in CI. Mutation testing
-# has its own: the same examples in each run, and no search for the smallest one that fails.
+# One profile for all properties: no deadline (two busy cores), reproducible in CI.
 hypothesis.settings.register_profile(
     "here",
     deadline=None,
@@ -36,18 +35,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "ci", hypothesis.settings.get_profile("here"), derandomize=True
 )
-hypothesis.settings.register_profile(
-    "mutation",
-    hypothesis.settings.get_profile("ci"),
-    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-pytest_plugins = [
-    "tests.servers.handles",
-    "tests.servers.fixtures",
-    "tests.servers.scheduling",
-]
+pytest_plugins = ["tests.servers.fixtures"]
 
 
 def pytest_sessionstart() -> None:

@@ -9,9 +9,8 @@ from sqlalchemy import text
 
 from catalog.database import open_database
 from engine.cli.application import run
-from tests.servers.handles import DATABASE
-from tests.servers.missing import skipping
-from tests.servers.postgres_tls import TlsPostgresServer
+from tests.servers.missing import DATABASE, skipping
+from tests.servers.postgres import TlsPostgresServer
 from tests.servers.process import started
 
 

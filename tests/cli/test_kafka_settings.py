@@ -13,9 +13,8 @@ from engine.kafka.topics import ensure_topics
 from engine.process.settings_sources import load_settings
 from tests.cli.check_output import findings_of, ports
 from tests.cli.proximity import Proximity, detection
-from tests.servers.handles import KAFKA
 from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, SecuredKafkaServer
-from tests.servers.missing import skipping
+from tests.servers.missing import KAFKA, skipping
 from tests.servers.process import started
 from tests.servers.token_endpoint import (
     CLIENT,

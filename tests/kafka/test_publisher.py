@@ -10,7 +10,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher, _hash
 from engine.process.settings_sources import load_settings
-from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.waiting import eventually
 
@@ -148,7 +147,7 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
     try:
         await publisher.publish([Outgoing(topic, b"k", b"before", [])])
         messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(20)]
-        with frozen(own_kafka):
+        with own_kafka.frozen():
             waiting = asyncio.create_task(publisher.publish(messages))
             await asyncio.sleep(5)  # the silence
             assert not waiting.done()

@@ -2,7 +2,7 @@
 
 Kafka      kafka_bootstrap       real, shared by the run          (str, host:port)
            embedded_kafka        embedded, one a test             (str, host:port)
-           broker                each test twice: embedded, real  (str); `broker_kind` says which
+           broker                each test twice: embedded, real  (str)
            topic_prefix          unique a test, such as "t1f0c9a2b."
 Redis      redis_url             real, empty                      (str)
            redis_cluster_url     real cluster of one node, empty  (str, redis+cluster://)
@@ -11,31 +11,55 @@ Redis      redis_url             real, empty                      (str)
 SQL        postgres_url          real, an empty database a test   (str, postgresql://)
            sqlite_url            a file a test                    (str, sqlite:///)
            database_url          each test twice: sqlite, postgres
-Handles    redis_server, redis_cluster_server, postgres_server, kafka_server: shared by the run
-           own_redis, own_postgres, own_kafka: the test's own, for faults;
+Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
            .start() .stop() .kill() .running .port, and .url, .admin_url or .bootstrap_servers
 """
 
 import contextlib
+import ctypes
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import cimpl
 from redis import Redis
 
 from engine.cli.local_servers import EmbeddedBroker, bundled_redis_server
-from tests.servers.embedded_broker import join_at_once
-from tests.servers.handles import DATABASE, KAFKA, REDIS
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
-from tests.servers.missing import ServerMissingError, report_left_out, skipping
+from tests.servers.missing import (
+    DATABASE,
+    KAFKA,
+    REDIS,
+    ServerMissingError,
+    report_left_out,
+    skipping,
+)
 from tests.servers.postgres import PostgresServer, create_database, drop_database
-from tests.servers.process import started
+from tests.servers.process import ServerProcess, started
 from tests.servers.redis import RedisClusterServer, RedisServer
 
-_REAL_KAFKA_FIXTURES = {"kafka_bootstrap", "kafka_server", "own_kafka", "broker"}
+
+def _server(kind: type[ServerProcess], name: str, instead: str, **options: Any) -> Any:
+    """A fixture that starts such a server, and kills it at the end of its scope."""
+
+    def server() -> Iterator[ServerProcess]:
+        with skipping(name, instead=instead), started(kind) as running:
+            yield running
+
+    return pytest.fixture(**options)(server)
+
+
+_redis_server = _server(RedisServer, "Redis", REDIS, scope="session")
+_redis_cluster_server = _server(RedisClusterServer, "Redis", REDIS, scope="session")
+_postgres_server = _server(PostgresServer, "PostgreSQL", DATABASE, scope="session")
+_kafka_server = _server(KafkaServer, "Apache Kafka", KAFKA, scope="session")
+own_redis = _server(RedisServer, "Redis", REDIS)
+own_postgres = _server(PostgresServer, "PostgreSQL", DATABASE)
+own_kafka = _server(KafkaServer, "Apache Kafka", KAFKA)
 
 
 @pytest.fixture
@@ -44,12 +68,12 @@ def redis_url(request: pytest.FixtureRequest) -> str:
         with Redis.from_url(named, socket_timeout=5.0) as client:
             client.flushall()
         return named
-    return _emptied(request.getfixturevalue("redis_server"))
+    return _emptied(request.getfixturevalue("_redis_server"))
 
 
 @pytest.fixture
-def redis_cluster_url(redis_cluster_server: RedisClusterServer) -> str:
-    return _emptied(redis_cluster_server)
+def redis_cluster_url(_redis_cluster_server: RedisClusterServer) -> str:
+    return _emptied(_redis_cluster_server)
 
 
 @pytest.fixture(scope="session")
@@ -72,25 +96,16 @@ def any_redis_url(request: pytest.FixtureRequest) -> str:
 
 
 def _emptied(server: RedisServer) -> str:
-    if not server.running:
-        # The test before stopped it and did not say so.
-        server.start()
     server.flush()
     return server.url
 
 
 @pytest.fixture
 def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    admin = os.environ.get(DATABASE) or _admin_url(request.getfixturevalue("postgres_server"))
+    admin = os.environ.get(DATABASE) or request.getfixturevalue("_postgres_server").admin_url
     url = create_database(admin)
     yield url
     drop_database(admin, url)
-
-
-def _admin_url(server: PostgresServer) -> str:
-    if not server.running:
-        server.start()
-    return server.admin_url
 
 
 @pytest.fixture
@@ -105,31 +120,36 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
-    if named := os.environ.get(KAFKA):
-        return named
-    server: KafkaServer = request.getfixturevalue("kafka_server")
-    if not server.running:
-        server.start()
-    return server.bootstrap_servers
+    named = os.environ.get(KAFKA)
+    return named or str(request.getfixturevalue("_kafka_server").bootstrap_servers)
 
 
 @pytest.fixture
 def embedded_kafka() -> Iterator[str]:
     broker = EmbeddedBroker()
-    join_at_once(broker)
+    _let_groups_join_at_once(broker)
     yield broker.bootstrap_servers
     broker.close()
 
 
-@pytest.fixture(params=["embedded", "real"])
-def broker_kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def _let_groups_join_at_once(broker: EmbeddedBroker) -> None:
+    """The broker lets three seconds pass before the first join of a group. Nothing happens where
+    the library hides the function, which Python's package has not."""
+    library = ctypes.CDLL(cimpl.__file__)
+    with contextlib.suppress(AttributeError):
+        cluster_of = library.rd_kafka_handle_mock_cluster
+        set_delay = library.rd_kafka_mock_group_initial_rebalance_delay_ms
+        cluster_of.restype, cluster_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        set_delay.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+        # The first thing in the Python object is librdkafka's handle.
+        handle = ctypes.c_void_p.from_address(id(broker._producer) + object.__basicsize__)
+        if cluster := cluster_of(handle):
+            set_delay(cluster, 0)
 
 
-@pytest.fixture
-def broker(broker_kind: str, request: pytest.FixtureRequest) -> str:
-    name = "embedded_kafka" if broker_kind == "embedded" else "kafka_bootstrap"
-    return str(request.getfixturevalue(name))
+@pytest.fixture(params=["embedded_kafka", "kafka_bootstrap"])
+def broker(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
@@ -137,16 +157,21 @@ def topic_prefix() -> str:
     return f"t{secrets.token_hex(4)}."
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetch Kafka's jars before the first test's own time limit starts to run."""
-    wanted = any(
-        _REAL_KAFKA_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        for item in session.items
-    )
-    if wanted and not session.config.option.collectonly and KAFKA not in os.environ:
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """The longest files come first, so that no worker is left with one at the end; and Kafka's jars
+    are fetched before the first test's own time limit starts to run."""
+    items.sort(key=lambda item: "tests/system/" not in str(item.path))
+    fixtures = {name for item in items for name in getattr(item, "fixturenames", ())}
+    named = KAFKA in os.environ or session.config.option.collectonly
+    if not named and fixtures & {"kafka_bootstrap", "own_kafka", "broker"}:
         # A missing server is reported by the tests that need it.
         with contextlib.suppress(ServerMissingError):
             jars_directory()
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Servers that the environment names are shared, and tests empty them: one at a time then."""
+    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

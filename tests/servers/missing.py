@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+# Each names a server to use instead of starting one.
+KAFKA, REDIS, DATABASE = (f"PROXIMITY_TEST_{name}" for name in ("KAFKA", "REDIS", "DATABASE"))
 REQUIRE = "PROXIMITY_TEST_REQUIRE_SERVERS"
 _MARK = "no real "
 

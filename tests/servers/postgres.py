@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
+import trustme
 from sqlalchemy import make_url
 
 from tests.servers.process import ServerProcess, find_program
 
-TEST_DATABASES = "proximity_test_"
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -32,7 +32,6 @@ class PostgresServer(ServerProcess):
         super().__init__(directory, port)
         installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
         self._initdb = find_program("initdb", beside=installed, package="postgresql")
-        self._postgres = self._initdb.with_name("postgres")
         if os.geteuid() == 0:
             # It refuses to run as root; every package of it makes this user.
             self.user = "postgres"
@@ -58,8 +57,9 @@ class PostgresServer(ServerProcess):
         )
 
     def command(self) -> Sequence[str | Path]:
+        program = self._initdb.with_name("postgres")
         settings = [part for pair in _SETTINGS.items() for part in ("-c", "=".join(pair))]
-        return [self._postgres, "-D", self.directory / "data", "-p", str(self.port), *settings]
+        return [program, "-D", self.directory / "data", "-p", str(self.port), *settings]
 
     def answers(self) -> bool:
         try:
@@ -74,19 +74,50 @@ class PostgresServer(ServerProcess):
             self._child.stop(stop_signal=signal.SIGINT, deadline=self.stop_deadline)
 
 
+class TlsPostgresServer(PostgresServer):
+    """With a user that must come with TLS and a password; `authority` is the PEM file that verifies
+    the server."""
+
+    user_with_tls, password = "secured", "s3cret-of-the-database"
+
+    def __init__(self, directory: Path, port: int) -> None:
+        super().__init__(directory, port)
+        self.authority = directory.parent / f"{directory.name}-ca.pem"
+        self._certificate = directory / "server.pem"
+
+    def url(self, query: str, *, host: str = "localhost", password: str = password) -> str:
+        """For the user with TLS."""
+        return f"postgresql://{self.user_with_tls}:{password}@{host}:{self.port}/postgres?{query}"
+
+    def prepare(self) -> None:
+        super().prepare()
+        ca = trustme.CA()
+        ca.cert_pem.write_to_path(self.authority)
+        ca.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(self._certificate)
+        self._certificate.chmod(0o600)
+        if self.user is not None:
+            shutil.chown(self._certificate, self.user, self.user)
+        access = self.directory / "data" / "pg_hba.conf"
+        name = self.user_with_tls
+        ours = f"hostssl all {name} all scram-sha-256\nhost all {name} all reject\n"
+        access.write_text(ours + access.read_text())
+
+    def command(self) -> Sequence[str | Path]:
+        tls = ("ssl=on", f"ssl_cert_file={self._certificate}", f"ssl_key_file={self._certificate}")
+        return [*super().command(), *(part for each in tls for part in ("-c", each))]
+
+    def start(self) -> "TlsPostgresServer":
+        super().start()
+        login = f"LOGIN SUPERUSER PASSWORD '{self.password}'"
+        execute(self.admin_url, f"CREATE ROLE {self.user_with_tls} {login}")
+        return self
+
+
 def create_database(admin_url: str) -> str:
     """Make an empty database with a name of its own; return its URL."""
-    name = f"{TEST_DATABASES}{secrets.token_hex(6)}"
+    name = f"proximity_test_{secrets.token_hex(6)}"
     execute(admin_url, f'CREATE DATABASE "{name}"')
     return make_url(admin_url).set(database=name).render_as_string(hide_password=False)
-
-
-def copy_over(url: str, template: str) -> None:
-    """Put a copy of the database `template` in the place of the one at `url`, which is empty."""
-    name = make_url(url).database
-    admin_url = make_url(url).set(database="postgres").render_as_string(hide_password=False)
-    copy = f'CREATE DATABASE "{name}" TEMPLATE "{template}"'
-    execute(admin_url, f'DROP DATABASE "{name}"', copy)
 
 
 def drop_database(admin_url: str, url: str) -> None:
@@ -94,19 +125,18 @@ def drop_database(admin_url: str, url: str) -> None:
     execute(admin_url, f'DROP DATABASE IF EXISTS "{make_url(url).database}" WITH (FORCE)')
 
 
-def execute(url: str, *statements: str) -> None:
-    """Run statements, each by itself. Raises PostgresError, OSError or TimeoutError.
+def execute(url: str, statement: str) -> None:
+    """Run a statement, in a thread, for a loop may be running in this one.
 
-    In a thread, for a loop may be running in this one.
+    Raises PostgresError, OSError or TimeoutError.
     """
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, _execute(url, statements)).result()
+        thread.submit(asyncio.run, _execute(url, statement)).result()
 
 
-async def _execute(url: str, statements: Sequence[str]) -> None:
+async def _execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url, timeout=10, command_timeout=30)
     try:
-        for statement in statements:
-            await connection.execute(statement)
+        await connection.execute(statement)
     finally:
         await connection.close(timeout=10)

@@ -2,7 +2,9 @@
 
 import abc
 import contextlib
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -75,6 +77,28 @@ class ServerProcess(abc.ABC):
         if self._child is not None:
             self._child.kill()
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It hangs: its connections stay open, new ones are taken, nothing is answered."""
+        assert self._child is not None
+        pid = self._child.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        stopped = [pid, *map(int, children)]
+        try:
+            for number in stopped:
+                os.kill(number, signal.SIGSTOP)
+            wait_until(lambda: all(map(_is_stopped, stopped)), deadline=10, what="no thread runs")
+            yield
+        finally:
+            for number in stopped:
+                os.kill(number, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    """The signal is sent before the last thread on another processor has seen it."""
+    states = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
+
 
 @contextlib.contextmanager
 def started(make: Callable[[Path, int], S]) -> Iterator[S]:
@@ -85,25 +109,21 @@ def started(make: Callable[[Path, int], S]) -> Iterator[S]:
     with tempfile.TemporaryDirectory(prefix="proximity-test-", ignore_cleanup_errors=True) as base:
         # A server that runs as another user has to reach its directory.
         Path(base).chmod(0o755)
-        server = _first_start(make, Path(base))
+        for attempt in range(1, _ATTEMPTS + 1):
+            directory = Path(base) / str(attempt)
+            directory.mkdir()
+            server = make(directory, free_port())
+            server.prepare()
+            try:
+                server.start()
+                break
+            except ServerStartError:
+                if attempt == _ATTEMPTS:
+                    raise
         try:
             yield server
         finally:
             server.kill()
-
-
-def _first_start(make: Callable[[Path, int], S], base: Path) -> S:
-    for attempt in range(1, _ATTEMPTS + 1):
-        directory = base / str(attempt)
-        directory.mkdir()
-        server = make(directory, free_port())
-        server.prepare()
-        try:
-            return server.start()
-        except ServerStartError:
-            if attempt == _ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
 
 
 def find_program(*names: str, beside: Sequence[Path] = (), package: str) -> Path:

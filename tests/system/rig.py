@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.process.settings import PREFIX
-from tests.servers.product_process import start_product
+from tests.servers.product_process import ProductProcess
 from tests.servers.waiting import eventually
 
 READY_DEADLINE = 45.0
@@ -31,12 +31,12 @@ class Command:
         self.port = free_ports()
         self.log = directory / f"{arguments[0]}-{self.port}.log"
         settings = {"METRICS_PORT": str(self.port), "METRICS_HOST": "127.0.0.1", **environment}
-        with self.log.open("wb") as output, Path(os.devnull).open("rb") as nothing:
-            self.process = start_product(
-                arguments,
-                environment=os.environ | {PREFIX + name: value for name, value in settings.items()},
-                streams=(nothing.fileno(), output.fileno(), output.fileno()),
-            )
+        self.log.touch()
+        self.process = ProductProcess(
+            arguments,
+            environment=os.environ | {PREFIX + name: value for name, value in settings.items()},
+            output=self.log,
+        )
 
     @property
     def output(self) -> str:

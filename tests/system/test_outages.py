@@ -11,7 +11,6 @@ from redis.asyncio import Redis
 
 from catalog.database import open_database
 from catalog.models import Campaign
-from tests.servers.freezing import frozen
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
@@ -84,7 +83,7 @@ async def test_kafka_down_for_a_while_and_then_frozen(
     # What is published while the broker freezes is in flight: the drain timeout holds.
     publishing = asyncio.create_task(scene.topics.publish(scene.detections(10_000)))
     await until_decided(trigger, 0)
-    with frozen(own_kafka):
+    with own_kafka.frozen():
         begin = time.monotonic()
         trigger.process.send_signal(signal.SIGTERM)
         await trigger.ended(DRAIN + 20)
@@ -157,7 +156,7 @@ async def test_sql_hangs(
     scene = await Scene(rig, topics, small_world()).begin()
     trigger = await scene.trigger()
     await topics.publish(scene.detections(500))
-    with frozen(own_postgres):
+    with own_postgres.frozen():
         await topics.publish(scene.detections(500))
         await topics.until_done()
         assert await trigger.is_ready()

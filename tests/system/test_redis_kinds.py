@@ -11,7 +11,6 @@ from tests.servers.process import started
 from tests.servers.redis import RedisServer
 from tests.servers.redis_kinds import (
     PASSWORD,
-    SERVICE,
     USER,
     TlsRedisServer,
     cluster_of_three,
@@ -29,15 +28,11 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["sentinel", "cluster"])
+@pytest.fixture(params=[sentinel_and_two, cluster_of_three])
 def with_replica(request: pytest.FixtureRequest) -> Iterator[tuple[str, RedisServer]]:
     """A URL, and the primary to kill, whose replica is promoted."""
-    if request.param == "sentinel":
-        with sentinel_and_two() as (sentinel, primary, _):
-            yield f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}", primary
-    else:
-        with cluster_of_three() as nodes:
-            yield f"redis+cluster://127.0.0.1:{nodes[1].port}", nodes[0]
+    with request.param() as found:
+        yield found
 
 
 async def test_the_primary_ends_under_load(

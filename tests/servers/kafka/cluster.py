@@ -15,16 +15,6 @@ from tests.servers.kafka.server import KafkaServer, new_cluster
 from tests.servers.waiting import wait_until
 
 _DEADLINE = 120.0
-_OF_THREE = """\
-default.replication.factor=3
-min.insync.replicas=2
-offsets.topic.replication.factor=3
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=2
-controller.quorum.election.timeout.ms=1000
-controller.quorum.fetch.timeout.ms=2000
-replica.lag.time.max.ms=3000
-"""
 
 
 class KafkaNode(KafkaServer):
@@ -33,22 +23,23 @@ class KafkaNode(KafkaServer):
     start_deadline = _DEADLINE
     number: int
     voters: Mapping[int, int]
-    cluster: str
 
-    def prepare(self) -> None:
-        mine, others = self.voters[self.number], self.voters.items()
-        lines = {
-            "process.roles": "broker,controller",
-            "node.id": str(self.number),
-            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in others),
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{mine}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+    def properties(self) -> dict[str, object]:
+        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self.voters.items())
+        plain = f"PLAINTEXT://{self.bootstrap_servers}"
+        return super().properties() | {
+            "node.id": self.number,
+            "controller.quorum.voters": voters,
+            "listeners": f"{plain},CONTROLLER://127.0.0.1:{self.voters[self.number]}",
+            "default.replication.factor": 3,
+            "min.insync.replicas": 2,
+            "offsets.topic.replication.factor": 3,
+            "transaction.state.log.replication.factor": 3,
+            "transaction.state.log.min.isr": 2,
+            "controller.quorum.election.timeout.ms": 1000,
+            "controller.quorum.fetch.timeout.ms": 2000,
+            "replica.lag.time.max.ms": 3000,
         }
-        self.write_properties(lines, _OF_THREE)
-        self.format_storage(self.cluster)
-
-    def command(self) -> Sequence[str | Path]:
-        return [*self._run_java("-Xmx384m"), "kafka.Kafka", self._properties]
 
 
 class KafkaCluster:
@@ -56,12 +47,8 @@ class KafkaCluster:
 
     def __init__(self, nodes: Sequence[KafkaNode]) -> None:
         self.nodes = nodes
+        self.bootstrap_servers = ",".join(node.bootstrap_servers for node in nodes)
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """All of them."""
-        return ",".join(node.bootstrap_servers for node in self.nodes)
 
     def replicas(self, topic: str) -> list[tuple[int, int, int]]:
         """Leader (a node's number), replicas, and how many are in sync, by partition."""

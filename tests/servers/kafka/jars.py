@@ -10,9 +10,7 @@ from pathlib import Path
 from tests.servers.missing import ServerMissingError
 from tests.servers.process import find_program
 
-CACHE = "PROXIMITY_TEST_CACHE"
 _POM = Path(__file__).with_name("pom.xml")
-_FETCH_DEADLINE_SECONDS = 600
 
 
 def jars_directory() -> Path:
@@ -22,7 +20,7 @@ def jars_directory() -> Path:
 
 def cached(name: str, source: Path, fetch: Callable[[Path], None]) -> Path:
     """A directory of the cache that `fetch` fills once for each content of `source`."""
-    root = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "proximity-engine")
+    root = Path(os.environ.get("PROXIMITY_TEST_CACHE") or Path.home() / ".cache/proximity-engine")
     target = root / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:8]}"
     if not target.is_dir():
         root.mkdir(parents=True, exist_ok=True)
@@ -39,25 +37,28 @@ def cached(name: str, source: Path, fetch: Callable[[Path], None]) -> Path:
     return target
 
 
+def fetch_with(*command: str | Path) -> None:
+    """Run a command that downloads. Raises ServerMissingError with what it printed."""
+    try:
+        done = subprocess.run(
+            command,
+            timeout=600,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServerMissingError(f"{command[0]} did not end in time") from error
+    if done.returncode:
+        raise ServerMissingError(f"{command[0]} could not fetch it: {done.stdout.strip()[-300:]}")
+
+
 def _copy_dependencies(jars: Path) -> None:
     maven = find_program("mvn", package="maven")
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-    try:
-        subprocess.run(
-            [maven, "-q", "-B", "-f", _POM, *goal],
-            check=True,
-            timeout=_FETCH_DEADLINE_SECONDS,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-    except subprocess.CalledProcessError as error:
-        lines = error.stdout.strip().splitlines() or ["nothing"]
-        raise ServerMissingError(
-            f"Maven could not fetch Kafka's jars, its output: {lines[0]}"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise ServerMissingError("Maven did not fetch Kafka's jars in time") from error
+    fetch_with(maven, "-q", "-B", "-f", _POM, *goal)
 
 
 def java() -> Path:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.handles import KAFKA
 from tests.servers.kafka.cluster import KafkaCluster, kafka_cluster
-from tests.servers.missing import skipping
+from tests.servers.missing import KAFKA, skipping
 from tests.system.rig import Rig, environment_on
 from tests.system.scene import Scene, until_decided
 from tests.system.topics import TopicSet

@@ -8,12 +8,13 @@ import asyncio
 import socket
 import ssl
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 import httpx
@@ -41,6 +42,7 @@ _IDLE_SECONDS = 10.0
 _MOST_OPEN = 768  # connections of a process; beyond, none is kept for another call
 _MOST_SPOILED = 8  # kept connections that are passed over for one call
 _CACHED_NAMES_SECONDS = 5
+_DISCONNECTED = (aiohttp.ServerDisconnectedError, ConnectionError)  # before a reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,6 @@ class _BoundedSocket(socket.socket):
     """Counts what it receives for the exchange that sent last; too much ends the connection."""
 
     exchange: _Exchange
-    on_close: Callable[[], None]
 
     def send(self, *arguments: Any) -> int:
         self._begin()
@@ -120,11 +121,6 @@ class _BoundedSocket(socket.socket):
         count = super().recv_into(buffer, min(size or len(buffer), _PIECE_BYTES), *flags)
         self.exchange.count(count)
         return count
-
-    def close(self) -> None:
-        if self.fileno() >= 0:
-            self.on_close()
-        super().close()
 
     def _begin(self) -> None:
         sending = _exchange.get(self.exchange)
@@ -184,7 +180,7 @@ class ServiceCaller:
         self._egress = egress
         self._limits = limits
         self._ssl_context = ssl_context
-        self._open = 0
+        self._sockets = WeakSet[socket.socket]()
         self._transport = AiohttpTransport(verify=ssl_context, client=self._session)
         seconds = {"connect": limits.connect, "pool": limits.connect, "read": None}
         self._extensions = {"timeout": seconds}
@@ -201,11 +197,11 @@ class ServiceCaller:
             self._egress.check_url(request.url)
             async with asyncio.timeout(self._limits.call):
                 try:
-                    return await self._make(request)
+                    return await self._request(request)
                 except httpx.TransportError as error:
-                    if exchange.has_connected or not _is_disconnected(error):
+                    if exchange.has_connected or not _first(_causes(error), *_DISCONNECTED):
                         raise
-                    return await self._make(request)
+                    return await self._request(request)
         except Exception as error:
             raise _failed(exchange.exceeded or error) from None
         finally:
@@ -214,12 +210,12 @@ class ServiceCaller:
     async def close(self) -> None:
         await self._transport.aclose()
 
-    async def _make(self, request: Request) -> Reply:
+    async def _request(self, request: Request) -> Reply:
         url = _parsed(request.url)
         headers = [(b"host", url.netloc), *request.headers]
         if request.method == "POST":
             headers.append((b"content-length", b"%d" % len(request.body)))
-        if self._open > _MOST_OPEN:
+        if len(self._sockets) > _MOST_OPEN:
             headers.append((b"connection", b"close"))
         # (A stream of a content that is read takes a third of the time of `content=`.)
         made = httpx.Request(
@@ -276,13 +272,10 @@ class ServiceCaller:
     def _socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         made = _BoundedSocket(family, kind, protocol)
-        made.exchange, made.on_close = _exchange.get(), self._closed
+        made.exchange = _exchange.get()
         made.exchange.has_connected = True
-        self._open += 1
+        self._sockets.add(made)
         return made
-
-    def _closed(self) -> None:
-        self._open -= 1
 
 
 @lru_cache(maxsize=1024)
@@ -291,16 +284,11 @@ def _parsed(url: str) -> httpx.URL:
     return httpx.URL(url)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _is_disconnected(error: httpx.TransportError) -> bool:
-    """Whether the connection was closed before a reply."""
-    kinds = (aiohttp.ServerDisconnectedError, ConnectionError)
-    return any(isinstance(each, kinds) for each in _causes(error))
+def _causes(error: BaseException) -> list[BaseException]:
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    return causes
 
 
 def _first(causes: list[BaseException], *kinds: type[BaseException]) -> Any:
@@ -309,7 +297,7 @@ def _first(causes: list[BaseException], *kinds: type[BaseException]) -> Any:
 
 def _failed(error: Exception) -> Exception:
     """The CallError for an error of an exchange; the error itself if it is no known one."""
-    causes = list(_causes(error))
+    causes = _causes(error)
     if forbidden := _first(causes, UrlForbiddenError):
         return CallError(CallFault.FORBIDDEN, str(forbidden))
     if limit := _first(causes, ReplyLimitError):
@@ -357,20 +345,21 @@ async def call_service(
     *,
     agent: str,
     clock: Callable[[], float],
-    on_reply: Callable[[Request, Reply], None],
-    traceparent: str | None = None,
+    on_reply: Callable[[Request, Reply], None] | None = None,
 ) -> Content | Declined:
     """One try of a call: its request, the exchange, its reply. `on_reply` sees the reply first.
 
     Raises CallError only, whatever the connector holds and the service answers. The log has the
     place of an unforeseen error but not its message, which may quote the service's reply.
     """
-    fault = CallFault.REQUEST
+    fault, call.status = CallFault.REQUEST, None
     try:
-        request = build_request(call, agent=agent, now=clock(), traceparent=traceparent)
+        request = build_request(call, agent=agent, now=clock())
         fault = CallFault.REPLY
         reply = await caller.send(call.company_id, request)
-        on_reply(request, reply)
+        call.status = reply.status
+        if on_reply is not None:
+            on_reply(request, reply)
         return read_reply(reply.status, reply.headers, reply.body, now=clock())
     except CallError:
         raise

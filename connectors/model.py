@@ -1,6 +1,7 @@
 """A call to a customer's service, its possible results, and what account holders see of calls."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -37,21 +38,6 @@ class Endpoint:
     place: ParameterPlace
     parameters: Pairs = field(default=(), repr=False)
     secret: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of a customer's service. `id` is also the id of the notification it may lead to.
-
-    `document` is the JSON that the service receives: id, campaign, venue, one of PLACES, proximity
-    (of a beacon), device, detected_at. No try begins after `fresh_until` (epoch s).
-    """
-
-    id: str
-    company_id: int
-    document: Mapping[str, Any]
-    fresh_until: float
-    endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +83,34 @@ class Failed:
 
 
 CallResult = Content | Declined | Failed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One call of a customer's service, and how it goes. `id` is also that of its notification.
+
+    `document` is the JSON that the service receives: id, campaign, venue, one of PLACES, proximity
+    (of a beacon), device, detected_at. No try begins after `fresh_until` (epoch s). Requests carry
+    `traceparent` (W3C). `seconds` and `status` are those of the last try.
+    """
+
+    id: str
+    company_id: int
+    document: Mapping[str, Any]
+    fresh_until: float
+    endpoint: Endpoint
+    traceparent: str | None = None
+
+    tried: int = field(default=0, init=False)
+    seconds: float | None = field(default=None, init=False)
+    status: int | None = field(default=None, init=False)
+    # The scheduler's: the try in flight, the timer of the next one, and the last failure. (Not its
+    # error, whose traceback would keep all data of the try in memory.)
+    on_result: Callable[[CallResult], None] = field(init=False, repr=False)
+    task: asyncio.Task[bool | None] | None = field(default=None, init=False, repr=False)
+    retry: asyncio.TimerHandle | None = field(default=None, init=False, repr=False)
+    failure: Failed | None = field(default=None, init=False, repr=False)
+    ended: bool = field(default=False, init=False)
 
 
 class PastCall(msgspec.Struct, frozen=True, array_like=True, gc=False):

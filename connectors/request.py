@@ -51,8 +51,8 @@ class Request:
     body: bytes
 
 
-def build_request(call: Call, *, agent: str, now: float, traceparent: str | None = None) -> Request:
-    """The request of one try at `now` (epoch s); `traceparent` is the header of that name (W3C)."""
+def build_request(call: Call, *, agent: str, now: float) -> Request:
+    """The request of one try at `now` (epoch s)."""
     endpoint = call.endpoint
     query: list[tuple[str, str]] = []
     body = b""
@@ -61,7 +61,15 @@ def build_request(call: Call, *, agent: str, now: float, traceparent: str | None
     else:
         body = msgspec.json.encode(call.document)
     usable = usable_parameters(call)
-    headers = _headers(call, agent, traceparent)
+    # identity: a compressed reply could be much larger than the bytes that the budget counts.
+    headers = [
+        (b"user-agent", agent.encode()),
+        (b"accept", b"application/json"),
+        (b"accept-encoding", b"identity"),
+        (b"idempotency-key", call.id.encode()),
+    ]
+    if call.traceparent is not None:
+        headers.append((b"traceparent", call.traceparent.encode()))
     if body:
         headers.append((b"content-type", b"application/json"))
     if endpoint.place is ParameterPlace.QUERY:
@@ -93,28 +101,17 @@ def is_reserved(name: str, *, method: str, place: str) -> bool:
 
 def usable_parameters(call: Call) -> Pairs:
     """The parameters that are sent: those whose names are not reserved, and that are valid."""
-    endpoint = call.endpoint
-    method, place = endpoint.method, endpoint.place
-    own = {name for name, _ in endpoint.parameters if is_reserved(name, method=method, place=place)}
-    left = tuple(each for each in endpoint.parameters if each[0] not in own)
-    return tuple(p for p in left if _may_be_header(*p)) if place is ParameterPlace.HEADER else left
+    method, place = call.endpoint.method, call.endpoint.place
+    return tuple(
+        (name, value)
+        for name, value in call.endpoint.parameters
+        if not is_reserved(name, method=method, place=place)
+        and (place is ParameterPlace.QUERY or _may_be_header(name, value))
+    )
 
 
 def _may_be_header(name: str, value: str) -> bool:
     return _TOKEN.fullmatch(name) is not None and _CONTROL.search(value) is None
-
-
-def _headers(call: Call, agent: str, traceparent: str | None) -> Headers:
-    # identity: a compressed reply could be much larger than the bytes that the budget counts.
-    headers = [
-        (b"user-agent", agent.encode()),
-        (b"accept", b"application/json"),
-        (b"accept-encoding", b"identity"),
-        (b"idempotency-key", call.id.encode()),
-    ]
-    if traceparent is not None:
-        headers.append((b"traceparent", traceparent.encode()))
-    return headers
 
 
 def _flat(call: Call) -> list[tuple[str, str]]:

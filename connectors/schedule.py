@@ -14,10 +14,9 @@ from functools import partial
 import structlog
 
 from connectors.breaker import PAUSE_SECONDS, Breaker, BreakerStatus
-from connectors.client import Reply, ServiceCaller, call_service
+from connectors.client import ServiceCaller, call_service
 from connectors.errors import CallError
 from connectors.model import Call, CallFault, CallResult, Failed
-from connectors.request import Request
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +36,8 @@ class ScheduleLimits:
 
     Calls in flight: `company` of one company, `in_all` of the process. `unfinished` calls may wait;
     one company may have as many of them as there is free room (the dynamic threshold of Choudhury
-    and Hahne), so a company whose service hangs leaves half of the room that it found.
+    and Hahne), so a company whose service hangs leaves half of the room that it found. While
+    `unpublished` results wait for Kafka, no call starts.
 
     A call has at most `tries`. The wait before try n+1 is between a half and the whole of
     `first_wait` * 2 ** (n-1) seconds, but not shorter than the service's Retry-After. An open
@@ -47,6 +47,7 @@ class ScheduleLimits:
     company: int = 32
     in_all: int = 512
     unfinished: int = 50_000
+    unpublished: int = 4000
     tries: int = 3
     first_wait: float = 0.5
     breaker_pause: float = PAUSE_SECONDS
@@ -66,40 +67,13 @@ class ScheduleLimits:
 
 
 @dataclass(slots=True, eq=False)
-class ScheduledCall:
-    """A call without a result yet. `task` is the try in flight, `retry` the timer of the next try.
-
-    `seconds` and `status` are those of the last try. Requests carry `traceparent` (W3C).
-    """
-
-    call: Call
-    on_result: OnResult
-    traceparent: str | None = None
-    tried: int = 0
-    seconds: float | None = None
-    status: int | None = None
-    # Not the error: its traceback would keep this object and all data of the try in memory.
-    failure: Failed | None = None
-    task: asyncio.Task[bool | None] | None = None
-    retry: asyncio.TimerHandle | None = None
-    ended: bool = False
-
-    def failed(self, untried: CallFault) -> Failed:
-        """The failure of the last try, or a failure with the fault `untried` without any try."""
-        if self.failure is None:
-            return Failed(untried, _UNTRIED[untried])
-        tries = "1 try" if self.tried == 1 else f"{self.tried} tries"
-        return Failed(self.failure.fault, f"{self.failure.detail}; {tries}")
-
-
-@dataclass(slots=True, eq=False)
 class _Company:
     """One company's calls. `used_at` is epoch seconds."""
 
     id: int
     breaker: Breaker
     used_at: float
-    waiting: deque[ScheduledCall] = field(default_factory=deque)
+    waiting: deque[Call] = field(default_factory=deque)
     unfinished: int = 0
     in_flight: int = 0
     in_rotation: bool = False
@@ -112,8 +86,7 @@ class CallScheduler:
     that use none yet. So a company finds a slot even while the services of dozens of others hang.
 
     `run` must be running; it raises errors that are not the fault of a call. `agent` is the
-    user-agent. `on_try(call, seconds, breaker)` is called after every try, `on_retry` before every
-    retry. Calls start only while `can_start()` is true; call `resume` when it becomes true.
+    user-agent. `on_try(call, breaker)` is called after every try, `on_retry` before every retry.
     """
 
     def __init__(
@@ -123,51 +96,47 @@ class CallScheduler:
         limits: ScheduleLimits,
         agent: str,
         clock: Callable[[], float] = time.time,
-        on_try: Callable[[Call, float, Breaker], None] = lambda *_: None,
+        on_try: Callable[[Call, Breaker], None] = lambda *_: None,
         on_retry: Callable[[], None] = lambda: None,
-        can_start: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.limits = limits
+        self.unfinished = 0
         self._caller = caller
-        self._limits = limits
         self._agent = agent
         self._clock = clock
         self._on_try = on_try
         self._on_retry = on_retry
-        self._can_start = can_start
-        self._random = random.Random()  # noqa: S311  # spreads tries, guards nothing
         self._companies: dict[int, _Company] = {}
         self._rotation: deque[_Company] = deque()  # companies of which a call might start
         self._free = limits.in_all
-        self._reserved = limits.in_all // 8
-        self.unfinished = 0
+        self._unpublished = 0
         self._in_flight: set[asyncio.Task[bool | None]] = set()
         self._resumes_soon = False
         self._stopped = False
         self._error: BaseException | None = None
 
-    def submit(
-        self, call: Call, on_result: OnResult, traceparent: str | None = None
-    ) -> ScheduledCall:
+    def submit(self, call: Call, on_result: OnResult) -> None:
         """Schedule a call. `on_result` is called once, unless the call is forgotten before.
 
         If its company has too many calls, the call fails before `submit` returns.
         """
-        scheduled, company = (
-            ScheduledCall(call, on_result, traceparent),
-            self._company(call.company_id),
-        )
-        if company.unfinished >= self._limits.unfinished - self.unfinished:
-            scheduled.ended = True
+        company = self._companies.get(call.company_id)
+        if company is None:
+            breaker = Breaker(pause=self.limits.breaker_pause)
+            company = _Company(call.company_id, breaker, self._clock())
+            self._companies[company.id] = company
+        if company.unfinished >= self.limits.unfinished - self.unfinished:
+            call.ended = True
             detail = f"{company.unfinished} calls of the company wait already"
             on_result(Failed(CallFault.OVERLOAD, detail))
-            return scheduled
+            return
+        call.on_result = on_result
         company.unfinished += 1
         self.unfinished += 1
-        company.waiting.append(scheduled)
+        company.waiting.append(call)
         self._resume_soon(company)
-        return scheduled
 
-    async def drain(self, calls: Collection[ScheduledCall], deadline: float) -> None:
+    async def drain(self, calls: Collection[Call], deadline: float) -> None:
         """Forget the waiting calls, await the tries in flight for `deadline` seconds, and forget
         the calls that still have no result.
         """
@@ -177,7 +146,7 @@ class CallScheduler:
             await asyncio.wait(in_flight, timeout=deadline)
         self.forget(calls)
 
-    def forget(self, calls: Iterable[ScheduledCall]) -> None:
+    def forget(self, calls: Iterable[Call]) -> None:
         """Drop calls without a result and cancel their tries; `on_result` is not called."""
         for call in calls:
             if call.ended:
@@ -201,43 +170,42 @@ class CallScheduler:
                 task.cancel()
             await asyncio.gather(*self._in_flight, return_exceptions=True)
 
-    def resume(self) -> None:
-        """Start the calls that may start now, one of each company in turn."""
-        self._resumes_soon = False
-        if self._stopped or not self._can_start():
-            return
-        now, crowding = self._clock(), 0
-        while self._free and crowding < len(self._rotation):
-            company = self._rotation[0]
-            in_flight = company.in_flight
-            if in_flight and in_flight >= self._free - self._reserved:
-                self._rotation.rotate(-1)
-                crowding += 1
-                continue
-            self._rotation.popleft()
-            company.in_rotation = False
-            if in_flight < self._limits.company and company.breaker.allows(now):
-                self._start_next(company)
-                self._enter(company)
-                crowding = 0
+    def note_unpublished(self, count: int) -> None:
+        """Count results that wait to be published, or, below 0, those that wait no longer."""
+        self._unpublished += count
+        if count < 0:
+            self._resume()
 
     def breaker_counts(self) -> Counter[BreakerStatus]:
         """The companies called lately, by the state of their breaker."""
         return Counter(company.breaker.status for company in self._companies.values())
 
-    def _company(self, company_id: int) -> _Company:
-        company = self._companies.get(company_id)
-        if company is None:
-            breaker = Breaker(pause=self._limits.breaker_pause)
-            company = self._companies[company_id] = _Company(company_id, breaker, self._clock())
-        return company
+    def _resume(self) -> None:
+        """Start the calls that may start now, one of each company in turn."""
+        self._resumes_soon = False
+        if self._stopped or self._unpublished >= self.limits.unpublished:
+            return
+        now, crowding, reserved = self._clock(), 0, self.limits.in_all // 8
+        while self._free and crowding < len(self._rotation):
+            company = self._rotation[0]
+            in_flight = company.in_flight
+            if in_flight and in_flight >= self._free - reserved:
+                self._rotation.rotate(-1)
+                crowding += 1
+                continue
+            self._rotation.popleft()
+            company.in_rotation = False
+            if in_flight < self.limits.company and company.breaker.allows(now):
+                self._start_next(company)
+                self._enter(company)
+                crowding = 0
 
     def _resume_soon(self, company: _Company) -> None:
         """Start calls once what happens in this pass of the event loop is known."""
         self._enter(company)
         if not self._resumes_soon:
             self._resumes_soon = True
-            asyncio.get_running_loop().call_soon(self.resume)
+            asyncio.get_running_loop().call_soon(self._resume)
 
     def _enter(self, company: _Company) -> None:
         if company.waiting and not company.in_rotation:
@@ -262,7 +230,7 @@ class CallScheduler:
         call.task.add_done_callback(partial(self._free_slot, company, call, decides))
 
     def _free_slot(
-        self, company: _Company, call: ScheduledCall, decides: bool, task: asyncio.Task[bool | None]
+        self, company: _Company, call: Call, decides: bool, task: asyncio.Task[bool | None]
     ) -> None:
         """Free the slot of a task that has ended. An error of the task itself ends `run`."""
         self._free += 1
@@ -277,87 +245,75 @@ class CallScheduler:
         company.used_at = self._clock()
         company.breaker.end(failed, decides=decides, now=company.used_at)
         if company.breaker.is_open != was_open:
-            state = "closed" if was_open else "open"
-            log.info("breaker", company=company.id, state=state)
+            log.info("breaker", company=company.id, state="closed" if was_open else "open")
         self._resume_soon(company)
 
-    async def _try(self, company: _Company, call: ScheduledCall) -> bool | None:
+    async def _try(self, company: _Company, call: Call) -> bool | None:
         """Make one try; then end the call or schedule its retry.
 
         Returns the outcome for the breaker: whether the try failed, or None for not counted.
         """
-        if call.call.fresh_until <= self._clock():
+        if call.fresh_until <= self._clock():
             self._expire(company, call)
             return None
-
-        def on_reply(_request: Request, reply: Reply) -> None:
-            call.status = reply.status
-
         begin = time.perf_counter()
         call.tried += 1
-        call.status = None
         result: CallResult | CallError
         try:
-            result = await call_service(
-                self._caller,
-                call.call,
-                agent=self._agent,
-                clock=self._clock,
-                on_reply=on_reply,
-                traceparent=call.traceparent,
-            )
+            result = await call_service(self._caller, call, agent=self._agent, clock=self._clock)
         except CallError as error:
             result = error
         call.seconds = time.perf_counter() - begin
-        self._on_try(call.call, call.seconds, company.breaker)
+        self._on_try(call, company.breaker)
         if not isinstance(result, CallError):
             self._end(call, result)
             return False
         self._retry_or_fail(company, call, result)
         return None if result.fault is CallFault.FORBIDDEN else result.counts
 
-    def _retry_or_fail(self, company: _Company, call: ScheduledCall, error: CallError) -> None:
+    def _retry_or_fail(self, company: _Company, call: Call, error: CallError) -> None:
         """Schedule a retry, which holds no slot while it waits, or end the call."""
-        call.failure = Failed(error.fault, error.detail)
+        tries = "1 try" if call.tried == 1 else f"{call.tried} tries"
+        call.failure = Failed(error.fault, f"{error.detail}; {tries}")
         now = self._clock()
-        at = self._limits.next_try(
+        at = self.limits.next_try(
             tried=call.tried,
             error=error,
             now=now,
-            fresh_until=call.call.fresh_until,
-            chance=self._random.random(),
+            fresh_until=call.fresh_until,
+            chance=random.random(),  # noqa: S311  # spreads tries, guards nothing
         )
         if at is None:
-            self._end(call, call.failed(error.fault))
+            self._end(call, call.failure)
         elif not call.ended:
             self._on_retry()
             loop = asyncio.get_running_loop()
             call.retry = loop.call_later(at - now, self._queue_again, company, call)
 
-    def _queue_again(self, company: _Company, call: ScheduledCall) -> None:
+    def _queue_again(self, company: _Company, call: Call) -> None:
         call.retry = None
         company.waiting.appendleft(call)
         self._resume_soon(company)
 
-    def _expire(self, company: _Company, call: ScheduledCall) -> None:
-        untried = CallFault.BREAKER if company.breaker.is_open else CallFault.STALE
-        self._end(call, call.failed(untried))
+    def _expire(self, company: _Company, call: Call) -> None:
+        fault = CallFault.BREAKER if company.breaker.is_open else CallFault.STALE
+        self._end(call, call.failure or Failed(fault, _UNTRIED[fault]))
 
-    def _end(self, call: ScheduledCall, result: CallResult) -> None:
+    def _end(self, call: Call, result: CallResult) -> None:
         if not call.ended:
             self._leave(call)
             call.on_result(result)
 
-    def _leave(self, call: ScheduledCall) -> None:
+    def _leave(self, call: Call) -> None:
         call.ended = True
         self.unfinished -= 1
-        self._companies[call.call.company_id].unfinished -= 1
+        self._companies[call.company_id].unfinished -= 1
 
     def _sweep(self) -> None:
         """Expire old calls, forget old companies, and let calls past breakers after the pause."""
         now = self._clock()
         for company in list(self._companies.values()):
-            if stale := [each for each in company.waiting if each.call.fresh_until <= now]:
+            if stale := [each for each in company.waiting if each.fresh_until <= now]:
                 for call in stale:
                     self._expire(company, call)
                 company.waiting = deque(each for each in company.waiting if not each.ended)
@@ -365,4 +321,4 @@ class CallScheduler:
             is_idle = not company.unfinished and not company.in_flight
             if is_idle and company.used_at + _FORGET_SECONDS <= now:
                 del self._companies[company.id]
-        self.resume()
+        self._resume()

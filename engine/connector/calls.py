@@ -1,9 +1,9 @@
 """Records of connector-calls: the calls that they ask for, and what results lead to."""
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -25,26 +25,20 @@ from connectors.model import (
     ParameterPlace,
     PastCall,
 )
-from connectors.schedule import ScheduledCall
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.messages import (
-    BeaconReference,
     ConnectorCall,
     ConnectorEndpoint,
     Firing,
     Notification,
-    PlaceReference,
     check_device,
     parse,
     shown,
 )
 from engine.kafka.producer import Outgoing
-from engine.kafka.tracing import Span
+from engine.kafka.tracing import Span, traceparent_of
 from engine.redis.claims import CapPlace, ClaimUpdate, pack_caps
 from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_device
-
-if TYPE_CHECKING:
-    from engine.connector.partition import CallPartition
 
 DECLINED_SECONDS = 60  # for which a declined call keeps its claim at most
 
@@ -63,25 +57,18 @@ _COPIED_FIELDS = tuple(
 class PendingCall:
     """A record of connector-calls on its way, and what has become of it.
 
-    A record that cannot be decoded has a `letter`, and nothing of what follows. `notification_id`
-    owns the claim; `detected_at` is epoch seconds; `known` is the catalog's record of the device.
+    `notification_id` owns the claim; `detected_at` is epoch seconds; `known` is the catalog's
+    record of the device. `call` is missing if none could be made.
     """
 
     record: ConsumerRecord[bytes, bytes]
-    letter: DeadLetter | None = None
-    partition: "CallPartition" = field(init=False)
-    message: ConnectorCall = field(init=False)
-    notification_id: bytes = b""
-    detected_at: float = 0.0
+    message: ConnectorCall
+    notification_id: bytes
+    detected_at: float
     known: DeviceRecord | None = None
     span: Span | None = None
-    scheduled: ScheduledCall | None = None
+    call: Call | None = None
     result: CallResult | None = None
-
-    @property
-    def id(self) -> str:
-        """Of the notification; empty if the record cannot be decoded."""
-        return "" if self.letter is not None else self.message.id
 
     @property
     def device_key(self) -> DeviceKey:
@@ -108,36 +95,34 @@ class PendingCall:
             format=content.format,
             title=message.title if content.title is None else content.title,
             push=message.push if content.push is None else content.push,
-            device=completed_device(
-                message.device, None if self.known is NO_ANSWER else self.known
-            ),
+            device=completed_device(message.device, self.known),
         )
         headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
         if self.span is not None:
             headers += self.span.headers
-        udid = message.device.udid.encode()
-        return Outgoing(topic, udid, _encode(notification), headers)
+        return Outgoing(topic, message.device.udid.encode(), _encode(notification), headers)
 
     def dead_letter(self) -> DeadLetter | None:
-        """The dead letter, if the record cannot be decoded or the call failed; else None."""
+        """The dead letter, if the call failed; else None."""
         if not isinstance(self.result, Failed):
-            return self.letter
+            return None
         reason = DeadLetterReason(self.result.fault.value)
         return DeadLetter(self.record, reason, self.result.detail)
 
     def claim_update(self) -> ClaimUpdate | None:
         """What becomes of the claim and of the place in the caps: kept with content, shortened or
         given back without."""
-        if self.letter is not None:
-            return None
         message, keep, place = self.message, 0, None
+        fate: Literal["sent", "failed", "refused"] = "failed"
         if isinstance(self.result, Content):
-            keep = message.delay
+            keep, fate = message.delay, "sent"
         elif isinstance(self.result, Declined):
             keep = min(DECLINED_SECONDS, message.delay)
+        elif isinstance(self.result, Failed) and self.result.fault is CallFault.TOO_LARGE:
+            fate = "refused"
         if message.caps:
-            place = CapPlace(pack_caps(message.company.id, message.caps), self._fate())
-        elif not message.delay or (keep == message.delay and not isinstance(self.result, Content)):
+            place = CapPlace(pack_caps(message.company.id, message.caps), fate)
+        elif not message.delay or (keep == message.delay and fate != "sent"):
             return None
         return ClaimUpdate(
             campaign_id=message.campaign.id,
@@ -149,25 +134,18 @@ class PendingCall:
             place=place,
         )
 
-    def _fate(self) -> Literal["sent", "failed", "refused"]:
-        """The fate of its place in the caps."""
-        if isinstance(self.result, Content):
-            return "sent"
-        too_large = isinstance(self.result, Failed) and self.result.fault is CallFault.TOO_LARGE
-        return "refused" if too_large else "failed"
-
     def past_call(self, now: float) -> PastCall:
         """The call in the form for account holders. `now` in epoch seconds."""
-        scheduled = self.scheduled
+        call = self.call
         return PastCall(
             at=now,
-            id=self.id,
+            id=self.message.id,
             campaign=self.message.campaign.id,
             outcome=self.outcome,
             detail=self.result.detail if isinstance(self.result, Failed) else "",
-            status=None if scheduled is None else scheduled.status,
-            seconds=None if scheduled is None else scheduled.seconds,
-            tries=0 if scheduled is None else scheduled.tried,
+            status=call.status if call else None,
+            seconds=call.seconds if call else None,
+            tries=call.tried if call else 0,
         )
 
 
@@ -178,44 +156,34 @@ def decode_call(record: ConsumerRecord[bytes, bytes]) -> PendingCall:
     notification_id = uuid.UUID(message.id)
     if str(notification_id) != message.id:
         raise ValueError(f"id: {shown(message.id)} is no UUID in lower case with dashes")
-    call = PendingCall(record)
-    call.message = message
-    call.notification_id = notification_id.bytes
-    call.detected_at = parse(message.detected_at)
-    return call
+    return PendingCall(record, message, notification_id.bytes, parse(message.detected_at))
 
 
 def _check(message: ConnectorCall) -> None:
     """Refuse values that the types allow but SQL, Redis or a notification cannot hold."""
-    device, connector = message.device, message.connector
+    device, beacon, connector = message.device, message.beacon, message.connector
+    check_device(device)
     if not all(0 < cap.most <= 1000 and 0 < cap.seconds <= _LONGEST_DELAY for cap in message.caps):
         raise ValueError("caps: not numbers of notifications and seconds")
-    check_device(device)
     if not 0 <= message.delay <= _LONGEST_DELAY:
         raise ValueError(f"delay: {message.delay} s is not from 0 to {_LONGEST_DELAY}")
-    places = [place for place in _places(message).values() if place is not None]
-    if len(places) != 1 or (message.beacon is None) != (message.proximity is None):
+    places = [place for kind in PLACES if (place := getattr(message, kind)) is not None]
+    if len(places) != 1 or (beacon is None) != (message.proximity is None):
         raise ValueError("one of beacon (with proximity), geofence, nfc and qrcode is required")
     references = (message.campaign, message.company, message.venue, *places, connector)
-    if not all(each is None or 0 <= each.id <= _HIGHEST_ID for each in references):
-        raise ValueError("id: one of campaign, company, venue and place has more than 63 bits")
-    numbers = (device.id or 0, device.id_connector or 0)
-    if not all(-_HIGHEST_ID <= number <= _HIGHEST_ID for number in numbers):
-        raise ValueError("device: id or id_connector has more than 63 bits")
-    beacon = message.beacon
+    ids = [each.id for each in references if each is not None]
+    ids += [abs(device.id or 0), abs(device.id_connector or 0)]
+    if not all(0 <= each <= _HIGHEST_ID for each in ids):
+        raise ValueError("id: one is negative or has more than 63 bits")
     if beacon and not all(0 <= number <= 65535 for number in (beacon.major, beacon.minor)):
         raise ValueError("beacon: major and minor are whole numbers from 0 to 65535")
-
-
-def _places(message: ConnectorCall) -> dict[str, BeaconReference | PlaceReference | None]:
-    return {kind: getattr(message, kind) for kind in PLACES}
 
 
 def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -> Call:
     """The call, which may be tried while the detection is fresh."""
     message, known = pending.message, pending.known
     device = completed_device(message.device, known)
-    places = _places(message).items()
+    places = {kind: place for kind in PLACES if (place := getattr(message, kind)) is not None}
     return Call(
         id=message.id,
         company_id=message.company.id,
@@ -223,7 +191,7 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
             "id": message.id,
             "campaign": {"id": message.campaign.id, "name": message.campaign.name},
             "venue": {"id": message.venue.id, "name": message.venue.name},
-            **{kind: msgspec.structs.asdict(place) for kind, place in places if place},
+            **{kind: msgspec.structs.asdict(place) for kind, place in places.items()},
             **({"proximity": message.proximity} if message.beacon else {}),
             "device": {
                 "udid": device.udid,
@@ -238,6 +206,7 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
         },
         fresh_until=pending.detected_at + fresh_seconds,
         endpoint=endpoint,
+        traceparent=traceparent_of(pending.span.headers) if pending.span else None,
     )
 
 

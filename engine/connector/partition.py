@@ -14,119 +14,30 @@ calls and loses none. A repeated call has the same id and changes no claim of an
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from aiokafka import ConsumerRecord, TopicPartition
 
 from connectors.errors import EndpointError
-from connectors.model import CallFault, CallResult, Failed
-from connectors.schedule import CallScheduler, ScheduledCall
-from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
-from engine.connector.results import ROLE, Results, ResultTransactions
-from engine.kafka.dead_letters import DeadLetterLimit
+from connectors.model import Call, CallFault, CallResult, Failed
+from engine.connector.calls import PendingCall, build_call, decode_call
+from engine.connector.results import ROLE, ConnectorRole, Results
 from engine.kafka.detections import decode_records
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position
-from engine.kafka.tracing import Tracer, traceparent_of
+from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import Records, exception_of
 from engine.process.lifecycle import cancel
-from engine.process.metrics import Metrics, StepTimer
-from engine.process.settings import Settings
-from engine.redis.devices import DeviceLookup
+from engine.process.metrics import StepTimer
 
 _BATCH_RECORDS = 500
-_MUCH_SECONDS = 0.001
-
-
-class CallReceiver:
-    """Receives and schedules the calls of all partitions of a process."""
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        scheduler: CallScheduler,
-        decryptor: EndpointDecryptor,
-        devices: DeviceLookup,
-        metrics: Metrics,
-        tracer: Tracer,
-    ) -> None:
-        self.scheduler = scheduler
-        self._fresh_seconds = settings.max_detection_age
-        self._decryptor = decryptor
-        self._devices = devices
-        self._limit = DeadLetterLimit.from_settings(settings)
-        self._metrics = metrics
-        self._step = StepTimer(metrics, ROLE)
-        self._tracer = tracer
-
-    async def receive(self, partition: "CallPartition", records: Records) -> None:
-        """Start every call of a batch. Raises permanent errors."""
-        with self._step("decode"):
-            calls, letters, _ = decode_records(records, decode_call, self._limit)
-        with self._step("devices"):
-            known = await self._devices.find([call.device_key for call in calls])
-        partition.begin([record.offset for record in records])
-        undecodable = [PendingCall(each.record, each) for each in letters]
-        repeated = []
-        for call in [*undecodable, *calls]:
-            call.partition = partition
-            if partition.offsets.was_finished(call.record.offset):
-                repeated.append(call.record.offset)
-            elif call.letter is not None:
-                partition.complete(call)
-            else:
-                call.known = known[call.device_key]
-                self._schedule(call)
-        partition.finish_offsets(repeated)
-        self._metrics.batch_size.observe(len(records))
-
-    def _schedule(self, call: PendingCall) -> None:
-        """Schedule one call; its result completes the record."""
-        offset, partition = call.record.offset, call.partition
-        call.span = span = self._tracer.begin(
-            "proximity.connector", call.record.headers, _about(call)
-        )
-
-        def on_result(result: CallResult) -> None:
-            partition.scheduled.pop(offset, None)
-            call.result = result
-            span.end(call.outcome)
-            partition.complete(call)
-
-        endpoint = call.message.connector
-        if endpoint is None:
-            on_result(Failed(CallFault.NO_CONNECTOR, "the company has no connector"))
-            return
-        try:
-            decrypted = self._decryptor.decrypt(endpoint)
-        except EndpointError as error:
-            on_result(Failed(CallFault.SECRET, str(error)))
-            return
-        made = build_call(call, decrypted, self._fresh_seconds)
-        call.scheduled = self.scheduler.submit(made, on_result, traceparent_of(span.headers))
-        if not call.scheduled.ended:
-            partition.scheduled[offset] = call
-
-
-def _about(call: PendingCall) -> dict[str, str | int]:
-    """The attributes of a call's span: ids of the catalog, and no personal data."""
-    return {
-        "messaging.system": "kafka",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": call.record.topic,
-        "messaging.destination.partition.id": str(call.record.partition),
-        "messaging.kafka.offset": call.record.offset,
-        "proximity.company": call.message.company.id,
-        "proximity.campaign": call.message.campaign.id,
-        "proximity.notification": call.message.id,
-    }
+_RANGES_SECONDS = 0.1  # with very many calls that wait, the ranges take a tenth of it
 
 
 class CallPartition:
     """One assignment of a partition; implements the consumer's PartitionWorker.
 
-    Its calls start in order and finish in any order. With `transactions`, `results` belong to this
-    partition alone and commit its offsets; else the consumer commits.
+    Its calls start in order and finish in any order. With `transactions`, its results and offsets
+    are committed in transactions; else the consumer commits.
     """
 
     def __init__(
@@ -135,39 +46,40 @@ class CallPartition:
         begin: Position,
         on_progress: Callable[[], None],
         *,
-        receiver: CallReceiver,
-        results: Results,
-        transactions: ResultTransactions | None = None,
+        role: ConnectorRole,
+        transactions: TransactionalPublisher | None = None,
     ) -> None:
         self.partition = partition
-        self.scheduled: dict[int, PendingCall] = {}
-        self.offsets = FinishedOffsets(begin) if transactions is None else transactions.offsets
-        self._ranges, self._next_ranges = "", float("-inf")
-        self._is_open = True
-        self._receiver = receiver
-        self._results = results
+        self._role = role
         self._on_progress = on_progress
+        self._transactions = transactions
+        self._offsets = FinishedOffsets(begin)
+        self._results = Results(role, self._offsets, self._note_progress, transactions)
+        self._step = StepTimer(role.metrics, ROLE)
+        self._scheduled: dict[int, Call] = {}  # by offset
+        self._ranges, self._next_ranges = "", float("-inf")
         self._queue: deque[ConsumerRecord[bytes, bytes]] = deque()
         self._receiving = 0
         self._arrived = asyncio.Event()
         self._progress = asyncio.Event()
         self._closing = False
-        self._transactions = transactions
-        self._tasks = [asyncio.create_task(self._run(), name=f"calls of {partition}")]
-        if transactions is not None:
-            self._tasks.append(asyncio.create_task(results.run(), name=f"results of {partition}"))
+        self._is_open = True
+        self._tasks = [
+            asyncio.create_task(self._receive_all(), name=f"calls of {partition}"),
+            asyncio.create_task(self._results.run(), name=f"results of {partition}"),
+        ]
         for task in self._tasks:
             task.add_done_callback(lambda _: on_progress())
 
     @property
     def pending(self) -> int:
         """Records offered that have not finished."""
-        return len(self._queue) + self._receiving + self.offsets.unfinished
+        return len(self._queue) + self._receiving + self._offsets.unfinished
 
     @property
     def done_offset(self) -> int | None:
         """The offset to commit: all records before it have finished."""
-        return self.offsets.done if self._transactions is None else None
+        return self._offsets.done if self._transactions is None else None
 
     @property
     def finished_ranges(self) -> str:
@@ -176,10 +88,8 @@ class CallPartition:
             return ""
         now = time.monotonic()
         if not self._is_open or now >= self._next_ranges:
-            self._ranges = self.offsets.ranges().text(MOST_CHARACTERS)
-            # With very many calls that wait this is much work: it may take a tenth of the time.
-            took = time.monotonic() - now
-            self._next_ranges = now + 10 * took if took > _MUCH_SECONDS else now
+            self._ranges = self._offsets.ranges().text(MOST_CHARACTERS)
+            self._next_ranges = now + _RANGES_SECONDS
         return self._ranges
 
     @property
@@ -195,68 +105,115 @@ class CallPartition:
     def note_lag(self, _lag: int, _asked_at: float) -> None:
         """Nothing depends on the time."""
 
-    def begin(self, offsets: Sequence[int]) -> None:
-        """Note that records with these offsets were received."""
-        self.offsets.begin_all(offsets)
-        self._receiving -= len(offsets)
-
-    def complete(self, call: PendingCall) -> None:
-        """Pass a record's result on, unless the partition was lost meanwhile."""
-        if self._is_open:
-            self._results.add(call)
-
-    def finish_offsets(self, offsets: Sequence[int]) -> None:
-        """Note that all consequences of these records are done."""
-        for offset in offsets:
-            self.offsets.finish(offset)
-        self._progress.set()
-        self._on_progress()
-
     async def finish(self, deadline: float) -> None:
         """Await tries in flight and publish their results, within `deadline` seconds.
 
         Waiting calls are dropped. What is not finished then is repeated by the next owner.
         """
-        self._closing = True
-        self._queue.clear()
-        self._arrived.set()
-        draining = asyncio.create_task(self._drain(deadline))
+        receiving, publishing = self._tasks
+        self._close()
+        draining = asyncio.create_task(self._drain(receiving, deadline))
         # Results that can no longer be published end the wait.
         await asyncio.wait(
-            [draining, *self._tasks[1:]], timeout=deadline, return_when=asyncio.FIRST_COMPLETED
+            [draining, publishing], timeout=deadline, return_when=asyncio.FIRST_COMPLETED
         )
         await cancel([draining])
         await self.abandon()
 
     async def abandon(self) -> None:
         """End at once. The next owner repeats the calls without a result."""
-        self._closing = True
+        self._close()
         self._is_open = False
         await cancel(self._tasks)
-        self._receiver.scheduler.forget(self._scheduled())
-        self.scheduled.clear()
+        self._role.scheduler.forget(self._scheduled.values())
+        self._scheduled.clear()
         if self._transactions is not None:
             await self._transactions.close()
 
-    def _scheduled(self) -> list[ScheduledCall]:
-        return [call.scheduled for call in self.scheduled.values() if call.scheduled is not None]
+    def _close(self) -> None:
+        self._closing = True
+        self._queue.clear()
+        self._arrived.set()
 
-    async def _drain(self, deadline: float) -> None:
-        await asyncio.wait(self._tasks[:1])
-        await self._receiver.scheduler.drain(self._scheduled(), deadline)
-        forgotten = len(self.scheduled)  # these calls get no result
-        while self.offsets.unfinished > forgotten:
+    async def _drain(self, receiving: asyncio.Task[None], deadline: float) -> None:
+        await asyncio.wait([receiving])
+        await self._role.scheduler.drain(list(self._scheduled.values()), deadline)
+        forgotten = len(self._scheduled)  # these calls get no result
+        while self._offsets.unfinished > forgotten:
             self._progress.clear()
             await self._progress.wait()
 
-    async def _run(self) -> None:
+    def _note_progress(self) -> None:
+        self._progress.set()
+        self._on_progress()
+
+    async def _receive_all(self) -> None:
         while not self._closing:
             await self._arrived.wait()
             while self._queue and not self._closing:
                 # A batch is all records that were fetched meanwhile. It makes one look-up in Redis
                 # and SQL, so that a slow answer makes batches larger and delays no call.
-                size = min(len(self._queue), _BATCH_RECORDS)
-                self._receiving = size
-                await self._receiver.receive(self, [self._queue.popleft() for _ in range(size)])
+                self._receiving = min(len(self._queue), _BATCH_RECORDS)
+                await self._receive([self._queue.popleft() for _ in range(self._receiving)])
             if not self._closing:
                 self._arrived.clear()
+
+    async def _receive(self, records: Records) -> None:
+        """Start every call of a batch. Raises permanent errors."""
+        with self._step("decode"):
+            calls, letters, _ = decode_records(records, decode_call, self._role.limit)
+        with self._step("devices"):
+            known = await self._role.devices.find([call.device_key for call in calls])
+        self._offsets.begin_all([record.offset for record in records])
+        self._receiving = 0
+        repeated = {r.offset for r in records if self._offsets.was_finished(r.offset)}
+        self._offsets.finish_all(repeated)
+        for letter in letters:
+            if letter.record.offset not in repeated:
+                self._results.add(letter)
+        for call in calls:
+            if call.record.offset not in repeated:
+                call.known = known[call.device_key]
+                self._start(call)
+        self._note_progress()
+        self._role.metrics.batch_size.observe(len(records))
+
+    def _start(self, pending: PendingCall) -> None:
+        """Schedule one call; its result completes the record."""
+        offset, role, message = pending.record.offset, self._role, pending.message
+        pending.span = span = role.tracer.begin(
+            "proximity.connector", pending.record.headers, _about(pending)
+        )
+
+        def on_result(result: CallResult) -> None:
+            self._scheduled.pop(offset, None)
+            pending.result = result
+            span.end(pending.outcome)
+            if self._is_open:  # else the partition was lost meanwhile
+                self._results.add(pending)
+
+        if message.connector is None:
+            on_result(Failed(CallFault.NO_CONNECTOR, "the company has no connector"))
+            return
+        try:
+            endpoint = role.decryptor.decrypt(message.connector)
+        except EndpointError as error:
+            on_result(Failed(CallFault.SECRET, str(error)))
+            return
+        call = build_call(pending, endpoint, role.fresh_seconds)
+        pending.call = self._scheduled[offset] = call
+        role.scheduler.submit(call, on_result)
+
+
+def _about(call: PendingCall) -> dict[str, str | int]:
+    """The attributes of a call's span: ids of the catalog, and no personal data."""
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": call.record.topic,
+        "messaging.destination.partition.id": str(call.record.partition),
+        "messaging.kafka.offset": call.record.offset,
+        "proximity.company": call.message.company.id,
+        "proximity.campaign": call.message.campaign.id,
+        "proximity.notification": call.message.id,
+    }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,8 +16,6 @@ from engine.process.metrics import Metrics
 KEPT = 50  # calls of a company in its history
 _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
-_MOST_COMPANIES = 2000  # whose calls wait to be written
-_COMPANIES_A_WRITE = 100
 _BREAKER_SECONDS = 600
 _TAGS = 16  # slots over which a cluster spreads breakers
 
@@ -40,25 +39,19 @@ class CallHistoryWriter:
         self._errors = metrics.redis_errors
         self._calls: dict[int, deque[PastCall]] = {}
         self._breakers: dict[int, Breaker] = {}
-        self._arrived = asyncio.Event()
 
     def add(self, company_id: int, call: PastCall) -> None:
         """Write the call soon; only the newest KEPT calls of each company are written."""
-        if company_id in self._calls or len(self._calls) < _MOST_COMPANIES:
-            self._calls.setdefault(company_id, deque(maxlen=KEPT)).append(call)
-            self._arrived.set()
+        self._calls.setdefault(company_id, deque(maxlen=KEPT)).append(call)
 
     def add_breaker(self, company_id: int, breaker: Breaker) -> None:
         """Write the breaker soon, as it is then."""
-        if company_id in self._breakers or len(self._breakers) < _MOST_COMPANIES:
-            self._breakers[company_id] = breaker
-            self._arrived.set()
+        self._breakers[company_id] = breaker
 
     async def run(self) -> None:
         """Write what was added until cancelled, and then the rest."""
         try:
             while True:
-                await self._arrived.wait()
                 await asyncio.sleep(_GATHER_SECONDS)
                 await self.write()
         finally:
@@ -66,28 +59,26 @@ class CallHistoryWriter:
 
     async def write(self) -> None:
         """Write what was added."""
-        self._arrived.clear()
         calls, self._calls = self._calls, {}
         breakers, self._breakers = self._breakers, {}
-        companies = sorted(calls.keys() | breakers.keys())
-        for start in range(0, len(companies), _COMPANIES_A_WRITE):
-            pipeline: Any = self._redis.pipeline(transaction=False)
-            for company_id in companies[start : start + _COMPANIES_A_WRITE]:
-                if company_id in calls:
-                    key = _history_key(self._prefix, company_id)
-                    pipeline.lpush(key, *map(_encode, calls[company_id]))
-                    pipeline.ltrim(key, 0, KEPT - 1)
-                    pipeline.expire(key, _KEPT_SECONDS)
-                if company_id in breakers:
-                    key = _breaker_key(self._prefix, company_id)
-                    pipeline.hset(key, mapping=_written(breakers[company_id]))
-                    pipeline.expire(key, _BREAKER_SECONDS)
-            try:
-                async with asyncio.timeout(self._deadline):
-                    await pipeline.execute()
-            except (RedisError, OSError, TimeoutError) as error:
-                self._errors.failed(error, "past calls")
-                return
+        if not calls and not breakers:
+            return
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for company_id, made in calls.items():
+            key = _history_key(self._prefix, company_id)
+            pipeline.lpush(key, *map(_encode, made))
+            pipeline.ltrim(key, 0, KEPT - 1)
+            pipeline.expire(key, _KEPT_SECONDS)
+        for company_id, breaker in breakers.items():
+            key = _breaker_key(self._prefix, company_id)
+            pipeline.hset(key, mapping=_written(breaker))
+            pipeline.expire(key, _BREAKER_SECONDS)
+        try:
+            async with asyncio.timeout(self._deadline):
+                await pipeline.execute()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._errors.failed(error, "past calls")
+        else:
             self._errors.answered("past calls")
 
 
@@ -116,16 +107,11 @@ async def read_call_history(
     pipeline.hmget(_breaker_key(prefix, company_id), "w", "u")
     async with asyncio.timeout(deadline):
         written, (outcomes, open_until) = await pipeline.execute()
-    calls = [call for each in written if (call := _read(each)) is not None]
+    calls = []
+    for each in written:
+        with suppress(msgspec.DecodeError):  # another version of the engine wrote it
+            calls.append(_decode(each))
     return CallHistory(_summary(outcomes or b"", open_until, now), calls)
-
-
-def _read(written: bytes) -> PastCall | None:
-    """The call, or None for an entry of another version."""
-    try:
-        return _decode(written)
-    except msgspec.DecodeError:
-        return None
 
 
 def _summary(outcomes: bytes, open_until: bytes | None, now: float) -> BreakerSummary:

@@ -7,7 +7,6 @@ from typing import get_args
 
 from aiokafka import TopicPartition
 
-from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
 from connectors.breaker import Breaker, BreakerStatus
 from connectors.client import CallLimits, ServiceCaller, client_context
@@ -16,16 +15,10 @@ from connectors.errors import CertificatesError
 from connectors.model import Call
 from connectors.schedule import CallScheduler, ScheduleLimits
 from engine.connector.calls import EndpointDecryptor
-from engine.connector.partition import CallPartition, CallReceiver
-from engine.connector.results import (
-    ROLE,
-    ResultParts,
-    Results,
-    ResultTransactions,
-    WaitingResults,
-)
+from engine.connector.partition import CallPartition
+from engine.connector.results import ROLE, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
-from engine.kafka.dead_letters import DeadLetterPublisher
+from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher
@@ -80,54 +73,26 @@ def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
 def build_connector(parts: ProcessParts) -> Role:
     """The role; nothing is started. Raises SecretKeyError, CertificatesError."""
     settings, metrics = parts.settings, parts.metrics
-    redis, prefix = parts.stores.redis, settings.redis_prefix
     topics = Topics.named(settings.topic_prefix)
     limits = ScheduleLimits(
         company=settings.connector_company_calls, in_all=settings.connector_calls
     )
-    history = CallHistoryWriter(redis=redis, prefix=prefix, deadline=REDIS_SECONDS, metrics=metrics)
+    history = CallHistoryWriter(metrics=metrics, **parts.stores.redis_options)
+    sums = figure_sums(parts, time.time)
+    caller = open_caller(settings)
 
-    def on_try(call: Call, seconds: float, breaker: Breaker) -> None:
+    def on_try(call: Call, breaker: Breaker) -> None:
         # The exemplar names the call as the company's history does.
         exemplar = {"notification": call.id, "company": str(call.company_id)}
-        metrics.connector_call_seconds.observe(seconds, exemplar)
+        metrics.connector_call_seconds.observe(call.seconds or 0.0, exemplar)
         history.add_breaker(call.company_id, breaker)
 
-    caller, waiting = open_caller(settings), WaitingResults()
     scheduler = CallScheduler(
         caller=caller,
         limits=limits,
         agent=user_agent(),
         on_try=on_try,
         on_retry=metrics.connector_calls.labels("retried").inc,
-        can_start=lambda: waiting.has_room,
-    )
-    waiting.on_room = scheduler.resume
-
-    def breakers(state: BreakerStatus) -> int:
-        return scheduler.breaker_counts()[state]
-
-    for state in get_args(BreakerStatus):
-        metrics.connector_breakers.labels(state).set_function(partial(breakers, state))
-    receiver = CallReceiver(
-        settings=settings,
-        scheduler=scheduler,
-        decryptor=endpoint_decryptor(settings),
-        devices=parts.device_lookup(),
-        metrics=metrics,
-        tracer=parts.tracer,
-    )
-    sums = figure_sums(parts, time.time)
-    result_parts = ResultParts(
-        topics=topics,
-        claims=ClaimUpdater(redis=redis, prefix=prefix, deadline=_REDIS_SECONDS),
-        history=history,
-        waiting=waiting,
-        metrics=metrics,
-        sums=sums,
-    )
-    dead_letters = DeadLetterPublisher(
-        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
     )
 
     async def run_calls() -> None:
@@ -136,6 +101,27 @@ def build_connector(parts: ProcessParts) -> Role:
         finally:
             await caller.close()
 
+    def breakers(state: BreakerStatus) -> int:
+        return scheduler.breaker_counts()[state]
+
+    for state in get_args(BreakerStatus):
+        metrics.connector_breakers.labels(state).set_function(partial(breakers, state))
+    role = ConnectorRole(
+        topics=topics,
+        fresh_seconds=settings.max_detection_age,
+        limit=DeadLetterLimit.from_settings(settings),
+        scheduler=scheduler,
+        decryptor=endpoint_decryptor(settings),
+        devices=parts.device_lookup(),
+        claims=ClaimUpdater(**{**parts.stores.redis_options, "deadline": _REDIS_SECONDS}),
+        letters=DeadLetterPublisher(
+            topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
+        ),
+        history=history,
+        sums=sums,
+        metrics=metrics,
+        tracer=parts.tracer,
+    )
     background: dict[str, Service] = {
         "connector calls": run_calls,
         "call history": history.run,
@@ -149,28 +135,12 @@ def build_connector(parts: ProcessParts) -> Role:
             begin: Position,
             on_progress: Callable[[], None],
         ) -> CallPartition:
-            own = ResultTransactions(publisher=publisher, begin=begin)
-            results = Results(
-                parts=result_parts,
-                publisher=dead_letters.publishing_with(publisher),
-                transactions=own,
-            )
-            return CallPartition(
-                partition,
-                begin,
-                on_progress,
-                receiver=receiver,
-                results=results,
-                transactions=own,
-            )
+            return CallPartition(partition, begin, on_progress, role=role, transactions=publisher)
 
         make, transactions = transactional_consumer(parts, ROLE, make_worker)
         background["connector transactions"] = transactions.run
     else:
-        results = Results(parts=result_parts, publisher=dead_letters)
-        background["connector results"] = results.run
-        worker_for = partial(CallPartition, receiver=receiver, results=results)
-        make = partial(role_consumer(parts, ROLE), worker_for=worker_for)
+        make = partial(role_consumer(parts, ROLE), worker_for=partial(CallPartition, role=role))
     consumer = make(
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from connectors.breaker import Breaker
 from connectors.client import Reply
 from connectors.errors import CallError
-from connectors.model import CallFault, CallResult, Failed
+from connectors.model import Call, CallFault, CallResult, Failed
 from connectors.request import Request
-from connectors.schedule import CallScheduler, ScheduledCall, ScheduleLimits
+from connectors.schedule import CallScheduler, ScheduleLimits
 from engine.process.lifecycle import cancel
 from tests.connectors.calls import call_to
 from tests.servers.waiting import eventually
@@ -64,15 +64,13 @@ class Trial:
 
     def __init__(self, limits: ScheduleLimits) -> None:
         self.service = Service()
-        self.may_start = True
         self.scheduler = CallScheduler(
             caller=self.service,  # type: ignore[arg-type]
             limits=limits,
             agent="test",
-            can_start=lambda: self.may_start,
         )
         self.running = asyncio.create_task(self.scheduler.run())
-        self.calls: list[ScheduledCall] = []
+        self.calls: list[Call] = []
         self.results: Counter[int] = Counter()
         self.faults: Counter[str] = Counter()
 
@@ -84,7 +82,8 @@ class Trial:
             self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
 
         call = call_to(URL, company=company, fresh=fresh)
-        self.calls.append(self.scheduler.submit(call, on_result))
+        self.calls.append(call)
+        self.scheduler.submit(call, on_result)
 
     async def until(self, faults: dict[str, int]) -> None:
         await eventually(lambda: self.faults == faults, what=f"{faults}, not {self.faults}")
@@ -204,11 +203,10 @@ def test_companies_start_in_turn_and_within_their_bounds(order: list[int], in_al
 
 async def _companies_start_in_turn(order: list[int], in_all: int) -> None:
     async with trial(company=3, in_all=in_all) as one:
-        one.may_start = False
+        one.scheduler.note_unpublished(one.scheduler.limits.unpublished)
         for company in order:
             one.submit(company)
-        one.may_start = True
-        one.scheduler.resume()
+        one.scheduler.note_unpublished(-one.scheduler.limits.unpublished)
         left, started = Counter(order), Counter[int]()
         while left.total():
             await passes()
@@ -371,7 +369,7 @@ async def test_calls_that_are_cancelled_before_their_first_step() -> None:
     async with trial(in_all=3, breaker_pause=0.001) as one:
         for _ in range(12):
             one.submit()
-            one.scheduler.resume()
+            one.scheduler.note_unpublished(-1)
             assert one.calls[-1].task is not None
             one.scheduler.forget([one.calls[-1]])
             await asyncio.sleep(0)

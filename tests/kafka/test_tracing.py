@@ -18,7 +18,6 @@ from engine.kafka.tracing import (
     open_tracer,
     trace_headers,
     trace_id_of,
-    traceparent_of,
 )
 from engine.process.errors import SettingsError
 from engine.process.settings import Settings
@@ -75,9 +74,8 @@ def test_a_call_and_its_notification_carry_it() -> None:
     one = received()
     one.span = Tracer().begin("", [("traceparent", SAMPLED), STATE], {})
     one.result = CONTENT
-    parent = traceparent_of(one.span.headers)
     call = build_call(one, ENDPOINT, 300.0)
-    sent = dict(build_request(call, agent="a", now=NOW, traceparent=parent).headers)
+    sent = dict(build_request(call, agent="a", now=NOW).headers)
     assert sent[b"traceparent"] == SAMPLED
     assert b"tracestate" not in sent  # it may say more than a random number
     message = one.notification("t")

@@ -33,8 +33,7 @@ from api import (
 )
 from api.answers import ApiError, ErrorAnswer, bad_fields, error_answer, unavailable
 from api.middleware import ApiMetrics, RequestMiddleware
-from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER
-from api.services import Services
+from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER, Services
 from catalog.database import database_may_recover
 from catalog.fields import Fields
 from catalog.inputs import ApplicationInput, CompanyRulesInput, ConnectorInput, VenueInput
@@ -125,12 +124,7 @@ def build_app(
             allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
             expose_headers=["x-request-id", "x-total", "retry-after"],
         )
-    app.add_middleware(
-        RequestMiddleware,
-        metrics=metrics,
-        seconds=services.limits.answer_seconds,
-        whole_seconds=services.limits.whole_answer_seconds,
-    )
+    app.add_middleware(RequestMiddleware, metrics=metrics)
     return app
 
 

@@ -1,8 +1,7 @@
 """What requests have in common: parameters of paths and queries, and the reading of bodies."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,8 +10,7 @@ from fastapi import Depends, Path, Query
 from starlette.requests import ClientDisconnect, Request
 
 from api.answers import INT64, ApiError, bad_fields
-from catalog.errors import LimitError
-from catalog.fields import Conflicts, Faults, FieldFault, Fields, joined, read_fields
+from catalog.fields import Conflicts, Faults, Fields, read_fields
 
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
@@ -62,6 +60,7 @@ DryRun = Annotated[
     bool, Query(alias="dry", description="Only check the body: answer as usual, and store nothing.")
 ]
 MOST_LISTED = 1000
+_BODY_SECONDS = 15.0  # for a body to arrive
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
 
@@ -71,8 +70,8 @@ def accepts(
 ) -> dict[str, Any]:
     """The `openapi_extra` of an operation whose body the caller reads (AuthorizedCaller.values).
 
-    With `listed` the body may be a list. FastAPI itself would read the body before it has checked
-    the session.
+    With `listed` the body may be a list, too. FastAPI itself would read the body before it has
+    checked the session.
     """
     schema: dict[str, Any] = {"$ref": f"#/components/schemas/{model.__name__}"}
     if listed:
@@ -82,21 +81,13 @@ def accepts(
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def read_object(request: Request, *, longest: int, seconds: float) -> dict[str, Any]:
-    """The object. Raises ApiError: 415, 413 over `longest` bytes, 408 after `seconds`, 400."""
-    content = await read_json(request, longest=longest, seconds=seconds)
-    if not isinstance(content, dict):
-        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
-    return content
-
-
-async def read_json(request: Request, *, longest: int, seconds: float) -> Any:
-    """The JSON of the body. Raises as `read_object`."""
+async def read_json(request: Request, longest: int) -> Any:
+    """The JSON of the body. Raises ApiError: 415, 413 over `longest` bytes, 408, 400."""
     kind, _, parameters = request.headers.get("content-type", "application/json").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('" ')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8", "utf8"):
         raise ApiError(415, "the body must be application/json in UTF-8", headers=_CLOSE)
-    raw = await read_bytes(request, longest=longest, seconds=seconds)
+    raw = await read_bytes(request, longest)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -107,15 +98,15 @@ async def read_json(request: Request, *, longest: int, seconds: float) -> Any:
         raise ApiError(400, message, fields={"body": f"{fault}; {_ACCEPTED}"}) from None
 
 
-async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes:
-    """The body. Raises ApiError: 413 past `longest` bytes, 408 past `seconds`, 400."""
+async def read_bytes(request: Request, longest: int) -> bytes:
+    """The body. Raises ApiError: 413 past `longest` bytes, 408, 400."""
     too_large = ApiError(413, f"the body is larger than {longest} bytes", headers=_CLOSE)
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > longest:
         raise too_large
     raw = bytearray()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_BODY_SECONDS):
             async for piece in request.stream():
                 raw += piece
                 if len(raw) > longest:
@@ -128,41 +119,41 @@ async def read_bytes(request: Request, *, longest: int, seconds: float) -> bytes
 
 
 def accepted(
-    model: type[Fields],
-    given: Mapping[str, Any],
-    *,
-    place: str = "",
-    conflicts: Conflicts = lambda _: (),
+    model: type[Fields], body: Any, *, place: str = "", conflicts: Conflicts = lambda _: ()
 ) -> dict[str, Any]:
-    """The values of the given fields by attribute. Raises ApiError, 400 with every fault.
+    """The values of the fields in an object, by attribute. Raises ApiError, 400 with every fault.
 
     `conflicts` finds faults in the combination of fields. Names that `model` does not know are
     ignored, because clients send back the records that they have read.
     """
+    if not isinstance(body, dict):
+        raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
     faults = Faults()
-    values = read_fields(model, given, place=place, faults=faults)
+    values = read_fields(model, body, place=place, faults=faults)
     faults.note_conflicts(place, conflicts(values))
-    raise_faults(faults)
+    refuse([(fault.place, fault.message) for fault in faults])
     return values
 
 
-def raise_faults(faults: Sequence[FieldFault]) -> None:
-    """Raise ApiError 400 if there are faults."""
+def accepted_list(model: type[Fields], body: Any) -> list[dict[str, Any]]:
+    """As `accepted`, for a list of objects. The names of faults begin with an index: [3].name."""
+    good = isinstance(body, list) and 1 <= len(body) <= MOST_LISTED
+    if not good or not all(isinstance(each, dict) for each in body):
+        raise bad_fields({"body": f"accepted: an object, or a list of 1 to {MOST_LISTED} objects"})
+    faults = Faults()
+    values = [
+        read_fields(model, each, place=f"[{number}]", faults=faults)
+        for number, each in enumerate(body)
+    ]
+    refuse([(fault.place, fault.message) for fault in faults])
+    return values
+
+
+def refuse(faults: Iterable[tuple[str, str]]) -> None:
+    """Raise ApiError 400 if there are faults, pairs of a field and a message."""
     by_place: dict[str, str] = {}
-    for fault in faults:
-        before = by_place.get(fault.place)
-        by_place[fault.place] = f"{before}; {fault.message}" if before else fault.message
+    for place, message in faults:
+        before = by_place.get(place)
+        by_place[place] = f"{before}; {message}" if before else message
     if by_place:
         raise bad_fields(by_place)
-
-
-@contextmanager
-def at_place(place: str) -> Iterator[None]:
-    """Errors about fields name them below a place of the body; an empty place changes nothing."""
-    try:
-        yield
-    except LimitError as error:
-        raise LimitError(joined(place, error.field) if error.field else "", str(error)) from None
-    except ApiError as error:
-        error.fields = {joined(place, name): text for name, text in error.fields.items()}
-        raise

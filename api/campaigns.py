@@ -8,18 +8,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.answers import Answer, Count, Id, NamedAnswer, Record, Text, TimeOfDay, Timestamp
-from api.bodies import raise_faults
+from api.bodies import refuse
 from api.permissions import PREFIX, AuthorizedCaller
-from api.records import Beacons, Places, Records, Tags, Values, add_operations, referenced
+from api.records import Beacons, Places, Records, Tags, Values, add_operations, with_references
 from api.venues import BeaconAnswer, GeofenceAnswer
-from catalog.fields import ABSENT, MINUTES, EndTime, FieldFault, Flag, StartTime
+from catalog.fields import ABSENT, MINUTES, EndTime, Flag, StartTime
 from catalog.inputs import CampaignFields, campaign_columns, campaign_conflicts
 from catalog.limits import (
     CONTENT_FIELDS,
     check_campaign,
     check_content,
     check_venue_size,
-    scope_of,
 )
 from catalog.models import WEEKDAYS, Beacon, Campaign, Geofence, ScanTag
 
@@ -133,22 +132,21 @@ async def _columns(
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
         if values.get("on", record.on) == "dwell":
             kept["dwell_minutes"] = record.dwell_minutes
-        raise_faults([FieldFault(*each) for each in campaign_conflicts({**kept, **values})])
+        refuse(campaign_conflicts({**kept, **values}))
     check_content(caller.services.catalog_limits, {**kept, **values}, kept)
-    columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
     venue_id = record.venue_id if record else values["venue_id"]
-    found = await referenced(session, caller.company_id, values, venue_id)
+    columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
+    found = await with_references(session, caller, values, venue_id)
     scanned: list[ScanTag] = []
     for name in ("nfcs", "qrcodes"):
-        scanned += found.pop(name, getattr(record, name) if record else [])
-    return columns | found | {"scan_tags": scanned}
+        scanned += found.get(name, getattr(record, name) if record else [])
+    places = {name: found[name] for name in ("beacons", "geofencings", "tags") if name in found}
+    return columns | places | {"scan_tags": scanned}
 
 
-async def _check(
-    session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign, before: Any
-) -> None:
+async def _check(session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign) -> None:
     limits, now = caller.services.catalog_limits, caller.services.clock()
-    if campaign.active if before is None else scope_of(campaign).goes_beyond(before):
+    if campaign.active:
         await check_campaign(session, limits, caller.company_id, campaign, now)
 
 
@@ -164,14 +162,11 @@ CAMPAIGNS = Records(
     created=CampaignCreate,
     edited=CampaignEdit,
     example=_EXAMPLE,
-    about={
-        "create": "A campaign of format connector needs no other content. The company's connector "
-        "may be set up later; until then the campaign sends nothing. There are limits on the "
-        "bytes of title, push, template, url and html together, on the campaigns "
-        "of a venue, and on the campaigns that are open at a beacon at the same time; each "
-        "refusal names the limit.",
-        "delete": "It is not sent any more.",
-    },
+    about="A campaign of format connector needs no other content. The company's connector "
+    "may be set up later; until then the campaign sends nothing. There are limits on the "
+    "bytes of title, push, template, url and html together, on the campaigns "
+    "of a venue, and on the campaigns that are open at a beacon at the same time; each "
+    "refusal names the limit.",
     options=(
         selectinload(Campaign.beacons).selectinload(Beacon.tags),
         selectinload(Campaign.geofencings).selectinload(Geofence.tags),
@@ -181,7 +176,6 @@ CAMPAIGNS = Records(
     page=50,  # their content is large
     conflicts=campaign_conflicts,
     columns=_columns,
-    scope=scope_of,
     check=_check,
     check_size=_check_size,
 )

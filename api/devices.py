@@ -266,10 +266,10 @@ async def list_decisions(caller: Reader, number: OwnId) -> list[DecisionAnswer]:
     return [DecisionAnswer(**each) for each in shown]
 
 
-def _update_of(body: Mapping[str, Any], number: int) -> Record:
+def _update_of(body: Any, number: int) -> Record:
     """The fields of DeviceUpdate, wherever they are. Raises ApiError 400."""
-    name = next((name for name in ("device", "datas") if name in body), None)
-    if name is None:
+    name = "device" if isinstance(body, dict) and "device" in body else "datas"
+    if not isinstance(body, dict) or name not in body:
         return accepted(DeviceUpdate, body)
     items = body[name] if isinstance(body[name], list) else [body[name]]
     for place, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Which permission area each kind of record belongs to, and the check of it.
+"""What an operation works with: the services, and the account that calls, if it may.
 
 Level 1 of an area permits reading and explaining, level 2 also creating, changing, deleting and
 testing. Signing out and changing one's own password need a session and no level. Deleting a venue
@@ -7,20 +7,28 @@ too. The audit shows the kinds of record that the account may read. The other ar
 (device, tag, fidelity, form) are stored and returned, but no operation needs them.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 from fastapi import Depends
 from starlette.requests import Request
 
-from api.answers import bad_fields, forbidden, no_session
-from api.bodies import MOST_LISTED, accepted, read_json, read_object
-from api.services import Services
-from api.sessions import SignedIn
+from api.answers import forbidden, no_session
+from api.bodies import accepted, read_json
+from api.reports import LiveDecisions, RoleReport
+from api.sessions import Sessions, SignedIn
 from catalog.audit import Author, set_author
+from catalog.database import Database
+from catalog.erasure import DeviceData
 from catalog.fields import Conflicts, Fields
 from catalog.inputs import NOTHING, READ, WRITE
+from catalog.limits import CatalogLimits
+from catalog.secrets import Cipher
+from connectors.model import CallHistory, Trial
+from rules.explanation import DeviceHistory
+from rules.model import DayFigures, StoredDecision
 
 AREAS = {
     "profile": "profile",
@@ -50,6 +58,44 @@ _REQUIRED = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Services:
+    """The objects that the operations use, open while the application serves.
+
+    - `nudge` is called after each commit, so that the index in Redis is updated at once.
+    - `check_url` raises connectors.errors.EgressError for a url that no connector may call.
+    - Without `cipher` connectors can be neither stored nor shown.
+    - `try_connector` makes one call to a company's service, or raises NothingToTryError.
+    - `live_decisions` is None while too many companies are watched.
+    - `recent_detections` counts those of the last minutes by beacon of a venue.
+    - `held_data` counts the stored data of a company's device, `forget_device` deletes it.
+    - `max_detection_age` is in seconds, `max_body` in bytes.
+
+    What reads Redis raises its errors.
+    """
+
+    database: Database
+    sessions: Sessions
+    cipher: Cipher | None
+    nudge: Callable[[], None]
+    check_url: Callable[[str], Awaitable[None]]
+    try_connector: Callable[[int], Awaitable[Trial]]
+    past_calls: Callable[[int], Awaitable[CallHistory]]
+    device_history: Callable[[int, str, Collection[int]], Awaitable[DeviceHistory]]
+    recent_decisions: Callable[[int, str], Awaitable[list[StoredDecision]]]
+    live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
+    role_reports: Callable[[], Awaitable[list[RoleReport]]]
+    recent_detections: Callable[[int], Awaitable[dict[int, int]]]
+    held_data: Callable[[int, str], Awaitable[DeviceData]]
+    forget_device: Callable[[int, str], Awaitable[DeviceData]]
+    day_figures: Callable[[int, date, date], Awaitable[dict[date, DayFigures]]]
+    max_detection_age: float
+    clock: Callable[[], datetime]
+    max_body: int
+    catalog_limits: CatalogLimits
+    trials: set[int] = field(default_factory=set)  # companies whose connector is being tested
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuthorizedCaller:
     """A signed-in account that may make this request."""
 
@@ -63,23 +109,9 @@ class AuthorizedCaller:
         """The company whose records the caller sees."""
         return self.account.company_id
 
-    async def body(self) -> dict[str, Any]:
-        """The object in the request's body. Raises ApiError."""
-        limits = self.services.limits
-        return await read_object(
-            self.request, longest=limits.body_bytes, seconds=limits.body_seconds
-        )
-
-    async def listed(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """The object in the request's body, or the list of objects. Raises ApiError."""
-        limits = self.services.limits
-        body: Any = await read_json(
-            self.request, longest=limits.body_bytes, seconds=limits.body_seconds
-        )
-        items = body if isinstance(body, list) else [body]
-        if 1 <= len(items) <= MOST_LISTED and all(isinstance(each, dict) for each in items):
-            return body  # type: ignore[no-any-return]
-        raise bad_fields({"body": f"accepted: an object, or a list of 1 to {MOST_LISTED} objects"})
+    async def body(self) -> Any:
+        """The JSON in the request's body. Raises ApiError."""
+        return await read_json(self.request, self.services.max_body)
 
     async def values(
         self, model: type[Fields], conflicts: Conflicts = lambda _: ()

@@ -22,7 +22,7 @@ from api.answers import (
     bad_fields,
     no_session,
 )
-from api.bodies import accepted, accepts, read_object
+from api.bodies import accepted, accepts, read_json
 from api.permissions import (
     PREFIX,
     AuthorizedCaller,
@@ -151,10 +151,7 @@ async def authenticate(request: Request) -> SessionEnvelopeAnswer:
     many failures the answer is 429.
     """
     services = services_of(request)
-    limits = services.limits
-    longest = min(_LONGEST_CREDENTIALS, limits.body_bytes)
-    body = await read_object(request, longest=longest, seconds=limits.body_seconds)
-    values = accepted(Credentials, body)
+    values = accepted(Credentials, await read_json(request, _LONGEST_CREDENTIALS))
     address = address_of(request)
     granted = await services.sessions.sign_in(values["email"], values["password"], address)
     if granted is None:
@@ -261,11 +258,8 @@ APPLICATIONS = Records(
     answer=ApplicationAnswer,
     created=ApplicationInput,
     example={"name": "Library for Android", "type": "android", "active": True},
-    about={
-        "create": "The service generates its `api_key`, which never changes.",
-        "delete": "Its key stops working.",
-    },
+    about="The service generates its `api_key`, which never changes.",
     columns=_with_key,
 )
 
-add_operations(router, APPLICATIONS, whole=False)
+add_operations(router, APPLICATIONS)

@@ -1,4 +1,4 @@
-"""The operations that all kinds of records share: list, create, get, edit, delete.
+"""The operations that all kinds of records share: list, create, get, edit, delete, restore.
 
 A new kind of record is a `Records`, and a call of `add_operations`. Its fields may refer to other
 records: a tag by its name (created if it is new) or id, a beacon by its id or triple, another place
@@ -7,6 +7,7 @@ by its id. All must belong to the company, and other places than beacons to the 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple
 
 from fastapi import APIRouter, Depends
@@ -23,28 +24,19 @@ from api.bodies import (
     OwnId,
     RecordId,
     VenueId,
+    accepted,
+    accepted_list,
     accepts,
-    at_place,
-    raise_faults,
 )
 from api.permissions import AuthorizedCaller, may_read, may_write
-from api.tenancy import (
-    PAGE,
-    M,
-    Query,
-    all_written,
-    find,
-    find_venue,
-    listed,
-    of_company,
-    write,
-    written,
-)
-from catalog.fields import Conflicts, Faults, Fields, Name, read_fields
+from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, write, written
+from catalog.fields import Conflicts, Fields, Name, joined
 from catalog.inputs import ByName, Triple, TripleFields
 from catalog.limits import lock_company
-from catalog.models import Beacon, Geofence, ScanTag, Tag
+from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag
 from catalog.session import RESTORABLE, undelete, with_deleted
+
+Values = Mapping[str, Any]
 
 
 class Place(NamedTuple):
@@ -52,13 +44,6 @@ class Place(NamedTuple):
 
     venue_id: int | None = None
     number: int = 0
-
-
-Values = Mapping[str, Any]
-
-
-async def _as_given(_session: Any, _caller: Any, values: Values, _record: Any) -> Values:
-    return values
 
 
 async def _unlimited(*_: Any) -> None:
@@ -71,102 +56,104 @@ class Records(Generic[M]):
 
     Records whose path has a venue's id belong to the venue, others to the company.
 
-    - `edited` are the fields of a PUT, if they differ from those of a POST, `created`.
-    - `about` adds to the descriptions of the operations, by their names.
-    - `where` are conditions of the records in a table that holds several kinds.
+    - `edited` are the fields of a PUT, if they differ from those of a POST, `created`. `about` adds
+      to the description of the POST, which `other_path` has too.
+    - `constants` are attributes of all these records, in a table that holds several kinds.
     - `options` load what the answer shows; a list is read `page` records at a time.
     - `conflicts` finds faults in the combination of a new record's fields.
-    - `columns` are the attributes to set for values, those of a new record if there is none yet.
-    - `check` raises LimitError over a limit, given what `scope` was before; None if it is new.
-      `check_size` does after additions, given one of the new records.
+    - `columns` are the attributes to set for values, given the record if it is not a new one.
+    - `check_size` raises LimitError after additions, given one of them; `check` after each write.
     - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
       records have the same.
     """
 
     kind: str
     path: str
+    other_path: str = ""
     tag: str = ""
     model: type[M]
     answer: type[Answer]
     created: type[Fields]
     edited: type[Fields] | None = None
     example: Record
-    about: Mapping[str, str] = field(default_factory=dict)
+    about: str = ""
+    constants: Mapping[str, Any] = field(default_factory=dict)
     options: Sequence[Any] = ()
-    where: Sequence[Any] = ()
     page: int = PAGE
     conflicts: Conflicts = lambda _: ()
     columns: Callable[[AsyncSession, AuthorizedCaller, Values, M | None], Awaitable[Values]] = (
-        _as_given
+        lambda session, caller, values, _: with_references(session, caller, values)
     )
-    scope: Callable[[M], Any] = lambda _: None
-    check: Callable[[AsyncSession, AuthorizedCaller, M, Any], Awaitable[None]] = _unlimited
+    check: Callable[[AsyncSession, AuthorizedCaller, M], Awaitable[None]] = _unlimited
     check_size: Callable[[AsyncSession, AuthorizedCaller, M], Awaitable[None]] = _unlimited
     listed: bool = False
     unique: tuple[str, ...] = ()
 
-    @property
-    def creation(self) -> Any:
-        """The type of the answer to a POST."""
-        return self.answer | list[self.answer] if self.listed else self.answer  # type: ignore[name-defined]
-
-    def query(self, caller: AuthorizedCaller, venue_id: int | None) -> Query[M]:
+    def query(self, caller: AuthorizedCaller, place: Place) -> Query[M]:
         """The records in a place, with what their answers show."""
-        query = of_company(self.model, caller.company_id, venue_id).where(*self.where)
-        return query.options(*self.options)
+        query = of_company(self.model, caller.company_id, place.venue_id)
+        return query.filter_by(**self.constants).options(*self.options)
+
+    async def list_all(
+        self, caller: AuthorizedCaller, place: Place, listing: Listing = LISTING
+    ) -> Response:
+        """The records of a venue or the company."""
+        query, venue = self.query(caller, place), place.venue_id
+        return await listed(caller, query, self.answer, listing, venue_id=venue, page=self.page)
 
     async def get(self, caller: AuthorizedCaller, place: Place) -> Answer:
         """One record. Raises ApiError 404, as `edit` and `delete` do."""
         async with caller.services.database.autocommit() as session:
-            found = await find(session, self.query(caller, place.venue_id), place.number)
+            found = await find(session, self.query(caller, place), place.number)
             return self.answer.model_validate(found)
 
     async def create(
-        self, caller: AuthorizedCaller, place: Place, *, dry: bool
+        self, caller: AuthorizedCaller, place: Place, dry: DryRun = False
     ) -> Answer | list[Answer]:
         """Add the record in the body, or all records of the list in it; a dry run adds none.
 
         Raises ApiError, 404 if there is no such venue. Faults in a list begin with an index: [3].
         """
-        body = await (caller.listed() if self.listed else caller.body())
-        given = body if isinstance(body, list) else [body]
-        places = [f"[{number}]" if body is given else "" for number in range(len(given))]
-        faults, values = Faults(), []
-        for each, at in zip(given, places, strict=True):
-            values.append(read_fields(self.created, each, place=at, faults=faults))
-            faults.note_conflicts(at, self.conflicts(values[-1]))
-        raise_faults(faults)
-        query = self.query(caller, place.venue_id)
+        body = await caller.body()
+        is_list = self.listed and isinstance(body, list)
+        given = (
+            accepted_list(self.created, body)
+            if is_list
+            else [accepted(self.created, body, conflicts=self.conflicts)]
+        )
+        owner: Record = {"company_id": caller.company_id, "venue_id": place.venue_id}
+        owner = {name: owner[name] for name in owner if hasattr(self.model, name)}
+        owner |= self.constants
 
         async def work(session: AsyncSession) -> list[Answer]:
             await lock_company(session, caller.company_id)
-            owner = {"company_id": caller.company_id}
             if place.venue_id is not None:
                 await find_venue(session, caller.company_id, place.venue_id, lock=True)
-                owner = {"venue_id": place.venue_id}
-            if body is given:
-                if self.unique:
-                    await self._refuse_taken(session, caller, values)
-                await _add_tags(session, caller.company_id, values)
-            records: list[Any] = []
-            for each, at in zip(values, places, strict=True):
-                with at_place(at):
-                    columns = await self.columns(session, caller, each | owner, None)
-                records.append(self.model(**columns))
-            session.add_all(records)
+            if is_list and self.unique:
+                await self._refuse_taken(session, caller, given)
+            made: list[Any] = []
+            for number, values in enumerate(given):
+                try:
+                    columns = await self.columns(
+                        session, caller, {**values, **owner, **self.constants}, None
+                    )
+                except ApiError as error:
+                    if is_list:
+                        faults = error.fields.items()
+                        error.fields = {joined(f"[{number}]", name): text for name, text in faults}
+                    raise
+                made.append(self.model(**columns))
+            session.add_all(made)
             await session.flush()
-            await self.check_size(session, caller, records[0])
-            for record, at in zip(records, places, strict=True):
-                with at_place(at):
-                    await self.check(session, caller, record, None)
-            numbers = [record.id for record in records]
-            return [
-                self.answer.model_validate(each)
-                for each in await all_written(session, query, numbers)
-            ]
+            numbers = [record.id for record in made]
+            found = await written(session, self.query(caller, place), numbers)
+            await self.check_size(session, caller, found[0])
+            for record in found:
+                await self.check(session, caller, record)
+            return [self.answer.model_validate(record) for record in found]
 
-        made = await write(caller.services, work, dry=dry)
-        return made if body is given else made[0]
+        answers = await write(caller.services, work, dry=dry)
+        return answers if is_list else answers[0]
 
     async def _refuse_taken(
         self, session: AsyncSession, caller: AuthorizedCaller, values: Sequence[Values]
@@ -174,7 +161,7 @@ class Records(Generic[M]):
         """Raise ApiError 409 if records of a list have the same unique attributes as others."""
         columns = [getattr(self.model, name) for name in self.unique]
         keys = [tuple(each[name] for name in self.unique) for each in values]
-        taken = select(*columns).where(tuple_(*columns).in_(keys), *self.where)
+        taken = select(*columns).where(tuple_(*columns).in_(keys)).filter_by(**self.constants)
         if (company := getattr(self.model, "company_id", None)) is not None:
             taken = taken.where(company == caller.company_id)
         seen = {tuple(row): "taken" for row in await session.execute(taken)}
@@ -186,26 +173,25 @@ class Records(Generic[M]):
         if faults:
             raise ApiError(409, f"the {', '.join(self.unique)} is taken", fields=faults)
 
-    async def edit(self, caller: AuthorizedCaller, place: Place, *, dry: bool) -> Answer:
+    async def edit(self, caller: AuthorizedCaller, place: Place, dry: DryRun = False) -> Answer:
         """Set the fields in the body; others stay as they are. A dry run sets none."""
         values = await caller.values(self.edited or self.created)
-        query = self.query(caller, place.venue_id)
+        query = self.query(caller, place)
 
         async def work(session: AsyncSession) -> Answer:
             await lock_company(session, caller.company_id)
             record = await find(session, query, place.number, lock=True)
-            before = self.scope(record)
             for name, value in (await self.columns(session, caller, values, record)).items():
                 setattr(record, name, value)
-            await session.flush()
-            await self.check(session, caller, record, before)
-            return self.answer.model_validate(await written(session, query, place.number))
+            (found,) = await written(session, query, [place.number])
+            await self.check(session, caller, found)
+            return self.answer.model_validate(found)
 
         return await write(caller.services, work, dry=dry)
 
     async def delete(self, caller: AuthorizedCaller, place: Place) -> DoneAnswer:
         """Delete a record."""
-        query = self.query(caller, place.venue_id)
+        query = self.query(caller, place)
 
         async def work(session: AsyncSession) -> None:
             await session.delete(await find(session, query, place.number, lock=True))
@@ -218,23 +204,21 @@ class Records(Generic[M]):
 
         Raises ApiError: 404 if there is none, 409 if its name or what makes it unique is taken.
         """
-        query = self.query(caller, place.venue_id)
+        query, model = self.query(caller, place), self.model.__mapper__.class_
         since = caller.services.clock() - RESTORABLE
 
         async def work(session: AsyncSession) -> Answer:
             await lock_company(session, caller.company_id)
             if place.venue_id is not None:
                 await find_venue(session, caller.company_id, place.venue_id, lock=True)
-            model: Any = self.model
-            deleted = of_company(self.model, caller.company_id, place.venue_id)
-            deleted = with_deleted(deleted.where(model.deleted_at >= since, *self.where))
+            deleted = with_deleted(query.where(model.deleted_at >= since))
             record: Any = await find(session, deleted, place.number, lock=True)
             if await session.scalar(query.where(model.name == record.name).limit(1)):
                 raise ApiError(409, "the name is taken")
             await undelete(session, record)
-            found = await written(session, query, place.number)
+            (found,) = await written(session, query, [place.number])
             await self.check_size(session, caller, found)
-            await self.check(session, caller, found, None)
+            await self.check(session, caller, found)
             return self.answer.model_validate(found)
 
         return await write(caller.services, work)
@@ -256,93 +240,51 @@ def _one_of_venue(venue_id: VenueId, number: RecordId) -> Place:
     return Place(venue_id, number)
 
 
-def _addresses(path: str) -> tuple[str, Any, Any]:
-    """The path of one record, and the dependencies that read both paths."""
-    if "{id}" in path:
-        return f"{path}/{{uid}}", Depends(_of_venue), Depends(_one_of_venue)
-    return f"{path}/{{id}}", Depends(_of_company), Depends(_one_of_company)
+def add_operations(router: APIRouter, records: Records[Any]) -> None:
+    """Add the operations of a kind of record to a router.
 
-
-def add_operations(
-    router: APIRouter, records: Records[Any], *, whole: bool = True, other_path: str = ""
-) -> None:
-    """Add the operations to a router. `other_path` creates a record, too.
-
-    Unless `whole`, there is no operation for reading one record, nor for restoring it.
+    Records that are deleted for good have no operations for reading and for restoring one.
     """
     kind, path, answer = records.kind, records.path, records.answer
-    one, all_of, one_of = _addresses(path)
     reader, writer = may_read(kind), may_write(kind)
+    in_venue = "{id}" in path
+    one = f"{path}/{{uid}}" if in_venue else f"{path}/{{id}}"
+    several = Depends(_of_venue if in_venue else _of_company)
+    single = Depends(_one_of_venue if in_venue else _one_of_company)
 
-    async def list_all(
-        caller: AuthorizedCaller = reader,
-        place: Place = all_of,
-        listing: Listing = LISTING,
-    ) -> Response:
-        query = records.query(caller, place.venue_id)
-        venue, page = place.venue_id, records.page
-        return await listed(caller, query, answer, listing, venue_id=venue, page=page)
-
-    async def create(
-        caller: AuthorizedCaller = writer, place: Place = all_of, dry: DryRun = False
-    ) -> Answer | list[Answer]:
-        return await records.create(caller, place, dry=dry)
-
-    async def get(caller: AuthorizedCaller = reader, place: Place = one_of) -> Answer:
-        return await records.get(caller, place)
-
-    async def edit(
-        caller: AuthorizedCaller = writer, place: Place = one_of, dry: DryRun = False
-    ) -> Answer:
-        return await records.edit(caller, place, dry=dry)
-
-    async def delete(caller: AuthorizedCaller = writer, place: Place = one_of) -> DoneAnswer:
-        return await records.delete(caller, place)
-
-    async def restore(caller: AuthorizedCaller = writer, place: Place = one_of) -> Answer:
-        return await records.restore(caller, place)
-
-    def add(verb: str, method: str, at: str, work: Any, shown: Any, text: str, **more: Any) -> None:
-        text = f"{text} {records.about.get(verb, '')}".strip()
+    def add(verb: str, method: str, at: str, text: str, work: Any, shown: Any, **more: Any) -> None:
         name = f"{verb}_{kind}s" if verb == "list" else f"{verb}_{kind}"
-        more = {"name": name, "summary": name.replace("_", " ").title(), **more}
         router.add_api_route(
             at,
-            work,
+            partial(
+                work,
+                caller=reader if method == "GET" else writer,
+                place=single if at.startswith(one) else several,
+            ),
             methods=[method],
             response_model=shown,
             description=text,
             tags=[records.tag or kind],
-            **more,
+            **{"name": name, "summary": name.replace("_", " ").title(), **more},
         )
 
-    changes: Record = {"openapi_extra": accepts(records.edited or records.created, records.example)}
-    several: Any = list[answer]  # type: ignore[valid-type]
-    body: Record = {
-        "openapi_extra": accepts(records.created, records.example, listed=records.listed)
-    }
-    text = f"Create a new {kind}."
-    add("list", "GET", path, list_all, several, f"The {kind}s.")
-    add("create", "POST", path, create, records.creation, text, status_code=201, **body)
-    if other_path:
-        body["name"] = f"create_{kind}_by_its_other_path"
-        add("create", "POST", other_path, create, answer, text, status_code=201, **body)
+    all_of: Any = list[answer]  # type: ignore[valid-type]
+    add("list", "GET", path, f"The {kind}s.", records.list_all, all_of)
+    text = f"Create a new {kind}. {records.about}".strip()
+    created = answer | all_of if records.listed else answer
+    body = accepts(records.created, records.example, listed=records.listed)
+    add("create", "POST", path, text, records.create, created, status_code=201, openapi_extra=body)
+    if other := records.other_path:
+        more = {"name": f"create_{kind}_by_its_other_path", "openapi_extra": body}
+        add("create", "POST", other, text, records.create, answer, status_code=201, **more)
     text = f"Change the {kind}. Optional fields that are not given stay as they are."
-    add("edit", "PUT", one, edit, answer, text, **changes)
-    add("delete", "DELETE", one, delete, DoneAnswer, f"Delete the {kind}.")
-    if whole:
-        add("get", "GET", one, get, answer, f"One {kind}.")
+    body = accepts(records.edited or records.created, records.example)
+    add("edit", "PUT", one, text, records.edit, answer, openapi_extra=body)
+    add("delete", "DELETE", one, f"Delete the {kind}.", records.delete, DoneAnswer)
+    if issubclass(records.model, SoftDeletable):
+        add("get", "GET", one, f"One {kind}.", records.get, answer)
         text = f"Bring back a {kind} that was deleted in the last {RESTORABLE.days} days."
-        add("restore", "POST", f"{one}/restore", restore, answer, text)
-
-
-async def _add_tags(session: AsyncSession, company_id: int, values: Sequence[Values]) -> None:
-    """Add the new tags of a list, so that its records find them."""
-    tags = {tag for each in values for tag in each.get("tags", ()) if isinstance(tag, str)}
-    if len(tags) > _MOST:
-        raise bad_fields({"tags": f"accepted: at most {_MOST} different tags in a list"})
-    await find_referenced(session, company_id, "tags", sorted(tags))
-    await session.flush()
+        add("restore", "POST", f"{one}/restore", text, records.restore, answer)
 
 
 _MOST = 1000
@@ -356,8 +298,8 @@ class RecordById(Fields):
     id: Id
 
 
-def _listed(accepted: str) -> Any:
-    return Field(max_length=_MOST, description=f"a list of at most {_MOST} {accepted}")
+def _several(accepts: str) -> Any:
+    return Field(max_length=_MOST, description=f"a list of at most {_MOST} {accepts}")
 
 
 _KINDS: dict[str, tuple[Any, str]] = {
@@ -373,27 +315,27 @@ ById = Annotated[RecordById, AfterValidator(lambda record: record.id)]
 ByTriple = Annotated[TripleFields, AfterValidator(lambda b: Triple(b.uuid, b.major, b.minor))]
 Tags = Annotated[
     list[Annotated[ByName | ById | Name, IN_ORDER]],
-    _listed('objects {"name": string} or {"id": integer}, or names'),
+    _several('objects {"name": string} or {"id": integer}, or names'),
 ]
 Beacons = Annotated[
     list[Annotated[ById | ByTriple | Id, IN_ORDER]],
-    _listed("beacons by id, or by uuid, major and minor"),
+    _several("beacons by id, or by uuid, major and minor"),
 ]
-Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _listed("places of the venue by id")]
+Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _several("places of the venue by id")]
 
 
-async def referenced(
-    session: AsyncSession, company_id: int, values: Mapping[str, Any], venue_id: int | None = None
-) -> dict[str, list[Any]]:
-    """The records that the references among the values name, by attribute. Raises ApiError 400.
+async def with_references(
+    session: AsyncSession, caller: AuthorizedCaller, values: Values, venue_id: int | None = None
+) -> dict[str, Any]:
+    """The values, with the records that references among them name. Raises ApiError 400.
 
     With `venue_id`, places other than beacons must be that venue's.
     """
-    return {
-        field: await find_referenced(session, company_id, field, values[field], venue_id)
-        for field in _KINDS
-        if field in values
+    found = {
+        field: await find_referenced(session, caller.company_id, field, values[field], venue_id)
+        for field in _KINDS.keys() & values.keys()
     }
+    return {**values, **found}
 
 
 async def find_referenced(
@@ -403,7 +345,7 @@ async def find_referenced(
     references: Sequence[Reference],
     venue_id: int | None = None,
 ) -> list[Any]:
-    """The records that the references in `field` name; new tags are added to the session.
+    """The records that the references in `field` name; new tags are added.
 
     Raises ApiError 400 for what is not the company's.
     """
@@ -430,6 +372,7 @@ async def find_referenced(
         if name not in found:
             found[name] = Tag(company_id=company_id, name=name)
             session.add(found[name])
+            await session.flush()  # the next record of a list finds it
     owner = "venue" if venue_id is not None and field in _OF_VENUE else "company"
     unknown = {
         f"{field}[{place}]": f"{reference}: not a {what} of this {owner}"

@@ -17,8 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
 from api.bodies import Listing
-from api.permissions import AuthorizedCaller
-from api.services import Services
+from api.permissions import AuthorizedCaller, Services
 from catalog.database import Database, chunked, is_lock_conflict
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
@@ -53,22 +52,15 @@ async def find(session: AsyncSession, query: Query[M], number: int, *, lock: boo
     return found
 
 
-async def written(session: AsyncSession, query: Query[M], number: int) -> M:
-    """The record as the transaction has written it, its relations in order."""
-    await session.flush()
-    return await find(session, query.execution_options(populate_existing=True), number)
-
-
-async def all_written(session: AsyncSession, query: Query[M], numbers: Sequence[int]) -> list[M]:
-    """As `written`, for several records in order."""
+async def written(session: AsyncSession, query: Query[M], numbers: Sequence[int]) -> list[M]:
+    """The records as the transaction has written them, in order, with all that the query loads."""
     await session.flush()
     model: Any = query.column_descriptions[0]["entity"]
-    found: list[Any] = []
+    found: dict[int, M] = {}
     for chunk in chunked(numbers, PAGE):
         part = query.where(model.id.in_(chunk)).execution_options(populate_existing=True)
-        found += await session.scalars(part)
-    by_id = {record.id: record for record in found}
-    return [by_id[number] for number in numbers]
+        found |= {record.id: record for record in await session.scalars(part)}  # type: ignore[attr-defined]
+    return [found[number] for number in numbers]
 
 
 async def find_venue(

@@ -10,14 +10,13 @@ from sqlalchemy.orm import selectinload
 from api.answers import Answer, Count, Id, NamedAnswer, Text
 from api.bodies import MOST_LISTED
 from api.permissions import PREFIX, AuthorizedCaller
-from api.records import Records, Tags, Values, add_operations, referenced
+from api.records import Records, Tags, add_operations
 from catalog.fields import ABSENT
 from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
 from catalog.limits import check_beacon, check_geofences, check_quiet_hours, check_venue_size
-from catalog.models import Beacon, Geofence, ScanTag, Tag, Venue
+from catalog.models import Beacon, Geofence, ScanTag, Venue
 
 router = APIRouter(prefix=PREFIX)
-_GONE = "Nothing fires by it any more."
 _LIST = f"A list of up to {MOST_LISTED} creates all of them or none."
 
 
@@ -33,15 +32,14 @@ class VenueAnswer(Answer):
     visit_silence: Count | None
 
 
-async def _check_venue(
-    session: AsyncSession, caller: AuthorizedCaller, _venue: Venue, _before: None
-) -> None:
+async def _check_venue(session: AsyncSession, caller: AuthorizedCaller, _venue: Venue) -> None:
     await check_quiet_hours(session, caller.company_id, "time_zone")
 
 
 VENUES = Records(
     kind="venue",
     path="/region",
+    other_path="/venue",
     model=Venue,
     answer=VenueAnswer,
     created=VenueInput,
@@ -51,7 +49,7 @@ VENUES = Records(
         "active": True,
         "width": 32,
     },
-    about={"delete": "Its places and campaigns are deleted with it; none of them fires any more."},
+    about="Deleting it deletes its places and campaigns too.",
     check=_check_venue,
 )
 
@@ -76,19 +74,9 @@ class BeaconAnswer(Answer):
     tags: list[NamedAnswer]
 
 
-async def _beacon_columns(
-    session: AsyncSession, caller: AuthorizedCaller, values: Values, record: Beacon | None
-) -> Values:
-    # Loaded, so that `check` finds them.
-    tags: Values = {} if record else {"tags": []}
-    return {**values, **tags, **await referenced(session, caller.company_id, values)}
-
-
-async def _check_beacon(
-    session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon, before: set[Tag] | None
-) -> None:
+async def _check_beacon(session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon) -> None:
     limits, now = caller.services.catalog_limits, caller.services.clock()
-    if not (before or set()).issuperset(beacon.tags):
+    if beacon.tags:
         await check_beacon(session, limits, caller.company_id, beacon, now)
 
 
@@ -96,7 +84,6 @@ async def _check_beacons(session: AsyncSession, caller: AuthorizedCaller, beacon
     await check_venue_size(session, caller.services.catalog_limits, Beacon, beacon.venue_id)
 
 
-_TAKEN = "409: the triple uuid, major, minor is taken, perhaps by another company's beacon."
 BEACONS = Records(
     kind="beacon",
     path="/region/{id}/beacon",
@@ -112,14 +99,8 @@ BEACONS = Records(
         "proximity": "near",
         "tags": [{"name": "study"}],
     },
-    about={
-        "create": f"{_LIST} {_TAKEN}",
-        "edit": _TAKEN,
-        "delete": _GONE,
-    },
+    about=f"{_LIST} 409: the triple is taken, perhaps by another company's beacon.",
     options=(selectinload(Beacon.tags),),
-    columns=_beacon_columns,
-    scope=lambda beacon: set(beacon.tags),
     check=_check_beacon,
     check_size=_check_beacons,
     listed=True,
@@ -143,12 +124,6 @@ class GeofenceAnswer(Answer):
     tags: list[NamedAnswer]
 
 
-async def _geofence_columns(
-    session: AsyncSession, caller: AuthorizedCaller, values: Values, _record: Geofence | None
-) -> Values:
-    return {**values, **await referenced(session, caller.company_id, values)}
-
-
 async def _check_geofences(session: AsyncSession, caller: AuthorizedCaller, _: Geofence) -> None:
     await check_geofences(session, caller.services.catalog_limits, caller.company_id)
 
@@ -166,9 +141,8 @@ GEOFENCES = Records(
         "radius": 300,
         "active": True,
     },
-    about={"create": _LIST, "delete": _GONE},
+    about=_LIST,
     options=(selectinload(Geofence.tags),),
-    columns=_geofence_columns,
     check_size=_check_geofences,
     listed=True,
 )
@@ -189,13 +163,6 @@ class ScanTagAnswer(Answer):
 
 
 def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]:
-    async def columns(
-        session: AsyncSession, caller: AuthorizedCaller, values: Values, _record: ScanTag | None
-    ) -> Values:
-        owner = {"company_id": caller.company_id, "kind": kind}
-        return {**values, **owner, **await referenced(session, caller.company_id, values)}
-
-    taken = f"409: the value is another {kind}'s of the company."
     return Records(
         kind=kind,
         path=f"/region/{{id}}/{kind}",
@@ -203,14 +170,9 @@ def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]
         answer=ScanTagAnswer,
         created=ScanTagInput,
         example={"name": "Door", "value": example, "active": True, "tags": [{"name": "study"}]},
-        about={
-            "create": f"{_LIST} {taken}",
-            "edit": taken,
-            "delete": _GONE,
-        },
+        about=f"{_LIST} 409: the value is another {kind}'s of the company.",
         options=(selectinload(ScanTag.tags),),
-        where=(ScanTag.kind == kind,),
-        columns=columns,
+        constants={"kind": kind},
         listed=True,
         unique=("value",),
     )
@@ -219,8 +181,5 @@ def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]
 NFCS = _scan_tags("nfc", "04:A2:24:B1:C8:5A:80")
 QRCODES = _scan_tags("qrcode", "https://library.example/door")
 
-add_operations(router, VENUES, other_path="/venue")
-add_operations(router, BEACONS)
-add_operations(router, GEOFENCES)
-add_operations(router, NFCS)
-add_operations(router, QRCODES)
+for records in (VENUES, BEACONS, GEOFENCES, NFCS, QRCODES):
+    add_operations(router, records)

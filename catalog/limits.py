@@ -22,7 +22,6 @@ from catalog.models import (
     Campaign,
     Company,
     Geofence,
-    Tag,
     Venue,
     at_offset,
 )
@@ -113,27 +112,6 @@ class Period(NamedTuple):
 
     start: datetime
     end: datetime
-
-
-class CampaignScope(NamedTuple):
-    """When and where a campaign is open: its period, and the beacons and tags that it targets."""
-
-    active: bool
-    period: Period
-    targets: frozenset[Beacon | Tag]
-
-    def goes_beyond(self, before: "CampaignScope | None") -> bool:
-        """Whether it is open at a beacon or an instant at which it was not open `before`."""
-        if not self.active or before is None or not before.active:
-            return self.active
-        longer = self.period.start < before.period.start or self.period.end > before.period.end
-        return longer or not self.targets <= before.targets
-
-
-def scope_of(campaign: Campaign) -> CampaignScope:
-    """The scope of a campaign whose beacons and tags are loaded."""
-    targets: frozenset[Beacon | Tag] = frozenset([*campaign.beacons, *campaign.tags])
-    return CampaignScope(campaign.active, open_period(campaign), targets)
 
 
 def open_period(campaign: Any) -> Period:

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from api.answers import ApiError
 from api.bodies import read_bytes
 from api.console.interface import RefusedError
-from api.services import Limits
 from rules.parsing import DAY, HOUR, MINUTE, MONTH, SECOND, WEEK, YEAR, parse_delay
 
 _MOST_FIELDS = 3000
@@ -101,15 +100,14 @@ def tag_text(names: Iterable[str]) -> str:
     )
 
 
-async def read_form(request: Request, limits: Limits) -> PostedForm:
+async def read_form(request: Request, longest: int) -> PostedForm:
     """The form in the body of a request. Raises RefusedError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("", _TYPE):
         raise RefusedError(415, f"the body must be {_TYPE}")
     try:
         # Percent encoding triples the size of bytes that are not ASCII.
-        longest = 3 * limits.body_bytes
-        raw = await read_bytes(request, longest=longest, seconds=limits.body_seconds)
+        raw = await read_bytes(request, 3 * longest)
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ApiError as error:
         raise RefusedError(error.status, str(error)) from None

@@ -33,8 +33,7 @@ from api.console.session import (
     refuse_forged,
 )
 from api.console.texts import translations_for
-from api.permissions import services_of
-from api.services import Services
+from api.permissions import Services, services_of
 from api.sessions import SignedIn
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -90,7 +89,7 @@ def _signed_in(page: PageHandler) -> Endpoint:
             return _to_sign_in(request)
         form = PostedForm({})
         if request.method == "POST":
-            form = await read_form(request, services.limits)
+            form = await read_form(request, services.max_body)
             refuse_forged(request, session, form.text(FORGERY_FIELD))
         request.scope["company"] = account.company_id
         interface = InterfaceClient(request, email=session.email, token=session.token)

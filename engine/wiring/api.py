@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.middleware import ApiMetrics
-from api.services import Limits, Services
+from api.permissions import Services
 from api.sessions import LoginAttempts, PasswordGate, Sessions
 from catalog.index.drain import OutboxDrainer
 from catalog.redis_connection import REDIS_SECONDS
@@ -44,9 +44,6 @@ from engine.wiring.servers import sql_probe
 log = structlog.get_logger(__name__)
 
 CONNECTIONS = 500
-BODY_SECONDS = 15.0  # for a request's body to arrive
-ANSWER_SECONDS = 30.0  # for an answer to begin, then for the client to read each piece of it
-LIST_SECONDS = 600.0  # for a whole answer, also for a long list
 LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
 LOGIN_SECONDS = 300.0
 
@@ -164,12 +161,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         day_figures=build_figure_store(settings, stores.redis).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
-        limits=Limits(
-            body_bytes=settings.api_max_body,
-            body_seconds=BODY_SECONDS,
-            answer_seconds=ANSWER_SECONDS,
-            whole_answer_seconds=LIST_SECONDS,
-        ),
+        max_body=settings.api_max_body,
         catalog_limits=catalog_limits(settings),
     )
 

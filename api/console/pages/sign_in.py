@@ -31,7 +31,7 @@ async def show(request: Request) -> Response:
 async def sign_in(request: Request) -> Response:
     """Sign in with POST /v2/auth, and put the session into the cookie."""
     refuse_other_sites(request)
-    form = await read_form(request, services_of(request).limits)
+    form = await read_form(request, services_of(request).max_body)
     email = form.text("email")
     credentials = {"email": email, "password": form.text("password")}
     reply = await InterfaceClient(request).call("POST", "/auth", credentials)
@@ -51,7 +51,7 @@ async def sign_in(request: Request) -> Response:
 async def choose_language(request: Request) -> Response:
     """Store the chosen language in a cookie."""
     refuse_other_sites(request)
-    form = await read_form(request, services_of(request).limits)
+    form = await read_form(request, services_of(request).max_body)
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
     chosen = form.text("language")
     if chosen in LANGUAGES:

@@ -39,10 +39,9 @@ from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, new_app
 from engine.cli.output import ShownProgress, echo_json, print_table, shown_progress
 from engine.cli.servers import kafka_failures, open_migrated_database, open_snapshot
-from engine.formats.decoders import DetectionDecoder, detection_decoders
+from engine.formats.decoders import AT_ONCE, DetectionDecoder, detection_decoders
 from engine.kafka.client import KafkaCluster
 from engine.kafka.detections import (
-    AT_ONCE,
     UNDECODABLE,
     BeaconKey,
     DecodedDetection,

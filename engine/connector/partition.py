@@ -161,7 +161,7 @@ class CallPartition:
     async def _receive(self, records: Records) -> None:
         """Start every call of a batch. Raises permanent errors."""
         with self._step("decode"):
-            calls, letters, _ = decode_records(records, decode_call, self._role.limit)
+            calls, letters = decode_records(records, decode_call, self._role.limit)
         with self._step("devices"):
             known = await self._role.devices.find([call.device_key for call in calls])
         self._offsets.begin_all([record.offset for record in records])

@@ -4,10 +4,13 @@ Trigger, recorder and commands read detections only with these decoders, so that
 content of a record.
 """
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -35,9 +38,8 @@ from engine.kafka.detections import (
     DecodedBatch,
     DecodedDetection,
     Record,
-    decode_detections,
-    decode_each,
     decode_record,
+    decode_records,
     detection_of,
 )
 from engine.kafka.messages import LONGEST_UDID, Detection, parse_text
@@ -47,6 +49,7 @@ from engine.process.failures import ServerErrors
 from engine.process.settings import Settings
 from engine.process.settings_types import REGISTERED_FORMATS
 
+AT_ONCE = 64  # records of many detections each
 # Positions reserved for each event of a batch: more than a record has bytes.
 _POSITIONS_AN_EVENT = 2**32
 
@@ -64,7 +67,8 @@ class OwnFormatDecoder:
         self, records: Records, among: Records | None = None
     ) -> DecodedBatch[DecodedDetection]:
         """Decode the records. Raises TooManyDeadLettersError."""
-        return decode_detections(records, self._path_loss_exponent, self.limit, among=among)
+        decode = partial(decode_record, path_loss_exponent=self._path_loss_exponent)
+        return decode_records(records, decode, self.limit, among=among)
 
     async def prepare(self, records: Records) -> None:
         """Nothing to fetch: this format has no schemas."""
@@ -98,8 +102,19 @@ class ReportDecoder:
         self._in_cloudevents = in_cloudevents
 
     async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
-        """Decode the records. Raises TooManyDeadLettersError."""
-        return await decode_each(records, self.read, self.limit, prepare=self.prepare)
+        """Decode the records: each whole, or it becomes a dead letter, so that a replay counts no
+        detection twice. Raises TooManyDeadLettersError."""
+        decoded: DecodedBatch[DecodedDetection] = DecodedBatch([], [])
+        for start in range(0, len(records), AT_ONCE):
+            await asyncio.sleep(0)  # other tasks have their turn
+            part = records[start : start + AT_ONCE]
+            await self.prepare(part)
+            found = decode_records(part, self.read)
+            decoded.messages.extend(chain.from_iterable(found.messages))
+            decoded.dead_letters.extend(found.dead_letters)
+        if self.limit is not None:
+            self.limit.note(records, decoded.dead_letters)
+        return decoded
 
     async def prepare(self, records: Records) -> None:
         """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.

@@ -23,6 +23,8 @@ from engine.formats.report import (
 )
 from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
 
+_decode = msgspec.json.decode
+
 
 class IBeaconFrame(NamedTuple):
     """The content of an iBeacon frame; `tx_power` in dBm at one metre."""
@@ -100,9 +102,6 @@ class _MinewIBeacon(
 
 
 _MINEW_LEVELS = 3  # /gw/<mac>/status
-_minew = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_minew_element = msgspec.json.Decoder(_Minew).decode
-_minew_ibeacon = msgspec.json.Decoder(_MinewIBeacon).decode
 
 
 def read_minew(report: Report) -> Iterable[Sighting]:
@@ -110,14 +109,14 @@ def read_minew(report: Report) -> Iterable[Sighting]:
 
     One element has the type Gateway and describes the gateway, which is the receiver.
     """
-    parts = _minew(report.value)
-    elements = [_minew_element(part) for part in parts]
+    parts = _decode(report.value, type=list[msgspec.Raw])
+    elements = [_decode(part, type=_Minew) for part in parts]
     ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
     if not ibeacons:
         return
     device = gateway(_minew_gateway(elements, report))
     for index in ibeacons:
-        beacon = _minew_ibeacon(parts[index])
+        beacon = _decode(parts[index], type=_MinewIBeacon)
         at = timestamp(beacon.timestamp)
         yield _sighting(index, beacon, device, at, tx_power=beacon.tx_power)
 
@@ -145,8 +144,6 @@ class _TheengsIBeacon(msgspec.Struct, gc=False):
 
 
 _TO_MQTT = "BTtoMQTT"
-_theengs = msgspec.json.Decoder(_Theengs).decode
-_theengs_ibeacon = msgspec.json.Decoder(_TheengsIBeacon).decode
 
 
 def read_theengs(report: Report) -> Iterable[Sighting]:
@@ -154,9 +151,9 @@ def read_theengs(report: Report) -> Iterable[Sighting]:
 
     The MQTT topic names the gateway: <base>/<gateway>/BTtoMQTT/<mac>, or <base>/presence/<gateway>.
     """
-    if (_theengs(report.value).model_id or "").upper() != "IBEACON":
+    if (_decode(report.value, type=_Theengs).model_id or "").upper() != "IBEACON":
         return
-    beacon = _theengs_ibeacon(report.value)
+    beacon = _decode(report.value, type=_TheengsIBeacon)
     levels = mqtt_topic(report)
     receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
     tx_power = beacon.txpower if beacon.txpower is not None else beacon.power
@@ -173,7 +170,6 @@ _ESPRESENSE_PREFIX = "ibeacon:"
 _ESPRESENSE_ID = re.compile(
     r"(?P<uuid>[0-9a-f-]{32,36})-(?P<major>\d{1,5})-(?P<minor>\d{1,5})", re.ASCII
 )
-_espresense = msgspec.json.Decoder(_Espresense).decode
 
 
 def read_espresense(report: Report) -> Iterable[Sighting]:
@@ -181,7 +177,7 @@ def read_espresense(report: Report) -> Iterable[Sighting]:
 
     The MQTT topic, espresense/devices/<id>/<room>, names the room of the node.
     """
-    measurement = _espresense(report.value)
+    measurement = _decode(report.value, type=_Espresense)
     id_ = measurement.id.lower()
     if not id_.startswith(_ESPRESENSE_PREFIX):
         return
@@ -224,9 +220,6 @@ class _MistIBeacon(
 
 
 _MIST_RAW = ("asset-raw-rssi", "discovered-raw-rssi")
-_mist = msgspec.json.Decoder(_Mist).decode
-_mist_event = msgspec.json.Decoder(_MistEvent).decode
-_mist_ibeacon = msgspec.json.Decoder(_MistIBeacon).decode
 
 
 def read_mist(report: Report) -> Iterable[Sighting]:
@@ -234,13 +227,13 @@ def read_mist(report: Report) -> Iterable[Sighting]:
 
     The receiver is an access point. Webhooks that report a position have none, and no sighting.
     """
-    webhook = _mist(report.value)
+    webhook = _decode(report.value, type=_Mist)
     if webhook.topic not in _MIST_RAW:
         return
     for index, event in enumerate(webhook.events):
-        if not _mist_event(event).ibeacon_uuid:
+        if not _decode(event, type=_MistEvent).ibeacon_uuid:
             continue
-        beacon = _mist_ibeacon(event)
+        beacon = _decode(event, type=_MistIBeacon)
         yield _sighting(index, beacon, gateway(beacon.device_id), timestamp(beacon.timestamp))
 
 
@@ -263,7 +256,6 @@ class _Kontakt(msgspec.Struct, gc=False):
 
 _KONTAKT_VERSIONS = (3, 4)
 _LATEST_SECONDS = 2**31 - 1  # above it a gateway's timestamp is milliseconds, as in their parser
-_kontakt = msgspec.json.Decoder(_Kontakt).decode
 
 
 def read_kontakt(report: Report) -> Iterable[Sighting]:
@@ -271,7 +263,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
 
     In version 3 the event has the advertisement, in version 4 its object `ble`.
     """
-    upload = _kontakt(report.value)
+    upload = _decode(report.value, type=_Kontakt)
     if upload.version not in _KONTAKT_VERSIONS:
         raise ValueError(f"version: {upload.version} must be 3 or 4")
     device = gateway(upload.source_id)
@@ -310,23 +302,18 @@ class _KioIBeacon(msgspec.Struct, gc=False):
     reference: float | None = msgspec.field(name="calibratedRssi1m", default=None)
 
 
-_kio = msgspec.json.Decoder(_KioPage | list[msgspec.Raw]).decode
-_kio_event = msgspec.json.Decoder(_KioEvent).decode
-_kio_ibeacon = msgspec.json.Decoder(_KioIBeacon).decode
-
-
 def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
     """Kontakt.io's cloud (Kio Cloud): its telemetry stream, as Event Hubs and bridges forward it.
 
     One event, a list of events, or a page of them; an event says that one gateway received one
     beacon. Events of the other streams (position, occupancy, presence) have no sighting.
     """
-    found = _kio(report.value)
+    found = _decode(report.value, type=_KioPage | list[msgspec.Raw])
     events = found.content if isinstance(found, _KioPage) else found
     for index, event in enumerate([report.value] if events is None else events):
-        if not _kio_event(event).uuid:
+        if not _decode(event, type=_KioEvent).uuid:
             continue
-        beacon = _kio_ibeacon(event)
+        beacon = _decode(event, type=_KioIBeacon)
         at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
         device = gateway(beacon.source_id)
         yield _sighting(index, beacon, device, timestamp(at), tx_power=beacon.reference)
@@ -355,9 +342,6 @@ class _OwnTracksPosition(msgspec.Struct, gc=False):
 
 # What follows owntracks/<user>/<device> in the MQTT topic of each type.
 _OWNTRACKS_SUFFIX = {"beacon": ["beacon"], "location": [], "transition": ["event"]}
-_owntracks = msgspec.json.Decoder(_OwnTracks).decode
-_owntracks_beacon = msgspec.json.Decoder(_OwnTracksBeacon).decode
-_owntracks_position = msgspec.json.Decoder(_OwnTracksPosition).decode
 
 
 def read_owntracks(report: Report) -> Iterable[Sighting]:
@@ -366,13 +350,13 @@ def read_owntracks(report: Report) -> Iterable[Sighting]:
     The MQTT topic names the phone. Without an api_key positions have no sighting. Of transitions
     only those into a region have one, because the engine's own geofences decide.
     """
-    type_ = _owntracks(report.value).type_
+    type_ = _decode(report.value, type=_OwnTracks).type_
     if type_ == "beacon":
-        beacon = _owntracks_beacon(report.value)
+        beacon = _decode(report.value, type=_OwnTracksBeacon)
         device = _owntracks_device(report, type_)
         yield _sighting(0, beacon, device, timestamp(beacon.tst), proximity=beacon.prox)
     elif type_ in _OWNTRACKS_SUFFIX and (key := api_key(report)) is not None:
-        found = _owntracks_position(report.value)
+        found = _decode(report.value, type=_OwnTracksPosition)
         if type_ == "transition" and found.event != "enter":
             return
         device = _owntracks_device(report, type_)
@@ -417,9 +401,6 @@ class _Radar(msgspec.Struct, gc=False):
 
 
 _RADAR_ENTERED = "user.entered_geofence"
-_radar = msgspec.json.Decoder(_Radar).decode
-_radar_type = msgspec.json.Decoder(_RadarType).decode
-_radar_entry = msgspec.json.Decoder(_RadarEntry).decode
 
 
 def read_radar(report: Report) -> Iterable[Sighting]:
@@ -427,13 +408,13 @@ def read_radar(report: Report) -> Iterable[Sighting]:
 
     Events of one update of the location have one sighting, because its position is the same.
     """
-    webhook = _radar(report.value)
+    webhook = _decode(report.value, type=_Radar)
     events = [webhook.event] if isinstance(webhook.event, msgspec.Raw) else webhook.events
     seen = set()
     for index, event in enumerate(events):
-        if _radar_type(event).type != _RADAR_ENTERED:
+        if _decode(event, type=_RadarType).type != _RADAR_ENTERED:
             continue
-        entry = _radar_entry(event)
+        entry = _decode(event, type=_RadarEntry)
         user, key = entry.user or webhook.user, api_key(report)
         if user is None or not user.device_id:
             raise ValueError("user.deviceId: it is required, and missing")

@@ -12,7 +12,6 @@ import contextlib
 import ssl
 import struct
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,8 +41,8 @@ _MOST_UNREADABLE = 10_000
 _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
 _RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
-_FOUND, _UNAUTHORIZED, _NOT_FOUND = 200, 401, 404
-_TEMPORARY = (408, 429)
+_FOUND, _NOT_FOUND = 200, 404
+_TEMPORARY = (401, 408, 429)  # for any schema, so not for ever
 _ID = 0  # the first byte of a message, before a number; 1 before a GUID
 _NUMBER = struct.Struct(">I")
 _GUID_BYTES = 16
@@ -90,13 +89,12 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as registered. `kind` is AVRO, PROTOBUF or JSON.
+    """A schema as registered.
 
     `references` are the texts of the schemas that it refers to, by the name in the reference. A
     referenced schema follows those that it refers to itself.
     """
 
-    kind: str
     text: str
     references: Mapping[str, str]
 
@@ -139,15 +137,13 @@ class SchemaRegistry:
         kind: SchemaKind,
         *,
         errors: ServerErrors | None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kind = kind
         self._address = address
         self._errors = errors
         self._query = "" if kind.form is None else f"?format={kind.form}"
-        self._clock = clock
-        self._decoders: OrderedDict[SchemaId, Decode] = OrderedDict()
-        self._unreadable: OrderedDict[SchemaId, _Unreadable] = OrderedDict()
+        self._decoders: dict[SchemaId, Decode] = {}
+        self._unreadable: dict[SchemaId, _Unreadable] = {}
 
     async def fetch(self, ids: Collection[SchemaId]) -> None:
         """Fetch these few schemas, except those that are cached or known to be unreadable.
@@ -170,36 +166,32 @@ class SchemaRegistry:
         return found
 
     def _knows(self, id_: SchemaId) -> bool:
-        if id_ in self._decoders:
-            self._decoders.move_to_end(id_)
-            return True
-        found = self._unreadable.get(id_)
-        return found is not None and self._clock() < found.until
+        unreadable = self._unreadable.get(id_)
+        return id_ in self._decoders or (
+            unreadable is not None and time.monotonic() < unreadable.until
+        )
 
     async def _fetch_one(self, id_: SchemaId) -> None:
+        kind = "guids" if isinstance(id_, UUID) else "ids"
         try:
-            kind = "guids" if isinstance(id_, UUID) else "ids"
-            answer = await self._get(f"/schemas/{kind}/{id_}")
-            references: dict[str, str] = {}
-            await self._add_references(answer, references, _MOST_REFERENCES)
-            self._decoders[id_] = self._compiled(answer, references)
-        except UnreadableSchemaError as error:
-            self._unreadable[id_] = _Unreadable(str(error), self._clock() + _RETRY_UNREADABLE)
-            self._unreadable.move_to_end(id_)
-        if len(self._unreadable) > _MOST_UNREADABLE:
-            self._unreadable.popitem(last=False)
-        if len(self._decoders) > _MOST_SCHEMAS:
-            self._decoders.popitem(last=False)
+            made = await self._compiled(f"/schemas/{kind}/{id_}")
+        except (UnreadableSchemaError, ValueError) as error:
+            if len(self._unreadable) >= _MOST_UNREADABLE:
+                self._unreadable.clear()
+            self._unreadable[id_] = _Unreadable(str(error), time.monotonic() + _RETRY_UNREADABLE)
+            return
+        if len(self._decoders) >= _MOST_SCHEMAS:
+            self._decoders.clear()
+        self._decoders[id_] = made
 
-    def _compiled(self, answer: _Answer, references: Mapping[str, str]) -> Decode:
-        schema = RegisteredSchema(answer.schema_type, answer.schema, references)
-        if schema.kind != self.kind.name:
-            fault = f"it is {schema.kind[:80]}, and the topic's format is {self.kind.name}"
-            raise UnreadableSchemaError(fault)
-        try:
-            return self.kind.compile(schema)
-        except ValueError as error:
-            raise UnreadableSchemaError(str(error)) from error
+    async def _compiled(self, target: str) -> Decode:
+        answer = await self._get(target)
+        references: dict[str, str] = {}
+        await self._add_references(answer, references, _MOST_REFERENCES)
+        if answer.schema_type != self.kind.name:
+            found = answer.schema_type[:80]
+            raise ValueError(f"it is {found}, and the topic's format is {self.kind.name}")
+        return self.kind.compile(RegisteredSchema(answer.schema, references))
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
         """Fetch the referenced schemas, depth first. Raises UnreadableSchemaError for too many."""
@@ -224,7 +216,7 @@ class SchemaRegistry:
             raise UnreadableSchemaError("it has no schema of this id")
         if answer.status_code != _FOUND:
             fault = f"the schema registry answers {answer.status_code} to {target}"
-            if answer.status_code >= 500 or answer.status_code in (_UNAUTHORIZED, *_TEMPORARY):
+            if answer.status_code >= 500 or answer.status_code in _TEMPORARY:
                 raise SchemaRegistryError(fault)
             raise await self._refusal(fault)
         try:
@@ -241,13 +233,6 @@ class SchemaRegistry:
             return SchemaRegistryError(fault)
         answers = other.status_code in (_FOUND, _NOT_FOUND)
         return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
-
-
-class _Framed(NamedTuple):
-    """A message and the id of the schema that wrote it."""
-
-    schema: SchemaId
-    message: bytes
 
 
 class RegisteredFormat:
@@ -281,11 +266,11 @@ class RegisteredFormat:
         ids: set[SchemaId] = set()
         for report in reports:
             with contextlib.suppress(ValueError):  # `__call__` raises it, for a dead letter
-                ids.add(self._framed(report).schema)
+                ids.add(self._framed(report)[0])
         return ids
 
-    def _framed(self, report: Report) -> _Framed:
-        """The schema's id from the header if there is one, else from the value's first bytes."""
+    def _framed(self, report: Report) -> tuple[SchemaId, bytes]:
+        """The schema's id, from the header or else the value's first bytes, and the message."""
         header = header_bytes(report, SCHEMA_HEADER)
         if header is None:
             return _unframed(report.value, "the value")
@@ -294,10 +279,10 @@ class RegisteredFormat:
         if bool(indexes) != is_indexed:
             expected = "the indexes of a type" if is_indexed else "nothing"
             raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
-        return _Framed(id_, indexes + report.value)
+        return id_, indexes + report.value
 
 
-def _unframed(framed: bytes, what: str) -> _Framed:
+def _unframed(framed: bytes, what: str) -> tuple[SchemaId, bytes]:
     """The schema's id and the bytes after it. Raises ValueError."""
     if framed[:1] not in (b"\0", b"\1"):
         raise ValueError(f"{what} begins with neither a zero nor a one: no Confluent wire format")
@@ -305,4 +290,4 @@ def _unframed(framed: bytes, what: str) -> _Framed:
     name, rest = framed[1 : 1 + size], framed[1 + size :]
     if len(name) < size:
         raise ValueError(f"{what} is too short for a schema's id: no Confluent wire format")
-    return _Framed(_NUMBER.unpack(name)[0] if framed[0] == _ID else UUID(bytes=name), rest)
+    return (_NUMBER.unpack(name)[0] if framed[0] == _ID else UUID(bytes=name)), rest

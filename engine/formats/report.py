@@ -1,7 +1,7 @@
 """The types common to all formats: a format reads a report and yields sightings."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,14 +36,10 @@ class Sighting(NamedTuple):
     at: float | None = None
 
 
-class ReadReport(Protocol):
-    """Reads the sightings in a report of one format.
-
-    Raises msgspec.DecodeError (not JSON), RecursionError or ValueError for an invalid report. A
-    message about neither an iBeacon nor a position is valid and has no sighting.
-    """
-
-    def __call__(self, report: Report) -> Iterable[Sighting]: ...
+# Reads the sightings in a report of one format. Raises msgspec.DecodeError (not JSON),
+# RecursionError or ValueError for an invalid report. A message about neither an iBeacon nor a
+# position is valid and has no sighting.
+ReadReport = Callable[[Report], Iterable[Sighting]]
 
 
 def header(report: Report, name: str) -> str | None:

@@ -62,32 +62,32 @@ class DeadLetterLimit:
         """The limit for all partitions of one topic."""
         return cls(share=settings.dead_letter_share)
 
-    def note(self, records: Records, dead_positions: Sequence[int]) -> None:
-        """Count a batch of one partition; the records at `dead_positions` (ascending) failed.
+    def note(self, records: Records, letters: Sequence["DeadLetter"]) -> None:
+        """Count a batch of one partition, and those of its records that failed.
 
         Raises TooManyDeadLettersError. Call it before anything of the batch is published.
         """
         if not records:
             return
-        names = {_name(records[position]) for position in dead_positions}
-        if len(dead_positions) < len(records):
+        names = {_name(letter.record) for letter in letters}
+        if len(letters) < len(records):
             self._failing.clear()
-            self._note_good(records, set(dead_positions))
+            self._note_good(records, {letter.record.offset for letter in letters})
         else:
             if not self._failing:
                 self._since = self._clock()
             if len(self._failing) < self._run:
                 self._failing |= names
         self._known.update((name, True) for name in names & self._known.keys())
-        if dead_positions and self._share < 1:
+        if letters and self._share < 1:
             self._judge()
 
     def _note_good(self, records: Records, dead: set[int]) -> None:
         """Remember a few of the good keys; if some records failed, only those known already."""
         step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
-        for position in range(0, len(records), step):
-            name = _name(records[position])
-            if position in dead or (dead and name not in self._known and self._is_full):
+        for record in records[::step]:
+            name = _name(record)
+            if record.offset in dead or (dead and name not in self._known and self._is_full):
                 continue
             self._known[name] = False
             self._known.move_to_end(name)

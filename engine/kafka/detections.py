@@ -1,11 +1,8 @@
 """Decodes records into detections for the rules, or into dead letters."""
 
-import asyncio
 import re
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -25,20 +22,12 @@ Record: TypeAlias = ConsumerRecord[bytes, bytes]
 # nested too deep to be read.
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
-AT_ONCE = 64  # records of many messages each
-
-_OFFSET = attrgetter("offset")
-
 
 class DecodedBatch(NamedTuple, Generic[Message]):
-    """A decoded batch, in the order of its records.
-
-    `dead_positions` are the positions of the dead letters' records in the batch.
-    """
+    """A decoded batch, in the order of its records."""
 
     messages: list[Message]
     dead_letters: list[DeadLetter]
-    dead_positions: list[int]
 
 
 def decode_records(
@@ -54,55 +43,17 @@ def decode_records(
     `among` is the batch of the partition that the records belong to, if it has others: these are
     good, which matters to the limit.
     """
-    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
-    messages, dead_letters, dead_positions = decoded
-    keep = messages.append
+    decoded: DecodedBatch[Message] = DecodedBatch([], [])
+    keep = decoded.messages.append
     for record in records:
         try:
             keep(decode(record))
         except UNDECODABLE as error:
-            dead_positions.append(len(messages) + len(dead_letters))
-            dead_letters.append(_dead_letter(record, error))
-    if limit is None:
-        return decoded
-    if among is None:
-        limit.note(records, dead_positions)
-    else:
-        offsets = [letter.record.offset for letter in dead_letters]
-        limit.note(among, [bisect_left(among, offset, key=_OFFSET) for offset in offsets])
-    return decoded
-
-
-async def decode_each(
-    records: Records,
-    decode: Callable[[Record], Iterable[Message]],
-    limit: DeadLetterLimit | None = None,
-    *,
-    prepare: Callable[[Records], Awaitable[None]],
-) -> DecodedBatch[Message]:
-    """Decode records that each hold any number of messages.
-
-    A record is decoded whole or becomes a dead letter, so that a replay counts no message twice.
-    `prepare` is awaited for each AT_ONCE records; between them other tasks have their turn.
-    """
-    decoded: DecodedBatch[Message] = DecodedBatch([], [], [])
-    messages, dead_letters, dead_positions = decoded
-    for position, record in enumerate(records):
-        if position % AT_ONCE == 0:
-            await asyncio.sleep(0)
-            await prepare(records[position : position + AT_ONCE])
-        try:
-            messages += list(decode(record))
-        except UNDECODABLE as error:
-            dead_positions.append(position)
-            dead_letters.append(_dead_letter(record, error))
+            reason, detail = failure_reason(error), failure_detail(error, record.value)
+            decoded.dead_letters.append(DeadLetter(record, reason, detail))
     if limit is not None:
-        limit.note(records, dead_positions)
+        limit.note(among or records, decoded.dead_letters)
     return decoded
-
-
-def _dead_letter(record: Record, error: Exception) -> DeadLetter:
-    return DeadLetter(record, failure_reason(error), failure_detail(error, record.value))
 
 
 def failure_reason(error: Exception) -> DeadLetterReason:
@@ -195,21 +146,6 @@ class DecodedDetection(msgspec.Struct, gc=False):
     detected_at: float
     index: int = 0
     event: VisitEvent | None = None
-
-
-def decode_detections(
-    records: Records,
-    path_loss_exponent: float,
-    limit: DeadLetterLimit | None = None,
-    *,
-    among: Records | None = None,
-) -> DecodedBatch[DecodedDetection]:
-    """Decode a batch; see decode_records."""
-
-    def decode(record: Record) -> DecodedDetection:
-        return detection_of(record, _decode(record.value or b""), path_loss_exponent)
-
-    return decode_records(records, decode, limit, among=among)
 
 
 def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection:

@@ -293,7 +293,7 @@ class NotificationReader(RecordReader):
 
     async def read(self, records: Records) -> list[Counted]:
         """Records whose company does not exist become dead letters."""
-        decoded, dead, _ = decode_records(records, _notification_of, self.limit)
+        decoded, dead = decode_records(records, _notification_of, self.limit)
         messages = [message for _, message, _ in decoded]
         companies = await self.ledger.existing_companies({each.company.id for each in messages})
         zones = await self.ledger.venue_time_zones({each.venue.id for each in messages})
@@ -361,7 +361,7 @@ class AuthenticationReader(RecordReader):
 
     async def read(self, records: Records) -> list[Counted]:
         """Records with the key of no application become dead letters."""
-        decoded, dead, _ = decode_records(records, _authentication_of, self.limit)
+        decoded, dead = decode_records(records, _authentication_of, self.limit)
         keys = {message.api_key for _, message, _ in decoded}
         applications = await self.ledger.applications(keys)
         accepted = []

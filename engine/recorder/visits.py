@@ -48,7 +48,7 @@ class PresenceReader(RecordReader):
     rule: DayRule
 
     async def read(self, records: Records) -> list[Counted]:
-        decoded, dead, _ = decode_records(records, _event_of, self.limit)
+        decoded, dead = decode_records(records, _event_of, self.limit)
         await self.dead_letters.publish(dead)
         counting = [each for each in decoded if each.message.type != "dwell"]
         zones = await self.ledger.venue_time_zones({each.message.venue.id for each in counting})

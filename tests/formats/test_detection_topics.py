@@ -28,27 +28,16 @@ def test_topics_stand_beside_ours_in_the_order_of_the_setting():
     assert list(detection_decoders(settings)) == ["p.detections", "b", "a"]
 
 
-def test_ours_may_have_another_format():
-    settings = load_settings(topic_prefix="p.", detection_topics="p.detections=cloudevents+own")
-    assert detection_topics(settings) == (DetectionTopic("p.detections", in_cloudevents=True),)
-    assert Topics.of(settings).all_detections == ("p.detections",)
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("a", "'a' is no topic with its format; accepted: topic=format"),
-        ("=own", "no topic with its format"),
         ("a b=own", "no topic with its format"),
-        ("..=own", "no topic with its format"),
         (f"{'x' * 250}=own", "no topic with its format"),
         ("a=", "is no format; formats: own"),
-        ("a=Own", "is no format"),
         ("a=cloudevents", "in CloudEvents: cloudevents+<format>"),
-        ("a=cloudevents+cloudevents+own", "is no format"),
         ("a=own,b=own,a=own", "a has two formats"),
         ("proximity.notifications=own", "proximity.notifications has other messages"),
-        ("proximity.dead-letters=own", "proximity.dead-letters has other messages"),
     ],
 )
 def test_bad_values_are_named(value: str, expected: str):

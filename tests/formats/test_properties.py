@@ -30,11 +30,9 @@ HEADERS = [
     ("ce_type", b"t"),
 ]
 SCHEMAS = {
-    "avro": RegisteredSchema("AVRO", registered.AVRO.text, {}),
-    "protobuf": RegisteredSchema(
-        "PROTOBUF", registered.PROTOBUF.answer("serialized")["schema"], {}
-    ),
-    "json-schema": RegisteredSchema("JSON", "{}", {}),
+    "avro": RegisteredSchema(registered.AVRO.text, {}),
+    "protobuf": RegisteredSchema(registered.PROTOBUF.answer("serialized")["schema"], {}),
+    "json-schema": RegisteredSchema("{}", {}),
 }
 AT = 1_795_165_200_000_000
 SAMPLES: dict[str, list[bytes]] = {

@@ -14,10 +14,9 @@ from engine.kafka.dead_letters import (
     DeadLetterReason,
     TooManyDeadLettersError,
 )
-from engine.kafka.detections import decode_detections
 from engine.kafka.producer import MessageTooLargeError, Outgoing, message_size
 from engine.process.metrics import Metrics
-from tests.kafka.records import detection, record
+from tests.kafka.records import record
 
 
 def test_a_dead_letter_is_the_original_with_its_story():
@@ -36,6 +35,10 @@ def test_a_dead_letter_is_the_original_with_its_story():
         "offset": b"7",
         "failed_at": b"2026-11-20T09:00:00+0000",
     }
+
+
+def dead(records: list[Any]) -> list[DeadLetter]:
+    return [DeadLetter(each, DeadLetterReason.MALFORMED_JSON, "") for each in records]
 
 
 class Stream:
@@ -59,7 +62,9 @@ class Stream:
         return records
 
     def note(self, *names: str) -> None:
-        self.limit.note(self.batch(names), [n for n, name in enumerate(names) if name[0] == "-"])
+        records = self.batch(names)
+        bad = [each for each, name in zip(records, names, strict=True) if name[0] == "-"]
+        self.limit.note(records, dead(bad))
 
 
 def test_a_run_is_of_different_keys_and_lasts_a_while():
@@ -75,12 +80,12 @@ def test_a_run_is_of_different_keys_and_lasts_a_while():
 def test_records_without_a_key_are_distinguished_by_their_value():
     stream = Stream(run=3)
     bodies = [record(b"%d" % (n % 2), offset=n, key=None) for n in range(100)]
-    stream.limit.note(bodies[:50], list(range(50)))
+    stream.limit.note(bodies[:50], dead(bodies[:50]))
     stream.now += 60
-    stream.limit.note(bodies[50:], list(range(50)))
+    stream.limit.note(bodies[50:], dead(bodies[50:]))
     other = [record(b"other", offset=100, key=None)]
     with pytest.raises(TooManyDeadLettersError, match="3 different keys"):
-        stream.limit.note(other, [0])
+        stream.limit.note(other, dead(other))
 
 
 def test_invented_keys_stop_no_sender_whose_records_decode():
@@ -110,7 +115,7 @@ def test_a_batch_that_is_read_again_counts_once():
     stream = Stream(run=51, share=0.1)
     batch = stream.batch(f"{n}" for n in range(50))
     for _ in range(100):
-        stream.limit.note(batch, list(range(50)))
+        stream.limit.note(batch, dead(batch))
         stream.now += 1
 
 
@@ -191,27 +196,3 @@ async def test_a_topic_that_refuses_even_the_headers_stops_the_process():
     with pytest.raises(MessageTooLargeError):
         await letters.publish([DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "-")])
     assert counted(metrics) == {}
-
-
-WHOLE = (record(detection()).value or b"")[:-1]
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (WHOLE + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed_json"),
-        (WHOLE + b',"x":' + b"[" * 100_000, "malformed_json"),
-        (WHOLE.replace(b"device-1", b"\\ud800") + b"}", "malformed_json"),
-        (WHOLE.replace(b"device-1", b"\xff") + b"}", "malformed_json"),
-        (WHOLE + b',"rssi":NaN}', "malformed_json"),
-        (WHOLE + b',"rssi":1e999}', "invalid_field"),
-        (WHOLE + b',"detected_at":' + b"9" * 5000 + b"}", "invalid_field"),
-        (WHOLE.replace(b'"device-1"', b'"a\\u0000b"') + b"}", "invalid_field"),
-    ],
-)
-def test_one_dead_letter(value: bytes, reason: str) -> None:
-    batch = decode_detections([record(detection()), record(value), record(detection())], 2.0)
-    assert [letter.reason.value for letter in batch.dead_letters] == [reason]
-    assert batch.dead_positions == [1]
-    assert len(batch.messages) == 2
-    assert batch.dead_letters[0].outgoing("dead", 0.0).value == value

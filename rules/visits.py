@@ -25,7 +25,7 @@ VisitorKey = tuple[int, str]  # company id and udid
 
 # Seconds without a detection after which a visit has ended, where nothing else is set.
 SILENCE: Mapping[VisitKind, int] = {"beacon": 30, "geofence": 120, "venue": 120}
-MARGIN = 6.0  # dB below the weakest signal within reach
+MARGIN = 6.0  # dB beyond a beacon's reach, where its visits end
 LENGTHS = (0, 1, 5, 15, 30, 60, 120, 240)  # minutes at which the classes of lengths begin
 _SMOOTHING = 0.3
 _MINUTE = 60
@@ -51,7 +51,7 @@ class Observation(NamedTuple):
     """A detection as visits see it. `record` identifies it, and so the visit that it begins.
 
     `arrived` is the time of its record: a device whose clock is ahead moves time no further.
-    A visit ends when the mean of `rssi` (dBm) is below `weakest`; None: never.
+    `rssi` is in dBm, and `weakest` is the weakest within reach; None: any is.
     """
 
     at: float
@@ -110,18 +110,16 @@ class VisitEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return self.visit.entered_at if self.type == "enter" else self.visit.last_seen
 
 
-def weakest_signal(
-    reach: Zone, tx_power: float | None, exponent: float, margin: float = MARGIN
-) -> float | None:
-    """The mean in dBm below which a device has left a beacon; None if the beacon reaches far.
+def weakest_signal(reach: Zone, tx_power: float | None, exponent: float) -> float | None:
+    """The weakest signal within a beacon's reach, in dBm; None if the beacon reaches far.
 
-    `tx_power` in dBm at one metre, `exponent` is that of the path loss, `margin` in dB.
+    `tx_power` in dBm at one metre, `exponent` is that of the path loss.
     """
     if reach is Zone.FAR:
         return None
     metres = NEAR_UP_TO if reach is Zone.NEAR else IMMEDIATE_BELOW
     power = DEFAULT_TX_POWER if tx_power is None else tx_power
-    return power - 10 * exponent * log10(metres) - margin
+    return power - 10 * exponent * log10(metres)
 
 
 def length_class(seconds: float) -> int:
@@ -132,12 +130,17 @@ def length_class(seconds: float) -> int:
 class VisitBook:
     """The visits of all devices of one partition.
 
+    A visit ends when the mean of its signals is more than `margin` (dB) beyond the reach. The mean
+    is kept for the time of silence, and within it the next visit begins when the mean, too, is
+    within reach: else a single strong signal far away would begin one.
+
     `changed` has the devices whose visits differ from when it was cleared. `late` counts detections
     that are older than the end of a visit. `open` is the number of visits that have not ended.
     """
 
-    def __init__(self, mark: float = -inf) -> None:
+    def __init__(self, mark: float = -inf, margin: float = MARGIN) -> None:
         self.mark = mark
+        self._margin = margin
         self.changed: set[VisitorKey] = set()
         self.late: Counter[VisitKind] = Counter()
         self.open = 0
@@ -221,16 +224,23 @@ class VisitBook:
     ) -> bool:
         """Whether the detection begins or holds a visit."""
         visit = self._find(visitor, place.kind, place.id)
-        if visit is None or visit.ended_at is not None:
+        if visit is None:
             return seen.in_reach and self._enter(visitor, place, seen, visit, events)
-        if seen.at >= visit.last_seen and seen.rssi is not None:
+        since = visit.last_seen if visit.ended_at is None else visit.ended_at
+        if seen.at >= since and seen.rssi is not None:
             mean = seen.rssi if visit.rssi_mean is None else visit.rssi_mean
             visit.rssi_mean = mean + _SMOOTHING * (seen.rssi - mean)
             self.changed.add(visitor)
+        beyond = -inf  # dB by which the mean is beyond the reach
+        if seen.rssi is not None and seen.weakest is not None and visit.rssi_mean is not None:
+            beyond = seen.weakest - visit.rssi_mean
+        if visit.ended_at is not None:
+            is_near = seen.in_reach and (beyond <= 0 or seen.at <= since)
+            return is_near and self._enter(visitor, place, seen, visit, events)
         if not seen.in_reach:
-            if seen.weakest is None or seen.rssi is None or visit.rssi_mean is None:
+            if beyond == -inf:
                 return False
-            if visit.rssi_mean < seen.weakest:
+            if beyond > self._margin:
                 self._end(visitor, visit, max(seen.at, visit.last_seen), "signal", events)
                 return False
         self._hold(visitor, visit, place, seen, events)

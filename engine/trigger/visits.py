@@ -293,10 +293,9 @@ class PartitionVisits:
         if reach is None:
             return Observation(at, arrived, name)
         rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
-        if Zone.UNKNOWN < detection.zone <= reach:
-            return Observation(at, arrived, name, True, rssi)
+        in_reach = Zone.UNKNOWN < detection.zone <= reach
         weakest = _weakest(reach, message.tx_power, self._tracking.path_loss_exponent)
-        return Observation(at, arrived, name, False, rssi, weakest)
+        return Observation(at, arrived, name, in_reach, rssi, weakest)
 
     async def _circles(self, located: "Located", places: Places) -> Places:
         """The geofences in which devices are whose positions came, as places."""

@@ -127,7 +127,8 @@ def test_a_weak_signal_ends_a_visit_beyond_the_margin(margin: float, visits: int
     """Near reaches 4 m, that is -71 dBm."""
     near = [seen("a", at, rssi=-65) for at in range(3)]
     far = [seen("a", 3 + at, zone=Zone.FAR, rssi=-90) for at in range(6)]
-    detections = [*near, *far, seen("a", 10, rssi=-65)]
+    back = [seen("a", 9 + at, rssi=-65) for at in range(5)]  # until the mean is near, too
+    detections = [*near, *far, *back]
     found = all_of(following(VisitSettings(margin=margin)), detections)
     assert (found["beacon"][0], found["venue"][0]) == (visits, 1)
 

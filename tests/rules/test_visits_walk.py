@@ -75,4 +75,4 @@ def test_the_nearest_beacon_changes_when_it_truly_does(walks: list[Walk]) -> Non
 
 def test_visits_near_a_beacon_are_about_as_many_as_there_are(walks: list[Walk]) -> None:
     """546 times a phone truly came within 4 m of a beacon."""
-    assert 450 < sum(each.enters for each in walks) < 546
+    assert 450 < sum(each.enters for each in walks) <= 500

@@ -99,7 +99,9 @@ class VisitReplay:
         self._shift = shift
         self._max_age = max_age
         self._exponent = path_loss_exponent
-        self._books: defaultdict[object, VisitBook] = defaultdict(VisitBook)
+        self._books: defaultdict[object, VisitBook] = defaultdict(
+            lambda: VisitBook(margin=settings.margin)
+        )
         self._left: dict[tuple[VisitorKey, VisitKind, int], float] = {}  # the last exits
 
     def follow(
@@ -157,10 +159,9 @@ class VisitReplay:
         if reach is None:
             return seen
         rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
-        if Zone.UNKNOWN < detection.zone <= reach:
-            return seen._replace(rssi=rssi)
-        weakest = weakest_signal(reach, message.tx_power, self._exponent, self._settings.margin)
-        return seen._replace(in_reach=False, rssi=rssi, weakest=weakest)
+        in_reach = Zone.UNKNOWN < detection.zone <= reach
+        weakest = weakest_signal(reach, message.tx_power, self._exponent)
+        return seen._replace(in_reach=in_reach, rssi=rssi, weakest=weakest)
 
     def _leave(
         self, book: VisitBook, visitor: VisitorKey, detection: DecodedDetection, seen: Observation

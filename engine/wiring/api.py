@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.middleware import ApiMetrics
 from api.permissions import Services
-from api.sessions import LoginAttempts, PasswordGate, Sessions
+from api.sessions import FailureCounts, Sessions
 from catalog.index.drain import OutboxDrainer
 from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 CONNECTIONS = 500
 LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
-LOGIN_SECONDS = 300.0
+LOGIN_SECONDS = 300
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
@@ -128,9 +128,6 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
-    attempts = LoginAttempts(
-        redis=redis, prefix=prefix, failures=LOGIN_FAILURES, window=LOGIN_SECONDS
-    )
     eraser = device_eraser(settings, stores)
     claims = build_claim_reader(settings, redis)
     decisions = build_decision_store(settings, redis)
@@ -139,7 +136,12 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(
         database=stores.database,
-        sessions=Sessions(database=stores.database, gate=PasswordGate(attempts), clock=clock),
+        sessions=Sessions(
+            database=stores.database,
+            failures=FailureCounts(redis=redis, prefix=prefix, window=LOGIN_SECONDS),
+            most_failures=LOGIN_FAILURES,
+            clock=clock,
+        ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
         check_url=egress.check,

@@ -39,20 +39,14 @@ async def assert_not_delayed(
 ) -> NeighbourLatencies:
     """Assert that A costs B at most BEYOND_CALM; returns the latencies of the round that showed it.
 
-    A machine that others use as well is noisy. So B's latency beside A is compared with the larger
-    calm, of the one before and the one behind; the latter begins another round, if one is needed. A
-    neighbour that is in the way is so each time.
+    A machine that others use as well is noisy; a neighbour that is in the way is so in each round.
     """
     measurements: list[str] = []
-    last: NeighbourLatencies | None = None
     for _ in range(rounds):
         received = await measure()
         if p99(received.loud) - p99(received.calm) < BEYOND_CALM:
             return received
-        if last is not None and p99(last.loud) - p99(received.calm) < BEYOND_CALM:
-            return last
         measurements.append(str(received))
-        last = received
     raise AssertionError("; then ".join(measurements))
 
 

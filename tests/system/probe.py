@@ -3,16 +3,11 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from itertools import count
 
-from engine.process.lifecycle import cancel
 from tests.system.topics import TopicSet
 from tests.system.traffic import Message
 from tests.system.world import Triple
-
-_TICK = 0.05
 
 
 class Probe:
@@ -39,23 +34,14 @@ class Probe:
             found.setdefault(body["device"]["udid"], set()).add(body["campaign"]["name"])
         return found
 
-    @asynccontextmanager
-    async def ticking(self, triples: Iterable[Triple]) -> AsyncIterator[None]:
-        """Publish a detection of each beacon every 50 ms within the context."""
-        task = asyncio.create_task(self._tick(list(triples)))
-        try:
-            yield
-            assert not task.done(), task
-        finally:
-            await cancel([task])
-
-    async def _tick(self, triples: list[Triple]) -> None:
+    async def tick(self, triples: list[Triple]) -> None:
+        """Publish a detection of each beacon every 50 ms, until cancelled."""
         async with self._topics.publishing() as send:
             while True:
                 for triple in triples:
                     await send(self._message(triple))
                 await send.settle()
-                await asyncio.sleep(_TICK)
+                await asyncio.sleep(0.05)
 
     def _message(self, triple: Triple) -> Message:
         udid = f"probe {next(self._numbers)}"

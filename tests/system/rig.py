@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -21,7 +23,6 @@ from tests.servers.waiting import eventually
 READY_DEADLINE = 45.0
 STOP_DEADLINE = 45.0
 HTTP_SECONDS = 5.0
-_PORTS_A_WORKER = 2_000
 
 
 class Command:
@@ -84,37 +85,24 @@ class Command:
 
 
 class Samples:
-    """Metrics as read at one moment."""
+    """Metrics as read at one moment. A counter and a histogram go by their plain names."""
 
     def __init__(self, text: str) -> None:
-        self._families = {family.name: family for family in text_string_to_metric_families(text)}
+        families = text_string_to_metric_families(text)
+        self._samples = [sample for family in families for sample in family.samples]
 
     def by(self, name: str, label: str) -> dict[str, int]:
-        """The values of a counter that are not zero, summed up by one of its labels."""
-        sums: dict[str, int] = {}
-        family = self._families.get(f"proximity_{name}")
-        for sample in family.samples if family else ():
-            if sample.value and sample.name.endswith("_total"):
-                key = sample.labels[label]
-                sums[key] = sums.get(key, 0) + int(sample.value)
-        return sums
+        """The values that are not zero, summed up by a label; of a histogram, the observations."""
+        names = {f"proximity_{name}{end}" for end in ("", "_total", "_count")}
+        sums: Counter[str] = Counter()
+        for sample in self._samples:
+            if sample.name in names and sample.value:
+                sums[sample.labels.get(label, "")] += int(sample.value)
+        return dict(sums)
 
     def total(self, name: str) -> int:
-        """A counter, summed up."""
-        family = self._families.get(f"proximity_{name}")
-        samples = family.samples if family else ()
-        return int(sum(s.value for s in samples if s.name.endswith("_total")))
-
-    def gauges(self, name: str, label: str) -> dict[str, float]:
-        """The values of a gauge by one of its labels."""
-        family = self._families.get(f"proximity_{name}")
-        return {s.labels[label]: s.value for s in family.samples} if family else {}
-
-    def observed(self, name: str, **labels: str) -> int:
-        """How often a histogram was observed, with these labels among its own."""
-        family = self._families.get(f"proximity_{name}")
-        samples = [s for s in family.samples if s.name.endswith("_count")] if family else []
-        return int(sum(s.value for s in samples if labels.items() <= s.labels.items()))
+        """All of them, summed up."""
+        return sum(self.by(name, "").values())
 
 
 class Rig:
@@ -172,14 +160,13 @@ def free_ports() -> int:
 
 
 def _own_ports() -> Iterator[int]:
-    """Every other port of those that are this test worker's, over and over."""
+    """Every other port of those that are this test worker's. Another run begins elsewhere."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    lowest = 20_000 + worker % 5 * _PORTS_A_WORKER
-    # Another run at the same time begins elsewhere.
-    begin = random.randrange(0, _PORTS_A_WORKER, 2)
-    while True:
-        yield lowest + begin
-        begin = (begin + 2) % _PORTS_A_WORKER
+    lowest = 20_000 + worker % 5 * 2000
+    begin = random.randrange(0, 2000, 2)
+    return itertools.cycle(
+        [*range(lowest + begin, lowest + 2000, 2), *range(lowest, lowest + begin, 2)]
+    )
 
 
 def _get(url: str) -> tuple[int, str]:

@@ -1,62 +1,45 @@
 """An edit of the catalog reaches a running trigger within a second, even if its writer died."""
 
 import asyncio
-import sys
+import multiprocessing
+import os
 import time
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.orm import selectinload
 
-from tests.servers.waiting import eventually
+from catalog.database import open_database
+from catalog.models import Beacon, Campaign
+from engine.process.lifecycle import cancel
 from tests.system.probe import Probe
 from tests.system.rig import Rig
 from tests.system.topics import TopicSet
-from tests.system.world import UUIDS, Triple, World, small_world
+from tests.system.world import UUIDS, small_world
 
-PROJECT = Path(__file__).parents[2]
 WITHIN = 1.0
-NEW_MINOR = 5000
+SPAWNED = multiprocessing.get_context("spawn")
 
 
-@dataclass
-class Edit:
-    """An edit, the time of its commit, and the effect that must be visible `WITHIN` a second."""
+def edit_and_die(url: str, what: str, number: int, committed_at: Any) -> None:
+    """One edit through the ORM, in a process that ends with its commit."""
 
-    arguments: tuple[object, ...]
-    triple: Triple
-    campaign: str
-    fires_after: bool
-    committed_at: float = 0.0
+    async def edit() -> None:
+        async with open_database(url).write.begin() as session:
+            if what == "delete":
+                await session.delete(await session.get_one(Beacon, number))
+            elif what == "add":
+                with_tags = [selectinload(Beacon.tags)]
+                tagged = await session.get_one(Beacon, number, options=with_tags)
+                fields = {"venue_id": tagged.venue_id, "name": "new", "proximity": "far"}
+                triple = {"uuid": UUIDS[0], "major": 0, "minor": 5000}
+                session.add(Beacon(**fields, **triple, active=True, tags=list(tagged.tags)))
+            else:
+                (await session.get_one(Campaign, number)).active = what == "activate"
+        committed_at.value = time.time()
+        os._exit(0)
 
-    async def make(self, url: str) -> None:
-        command = [sys.executable, "-m", "tests.system.edit_and_die", url]
-        process = await asyncio.create_subprocess_exec(
-            *command, *map(str, self.arguments), stdout=asyncio.subprocess.PIPE, cwd=PROJECT
-        )
-        async with asyncio.timeout(20):
-            output, _ = await process.communicate()
-        assert process.returncode == 0
-        self.committed_at = float(output)
-
-
-def edits(world: World) -> list[Edit]:
-    first, second, third = world.beacons[:3]
-    campaign = first.campaigns[0].record
-    tagged = world.beacons[-1].campaigns[-1].record
-    new = (UUIDS[0], 0, NEW_MINOR)
-    tag = tagged.tags[0]
-    return [
-        Edit(("deactivate", campaign.id), first.triple, campaign.name, False),
-        Edit(("add", second.venue.id, tag.id, NEW_MINOR), new, tagged.name, True),
-        Edit(("activate", campaign.id), first.triple, campaign.name, True),
-        Edit(("delete", third.record.id), third.triple, third.campaigns[0].record.name, False),
-    ]
-
-
-def _is_past(moment: float) -> bool:
-    return time.time() > moment
+    asyncio.run(edit())
 
 
 @pytest.mark.timeout(120)
@@ -64,30 +47,43 @@ async def test_an_edit_takes_effect_within_a_second(
     rig: Rig, topics: TopicSet, redis_url: str, postgres_url: str
 ) -> None:
     world = small_world(beacons=4)
-    plan = world.campaign(world.beacons[3].venue, "tagged", [])
-    world.tag(plan, "word", [world.beacons[3]])
+    first, _, third, last = world.beacons
+    world.tag(world.campaign(last.venue, "tagged", []), "word", [last])
     await world.save(postgres_url)
     await topics.create()
     trigger = rig.trigger(REDIS_URL=redis_url, DATABASE_URL=postgres_url)
     await trigger.until_ready()
-    probe = Probe(topics)
-    planned = edits(world)
-    async with probe.ticking({edit.triple for edit in planned}):
-        for edit in planned:
-            await edit.make(postgres_url)
-            enough = edit.committed_at + WITHIN + 0.3
-            await eventually(partial(_is_past, enough))
+    campaign, new = first.campaigns[0].record, (UUIDS[0], 0, 5000)
+    # What is done to which record, and what fires at which beacon afterwards.
+    edits = [
+        ("deactivate", campaign.id, first.triple, campaign.name, False),
+        ("add", last.record.id, new, "tagged", True),
+        ("activate", campaign.id, first.triple, campaign.name, True),
+        ("delete", third.record.id, third.triple, third.campaigns[0].record.name, False),
+    ]
+    probe, committed = Probe(topics), []
+    ticking = asyncio.create_task(probe.tick([first.triple, new, third.triple]))
+    for what, number, *_ in edits:
+        committed_at = SPAWNED.Value("d", 0.0)
+        process = SPAWNED.Process(
+            target=edit_and_die, args=(postgres_url, what, number, committed_at)
+        )
+        process.start()
+        await asyncio.to_thread(process.join, 20)
+        assert process.exitcode == 0
+        committed.append(committed_at.value)
+        await asyncio.sleep(committed[-1] + WITHIN + 0.3 - time.time())
+    assert not ticking.done(), ticking
+    await cancel([ticking])
     await topics.until_done()
     await trigger.stop()
 
     fired = await probe.fired()
-    for edit in planned:
-        same = [other for other in planned if other.triple == edit.triple and other is not edit]
-        later = [other.committed_at for other in same if other.committed_at > edit.committed_at]
-        until = min(later, default=float("inf")) - 1.0  # the writer's own start and commit
+    for (what, _, triple, name, fires_after), at in zip(edits, committed, strict=True):
+        # The next edit may be of the same campaign.
         after = {
-            edit.campaign in fired.get(udid, set())
-            for udid, (triple, sent) in probe.sent.items()
-            if triple == edit.triple and edit.committed_at + WITHIN < sent < until
+            name in fired.get(udid, set())
+            for udid, (place, sent) in probe.sent.items()
+            if place == triple and at + WITHIN < sent < at + WITHIN + 0.3
         }
-        assert after == {edit.fires_after}, edit
+        assert after == {fires_after}, what

@@ -28,6 +28,8 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 class TopicSet:
     """All topics under one prefix on one broker, and the trigger's consumer group."""
 
+    isolation = "read_uncommitted"
+
     def __init__(
         self,
         bootstrap: str,
@@ -90,8 +92,8 @@ class TopicSet:
 
     async def count(self, short: str) -> int:
         """How many records a topic holds."""
-        async with self._reader() as consumer:
-            return sum((await self._ends(consumer, short)).values())
+        async with self.counting(short) as count:
+            return await count()
 
     @asynccontextmanager
     async def counting(self, short: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
@@ -105,9 +107,7 @@ class TopicSet:
 
     async def lag(self) -> int:
         """How many records the group has yet to commit."""
-        async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, self._source)
-            return sum([end - (await consumer.committed(tp) or 0) for tp, end in ends.items()])
+        return await self.count(self._source) - sum((await self.committed()).values())
 
     async def committed(self) -> dict[int, int]:
         """The committed offsets of the group, by partition."""
@@ -126,22 +126,19 @@ class TopicSet:
 
             await eventually(done, deadline=deadline, what="all is committed")
 
-    @asynccontextmanager
-    async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, group_id=group, enable_auto_commit=False
+    def _reader(self, group: str | None = None) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            isolation_level=self.isolation,
         )
-        await consumer.start()
-        try:
-            yield consumer
-        finally:
-            await consumer.stop()
 
     async def _ends(self, consumer: AIOKafkaConsumer, short: str) -> dict[TopicPartition, int]:
-        partitions = [
-            TopicPartition(self.name(short), number) for number in range(self._partitions)
-        ]
-        ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+        topic, numbers = self.name(short), range(self._partitions)
+        ends: dict[TopicPartition, int] = await consumer.end_offsets(
+            [TopicPartition(topic, number) for number in numbers]
+        )
         return ends
 
 

@@ -3,11 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-
-from aiokafka import AIOKafkaConsumer
 
 from tests.servers.waiting import eventually
 from tests.system.topics import DEADLINE, Record, TopicSet
@@ -27,38 +23,18 @@ def open_world(**campaign: object) -> World:
 def detections(world: World, begin: int, count: int) -> list[Message]:
     """Detections of different devices, so that all partitions get some."""
     uuid, major, minor = world.beacons[0].triple
-    stamp = int(time.time() * 1000)
+    body = {"uuid": uuid, "major": major, "minor": minor, "proximity": "near"}
+    body["detected_at"] = int(time.time() * 1000)
     return [
-        Message(
-            number,
-            b"phone-%d" % number,
-            json.dumps(
-                {
-                    "uuid": uuid,
-                    "major": major,
-                    "minor": minor,
-                    "proximity": "near",
-                    "device": {"udid": f"phone-{number}"},
-                    "detected_at": stamp,
-                }
-            ).encode(),
-        )
-        for number in range(begin, begin + count)
+        Message(n, b"phone-%d" % n, json.dumps(body | {"device": {"udid": f"phone-{n}"}}).encode())
+        for n in range(begin, begin + count)
     ]
 
 
 class CommittedTopics(TopicSet):
     """The topics as read with read_committed."""
 
-    @asynccontextmanager
-    async def _reader(self, group: str | None = None) -> AsyncIterator[AIOKafkaConsumer]:
-        async with AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
-            group_id=group,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-        ) as consumer:
-            yield consumer
+    isolation = "read_committed"
 
     async def until_done(self, deadline: float = DEADLINE) -> None:
         """Wait until every record that can be seen is committed; the ends of transactions, and
@@ -78,15 +54,3 @@ class CommittedTopics(TopicSet):
 def ids(records: list[Record]) -> Counter[bytes]:
     """The number of records of each notification."""
     return Counter(dict(record.headers)["id"] for record in records)
-
-
-async def repeats_by_partition(topics: TopicSet) -> Counter[int]:
-    """Notifications beyond the first of their id. A device is on one partition everywhere."""
-    seen: set[bytes] = set()
-    repeats: Counter[int] = Counter()
-    for record in await topics.read("notifications"):
-        number = dict(record.headers)["id"]
-        if number in seen:
-            repeats[record.partition] += 1
-        seen.add(number)
-    return repeats

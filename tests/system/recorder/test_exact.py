@@ -9,16 +9,17 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
+from confluent_kafka import Producer
 
 from catalog.database import open_database
 from tests.recorder.estate import build_estate
-from tests.recorder.flood import Flood, assert_written, recorded
+from tests.recorder.flood import Flood, Message, assert_written, recorded
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
-from tests.system.recorder.publishing import publish
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
@@ -30,6 +31,17 @@ DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS, PRESENCE, DEVICES = (  # a round; de
     (50_000, 2500, 500, 2500, 20_000) if FULL else (10_000, 1000, 200, 1000, 2000)
 )
 CATCH_UP = 1200.0 if FULL else 90.0
+
+
+def publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
+    """Publish very many messages quickly, keyed as a pipeline would. Returns their number."""
+    own = {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random"}
+    producer, count = Producer({"bootstrap.servers": bootstrap, **own}), 0
+    for topic, key, value, arrived_ms in messages:
+        producer.produce(prefix + topic, value, key, timestamp=arrived_ms)
+        count += 1
+    assert producer.flush(60) == 0
+    return count
 
 
 def assignments(member: Command) -> int:
@@ -56,8 +68,8 @@ class Crew:
             flood.presence(PRESENCE),
             flood.detections(DETECTIONS),
         ):
-            prefix = self._topics.name("")
-            self._published += await publish(self._bootstrap, prefix, messages)
+            place = self._bootstrap, self._topics.name("")
+            self._published += await asyncio.to_thread(publish, *place, messages)
 
     async def is_done(self) -> bool:
         return await recorded(self.database) == self._published

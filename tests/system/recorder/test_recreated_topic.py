@@ -1,10 +1,10 @@
 """Topics deleted and created again under a recorder: SQL has the records of both, each once."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -12,11 +12,10 @@ from sqlalchemy import text
 
 from catalog.database import Database, open_database
 from tests.recorder.estate import build_estate
-from tests.recorder.flood import Flood, Message, assert_written
+from tests.recorder.flood import Flood, assert_written
 from tests.servers.waiting import eventually
-from tests.system.recorder.publishing import publish
-from tests.system.recorder.test_exact import SEED, SETTINGS
-from tests.system.rig import Command, Rig
+from tests.system.recorder.test_exact import SEED, SETTINGS, publish
+from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 
 # As many as a topic has that a client's question makes first.
@@ -24,13 +23,7 @@ PARTITIONS = 4
 TOPICS = ("detections", "notifications", "authentications")
 TOPIC_REPLACED = "the topic is another one, reading it from its beginning"
 CATCH_UP = 60.0
-
-
-class Recorded(NamedTuple):
-    """The number of records that SQL has of the present topics, and the topics' ids."""
-
-    records: int
-    ids: frozenset[str]
+OFFSETS = "SELECT topic_id, next_offset FROM recorder_offset WHERE topic NOT LIKE '%presence'"
 
 
 @pytest.fixture
@@ -40,21 +33,10 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
-@pytest.fixture
-async def admin(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await client.start()
-    yield client
-    await client.close()
-
-
-@pytest.fixture
-def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
-    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.recorder", PARTITIONS)
-
-
-async def recreate(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+async def recreate(bootstrap: str, names: list[str]) -> None:
     """Delete the topics, and create them again (unless a client's request has)."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
     await admin.delete_topics(names)
 
     async def is_deleted() -> bool:
@@ -66,92 +48,72 @@ async def recreate(admin: AIOKafkaAdminClient, names: list[str]) -> None:
 
     await eventually(is_deleted)
     await eventually(made)
+    await admin.close()
 
 
-async def read_recorded(database: Database) -> Recorded:
+async def has_recorded(database: Database, count: int, before: set[str]) -> set[str]:
+    """The topics' ids once SQL has so many records of topics that were not there before."""
     async with database.engine.connect() as connection:
-        query = "SELECT topic_id, next_offset FROM recorder_offset WHERE topic NOT LIKE '%presence'"
-        rows = await connection.execute(text(query))
-        found = rows.all()
-    return Recorded(sum(row.next_offset for row in found), frozenset(r.topic_id for r in found))
-
-
-async def has_recorded(
-    database: Database, recorder: Command, count: int, before: frozenset[str]
-) -> bool:
-    assert recorder.process.poll() is None, recorder.output
-    recorded = await read_recorded(database)
-    return recorded.records == count and not recorded.ids & before
-
-
-async def has_logged(recorder: Command) -> bool:
-    assert recorder.process.poll() is None, recorder.output
-    return recorder.output.count(TOPIC_REPLACED) == len(TOPICS) * PARTITIONS
-
-
-def some(flood: Flood, size: int) -> list[Message]:
-    """Publish records to all three topics."""
-    made = [*flood.detections(10 * size), *flood.notifications(2 * size)]
-    return [*made, *flood.authentications(size)]
+        found = (await connection.execute(text(OFFSETS))).all()
+    ids = {row.topic_id for row in found}
+    is_done = sum(row.next_offset for row in found) == count and not ids & before
+    return ids if is_done else set()
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("while_it", "size"), [("runs", 60), ("is_away", 1000)])
+@pytest.mark.parametrize("is_away", [False, True])
 async def test_counters_and_traces_are_exact(
     rig: Rig,
-    topics: TopicSet,
-    admin: AIOKafkaAdminClient,
     database: Database,
     kafka_bootstrap: str,
     topic_prefix: str,
     redis_url: str,
     postgres_url: str,
-    while_it: str,
-    size: int,
+    is_away: bool,
 ) -> None:
     rig.environment |= {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
-    estate = await build_estate(postgres_url)
     now_ms = time.time_ns() // 1_000_000
-    flood = Flood(estate, random.Random(SEED), devices=200, now_ms=now_ms)
-    await topics.create()
-    recorder = rig.recorder()
-    count = await publish(kafka_bootstrap, topic_prefix, some(flood, 300))
-    none: frozenset[str] = frozenset()
-    recorded = partial(has_recorded, database, recorder, count, none)
-    await eventually(recorded, deadline=CATCH_UP, what="the first topics are recorded")
-    first = (await read_recorded(database)).ids
-    assert len(first) == len(TOPICS)
-
+    flood = Flood(await build_estate(postgres_url), random.Random(SEED), devices=200, now_ms=now_ms)
+    topics = TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.recorder", PARTITIONS)
     names = [topics.name(name) for name in TOPICS]
-    if while_it == "runs":
-        await recreate(admin, names)
-        await eventually(partial(has_logged, recorder), deadline=CATCH_UP, what="it is seen")
-        count = await publish(kafka_bootstrap, topic_prefix, some(flood, size))
-    else:
+    await topics.create()
+
+    async def publish_some(size: int) -> int:
+        made = [*flood.detections(10 * size), *flood.notifications(2 * size)]
+        made += flood.authentications(size)
+        return await asyncio.to_thread(publish, kafka_bootstrap, topic_prefix, made)
+
+    async def until_recorded(count: int, before: set[str]) -> set[str]:
+        recorded = partial(has_recorded, database, count, before)
+        found: set[str] = await eventually(recorded, deadline=CATCH_UP, what="all is recorded")
+        return found
+
+    recorder = rig.recorder()
+    first = await until_recorded(await publish_some(300), set())
+    assert len(first) == len(TOPICS)
+    if is_away:
         await recorder.stop()
-        await recreate(admin, names)
-        count = await publish(kafka_bootstrap, topic_prefix, some(flood, size))
-        await assert_verify_reports_recreation(rig, names)
+        await recreate(kafka_bootstrap, names)
+        count = await publish_some(1000)
+        verify = rig.start("verify")  # there is nothing to compare with
+        assert await verify.ended() == 1, verify.output
+        for name in names:
+            recreated = f"{name}/0: the topic was created again since SQL recorded it"
+            assert recreated in verify.output
         recorder = rig.recorder()
-    recorded = partial(has_recorded, database, recorder, count, first)
-    await eventually(recorded, deadline=CATCH_UP, what="the recreated topics are recorded")
-    assert await has_logged(recorder)
+    else:
+        await recreate(kafka_bootstrap, names)
+        everywhere = len(TOPICS) * PARTITIONS
+        await eventually(
+            lambda: recorder.output.count(TOPIC_REPLACED) == everywhere,
+            deadline=CATCH_UP,
+            what="it is seen",
+        )
+        count = await publish_some(60)
+    await until_recorded(count, first)
     await assert_written(database, flood.expected)
     await recorder.stop()
-    await assert_verify_agrees(rig, names)
-
-
-async def assert_verify_agrees(rig: Rig, names: list[str]) -> None:
     verify = rig.start("verify")
     assert await verify.ended() == 0, verify.output
     for name in names:
         assert f"another topic {name} was recorded before this one" in verify.output
-
-
-async def assert_verify_reports_recreation(rig: Rig, names: list[str]) -> None:
-    """SQL has recorded topics that no longer exist, so there is nothing to compare with."""
-    verify = rig.start("verify")
-    assert await verify.ended() == 1, verify.output
-    for name in names:
-        assert f"{name}/0: the topic was created again since SQL recorded it" in verify.output
-    assert "nb_beacon" not in verify.output, verify.output

@@ -1,13 +1,11 @@
 """`run --embedded`: a whole engine from one command, whose servers other commands can reach."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
 
-from tests.servers.waiting import eventually
 from tests.system.probe import Probe
 from tests.system.rig import Rig
 from tests.system.topics import TopicSet
@@ -41,30 +39,3 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         assert "GET /" not in engine.output  # probes and scrapes have no line each
     finally:
         rig.close()
-
-
-@pytest.mark.timeout(60)
-async def test_its_servers_go_with_it(tmp_path: Path) -> None:
-    written = tmp_path / "servers.env"
-    rig = Rig(tmp_path, {})
-    try:
-        engine = rig.start("run", "--embedded", "--write-env", str(written))
-        await eventually(written.exists, what="the addresses are written")
-        await engine.until_ready()
-        engine.kill()
-        servers = await asyncio.to_thread(dotenv_values, written)
-        for name in ("PROXIMITY_KAFKA_BOOTSTRAP_SERVERS", "PROXIMITY_REDIS_URL"):
-            port = (servers[name] or "").removesuffix("/0").rpartition(":")[2]
-            await eventually(partial(_is_closed, int(port)), what=f"{name} is gone")
-    finally:
-        rig.close()
-
-
-async def _is_closed(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return True
-    writer.close()
-    await writer.wait_closed()
-    return False

@@ -6,7 +6,6 @@ import pytest
 
 from catalog.database import open_database
 from catalog.redis_connection import RedisClient, connect_redis
-from engine.process.metrics import Metrics
 from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 from tests.system.index.reader import Reader
@@ -27,8 +26,3 @@ async def reader(sqlite_url: str, redis: RedisClient) -> AsyncIterator[Reader]:
     await made.furnish()
     yield made
     await database.close()
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()

@@ -1,10 +1,10 @@
 """`proximity account`: manages the accounts of the management interface."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -19,43 +19,36 @@ from catalog.accounts import (
 from catalog.database import Database
 from catalog.fields import Faults, read_fields
 from catalog.inputs import AREAS, AccountFields, CompanyFields
-from engine.cli.command import begin_quietly, examples, new_app
-from engine.cli.output import echo_json, print_table
+from engine.cli.command import Json, begin_quietly, command, new_app, new_group
+from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
 
-T = TypeVar("T")
 _EMAIL = "anna@harbour.example"
-Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
-FromStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
-]
 # Reading everything, writing campaigns.
 _FEW = (
     'create anna@harbour.example --company "Harbour Mall" \\\n'
     "    --permission 1 --permission campaign=2"
 )
+Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
+FromStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+]
 Levels = Annotated[
     list[str] | None,
     typer.Option(
         "--permission",
         metavar="[AREA=]LEVEL",
         help="0 nothing, 1 read, 2 read and write; without an area for all areas. May be repeated. "
-        "Areas: profile, campaign, device, analytic, region, beacon, realtime, nfc, qrcode, tag, "
-        "connector, fidelity, form, crm.",
+        f"Areas: {', '.join(AREAS)}.",
     ),
 ]
-
+Running = Coroutine[Any, Any, None]
 
 app = new_app()
-group = typer.Typer(
-    help="Accounts of the management interface, and their permissions.", no_args_is_help=True
-)
-app.add_typer(group, name="account")
+group = new_group(app, "account", "Accounts of the management interface, and their permissions.")
 
 
-@group.command(
-    epilog=examples(f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
-)
+@command(group, "create", f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
 def create(
     context: typer.Context,
     email: Email,
@@ -67,7 +60,7 @@ def create(
     fonction: Annotated[str | None, typer.Option(help="The person's job title.")] = None,
     permission: Levels = None,
     password_stdin: FromStdin = False,
-) -> None:
+) -> Running:
     """Create an account. Without --permission it has all permissions."""
     given = {"email": email, "name": name, "fonction": fonction}
     submitted = {field: value for field, value in given.items() if value is not None}
@@ -75,57 +68,57 @@ def create(
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
-    now = datetime.now(UTC)
-    _run(context, lambda db: create_account(db, new, create_company=create_company, now=now))
-    typer.echo(f"{new.email} can sign in for {owner}")
+    work = partial(create_account, new=new, create_company=create_company, now=datetime.now(UTC))
+    return _run(context, work, f"{new.email} can sign in for {owner}")
 
 
-@group.command(epilog=examples(f"account password {_EMAIL}"))
-def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> None:
+@command(group, "password", f"account password {_EMAIL}")
+def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> Running:
     """Change the password. The account's sessions end at once."""
     address, chosen = _email(email), _password(password_stdin)
-    _run(context, lambda database: set_password(database, address, chosen))
-    typer.echo(f"{address} has a new password; its sessions have ended")
+    said = f"{address} has a new password; its sessions have ended"
+    return _run(context, lambda database: set_password(database, address, chosen), said)
 
 
-@group.command(epilog=examples(f"account permissions {_EMAIL} --permission analytic=1"))
-def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
+@command(group, "permissions", f"account permissions {_EMAIL} --permission analytic=1")
+async def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
     address, levels = _email(email), _levels(permission or [])
-    current = _run(context, lambda database: set_permissions(database, address, levels))
+    async with open_migrated_database(begin_quietly(context)) as database:
+        current = await set_permissions(database, address, levels)
     for area, level in current.items():
-        typer.echo(f"{area} {level}")
+        say(f"{area} {level}")
 
 
-@group.command(epilog=examples(f"account disable {_EMAIL}"))
-def disable(context: typer.Context, email: Email) -> None:
+@command(group, "disable", f"account disable {_EMAIL}")
+def disable(context: typer.Context, email: Email) -> Running:
     """Forbid the account to sign in. Its sessions end at once."""
-    _set_active(context, email, active=False)
+    return _set_active(context, email, active=False)
 
 
-@group.command(epilog=examples(f"account enable {_EMAIL}"))
-def enable(context: typer.Context, email: Email) -> None:
+@command(group, "enable", f"account enable {_EMAIL}")
+def enable(context: typer.Context, email: Email) -> Running:
     """Allow a disabled account to sign in again."""
-    _set_active(context, email, active=True)
+    return _set_active(context, email, active=True)
 
 
-@group.command("list")
-def list_(
-    context: typer.Context,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-) -> None:
+@command(group, "list")
+async def list_(context: typer.Context, as_json: Json = False) -> None:
     """List all accounts: company, e-mail, active or disabled, and the levels."""
-    accounts = _run(context, list_accounts)
-    if json_:
+    async with open_migrated_database(begin_quietly(context)) as database:
+        accounts = await list_accounts(database)
+    if as_json:
         for account in accounts:
             echo_json(account._asdict())
-        return
-    if not accounts:
-        typer.echo("there is no account yet; create one: proximity account create")
-        return
-    states = ("disabled", "active")
-    rows = [(a.company, a.email, states[a.active], _shown_levels(a.permission)) for a in accounts]
-    print_table(("company", "e-mail", "state", "levels"), rows)
+    elif not accounts:
+        say("there is no account yet; create one: proximity account create")
+    else:
+        states = ("disabled", "active")
+        rows = [
+            (each.company, each.email, states[each.active], _shown_levels(each.permission))
+            for each in accounts
+        ]
+        print_table(("company", "e-mail", "state", "levels"), rows)
 
 
 def _shown_levels(levels: dict[str, int]) -> str:
@@ -137,20 +130,18 @@ def _shown_levels(levels: dict[str, int]) -> str:
     return ", ".join((*others, f"{'the rest' if others else 'all'} {most}"))
 
 
-def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
+async def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
     address = _email(email)
-    _run(context, lambda database: set_active(database, address, active=active))
-    typer.echo(f"{address} is {'active' if active else 'disabled'}")
+    said = f"{address} is {'active' if active else 'disabled'}"
+    await _run(context, lambda database: set_active(database, address, active=active), said)
 
 
-def _run(context: typer.Context, work: Callable[[Database], Awaitable[T]]) -> T:
-    settings = begin_quietly(context)
-
-    async def run() -> T:
-        async with open_migrated_database(settings) as database:
-            return await work(database)
-
-    return asyncio.run(run())
+async def _run(
+    context: typer.Context, work: Callable[[Database], Awaitable[object]], said: str
+) -> None:
+    async with open_migrated_database(begin_quietly(context)) as database:
+        await work(database)
+    say(said)
 
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:
@@ -176,8 +167,7 @@ def _levels(written: list[str]) -> dict[str, int]:
 
 def _password(from_stdin: bool) -> str:
     if from_stdin:
-        line = sys.stdin.readline()
-        return line.removesuffix("\n").removesuffix("\r")
+        return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not sys.stdin.isatty():
         raise typer.BadParameter(
             "there is no terminal for the password; see --password-stdin", param_hint="password"

@@ -13,16 +13,11 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.exceptions import TyperException
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import FAILURES, CommandInterruptedError, Invocation
-from engine.process.errors import SettingsError
+from engine.cli.command import INTERRUPTED, Invocation, invocation_of, kafka_complaints
 from engine.process.metrics import engine_version
 
-USAGE = 2
-FAILED = 1
-INTERRUPTED = 130  # a shell's status for a program that SIGINT ended
 _ENV_FILE = "--env-file"
 # Each command's module, and the line that lists it. The module is imported when it is called.
 _COMMANDS = {
@@ -69,9 +64,7 @@ class CommandGroup(TyperGroup):
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             name = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
             module = importlib.import_module(f"engine.cli.{name}")
-            command = typer.main.get_group(module.app).commands[cmd_name]
-            _show_full_sentences(command)
-            self.commands[cmd_name] = command
+            self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
@@ -116,7 +109,7 @@ def _proximity(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    context.obj = Invocation(env_file)
+    invocation_of(context).env_file = env_file
 
 
 @lru_cache(maxsize=1)
@@ -127,54 +120,38 @@ def command_group() -> CommandGroup:
     return group
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command. Returns the exit status."""
-    try:
-        status = command_group().main(
-            args=_env_file_first(list(arguments)), prog_name="proximity", standalone_mode=False
-        )
-    except TyperException as error:
-        status = error.exit_code
-        _print_error(error.format_message())
-    except SettingsError as error:
-        status = _complain(str(error), USAGE)
-    except CommandInterruptedError as error:
-        status = _complain(str(error), INTERRUPTED)
-    except FAILURES as error:
-        status = _complain(str(error), FAILED)
-    except (typer.Abort, KeyboardInterrupt, asyncio.CancelledError):
-        status = _complain("interrupted", INTERRUPTED)
-    return int(status or 0)
+    invocation = Invocation()
+    with kafka_complaints() as complaints:
+        try:
+            status = command_group().main(
+                args=_env_file_first(arguments),
+                prog_name="proximity",
+                standalone_mode=False,
+                obj=invocation,
+            )
+        except asyncio.CancelledError:
+            status, line = INTERRUPTED, "interrupted"
+        except (Exception, KeyboardInterrupt) as error:
+            from engine.cli.failures import failure
 
-
-def _show_full_sentences(command: Any) -> None:
-    """Make lists of commands show the whole first sentence of each command."""
-    if command.help and not command.short_help:
-        paragraph = " ".join(command.help.partition("\n\n")[0].split())
-        command.short_help = paragraph.partition(". ")[0].removesuffix(".") + "."
-    for each in getattr(command, "commands", {}).values():
-        _show_full_sentences(each)
-
-
-def _print_error(message: str) -> None:
-    """Print an error on one line. Without a command, print the help."""
-    if message.startswith("Usage:"):
-        typer.echo(message)
-    elif message:
-        _complain(message.splitlines()[0])
-
-
-def _complain(message: str, status: int = FAILED) -> int:
-    typer.echo(f"proximity: {for_terminal(message)}", err=True)
+            status, line = failure(error, invocation, complaints)
+        else:
+            return int(status or 0)
+    if line.startswith("Usage:"):  # no command was given
+        typer.echo(line)
+    elif line:
+        typer.echo(f"proximity: {for_terminal(' '.join(line.split()))}", err=True)
     return status
 
 
-def _env_file_first(arguments: list[str]) -> list[str]:
+def _env_file_first(arguments: Sequence[str]) -> list[str]:
     """Move --env-file to the front, because it may be before or after the command's name."""
     front, rest = [], []
     words = iter(arguments)

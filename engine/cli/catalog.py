@@ -2,61 +2,51 @@
 
 import asyncio
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from catalog.database import Database
 from catalog.errors import IndexWriteError, RedisUrlError
-from catalog.index.drain import (
-    OUTAGES,
-    DrainResult,
-    IndexCounts,
-    drain_once,
-    rebuild_if_missing,
-)
+from catalog.index.drain import OUTAGES, DrainResult, drain_once, rebuild_if_missing
 from catalog.index.drain import rebuild as build_again
 from catalog.index.store import IndexStore
 from catalog.load import LoadError, LoadSummary, load_document
-from catalog.plain_text import for_terminal
-from catalog.redis_connection import REDIS_SECONDS, connect_redis
+from catalog.redis_connection import connect_redis, probe_redis
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
-from engine.cli.command import CommandError, begin_quietly, examples, new_app
-from engine.cli.output import count_of
-from engine.cli.servers import (
-    open_migrated_database,
-    open_migrated_stores,
-    redis_reason,
-    refuse_wrong_servers,
+from engine.cli.command import (
+    CommandError,
+    begin_quietly,
+    command,
+    new_app,
+    new_group,
+    telling,
 )
+from engine.cli.failures import reason_of
+from engine.cli.output import count_of, say
+from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
-from engine.wiring.parts import catalog_limits
+from engine.wiring.parts import catalog_limits, redis_options
 
 _DRAIN_SECONDS = 5.0
 _PAUSE = 0.1
 
-
 app = new_app()
-catalog = typer.Typer(
-    help="The catalog: companies, venues, beacons, campaigns.", no_args_is_help=True
-)
-app.add_typer(catalog, name="catalog")
-index = typer.Typer(
-    help="The index in Redis, from which triggers read the catalog.", no_args_is_help=True
-)
-app.add_typer(index, name="index")
+catalog = new_group(app, "catalog", "The catalog: companies, venues, beacons, campaigns.")
+index = new_group(app, "index", "The index in Redis, from which triggers read the catalog.")
 
 
-@catalog.command("load", epilog=examples("catalog load docs/examples/catalog.json"))
+@command(catalog, "load", "catalog load docs/examples/catalog.json")
 def load(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="One JSON document; - is standard input.")],
-) -> None:
+) -> Coroutine[Any, Any, None]:
     """Load FILE into the catalog: all of it, or nothing if anything in it is wrong.
 
     {"companies": [{"name", "accounts", "applications", "connector", "devices", "venues": [...]}]},
@@ -64,40 +54,36 @@ def load(
     so loading a file twice changes nothing.
     """
     settings = begin_quietly(context)
-    try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}") from None
-    asyncio.run(_load(settings, str(file), raw))
+    raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    return _load(settings, str(file), raw)
 
 
 async def _load(settings: Settings, name: str, raw: bytes) -> None:
-    await refuse_wrong_servers(settings)
+    await probe_redis(settings.redis_url.get_secret_value())
     async with open_migrated_database(settings) as database:
         try:
             summary = await write_catalog(settings, database, raw)
         except LoadError as error:
             raise refused_document(name, error) from None
         for line in summary.lines():
-            typer.echo(line)
+            say(line)
         try:
             await update_index(settings, database)
         except (RedisUrlError, *OUTAGES) as error:
-            typer.echo(
-                f"the index in Redis is not up to date yet ({redis_reason(settings, error)}): "
+            say(
+                f"the index in Redis is not up to date yet ({reason_of(error)}): "
                 "running trigger processes will bring it up to date",
                 err=True,
             )
         else:
-            typer.echo("the index in Redis is up to date")
+            say("the index in Redis is up to date")
 
 
 def refused_document(name: str, error: LoadError) -> CommandError:
     """Print the faults of a document on standard error. Returns the error of the command."""
     for fault in error.faults:
-        typer.echo(for_terminal(f"{name}: {fault}"), err=True)
-    faults = count_of(len(error.faults), "fault")
-    return CommandError(f"{name} has {faults}; nothing was changed")
+        say(f"{name}: {fault}", err=True)
+    return CommandError(f"{name} has {count_of(len(error.faults), 'fault')}; nothing was changed")
 
 
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:
@@ -122,8 +108,8 @@ async def update_index(settings: Settings, database: Database) -> None:
     Raises RedisUrlError and those of catalog.index.drain.OUTAGES. The outbox then keeps the
     changes, and any process that reaches SQL and Redis writes them.
     """
-    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
-    store = IndexStore(redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
+    redis = connect_redis(settings.redis_url.get_secret_value())
+    store = IndexStore(**redis_options(settings, redis))
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
             await rebuild_if_missing(database, store)
@@ -144,8 +130,8 @@ async def _url_fault(egress: EgressGuard, url: str) -> str | None:
     return None
 
 
-@index.command("rebuild")
-def rebuild(context: typer.Context) -> None:
+@command(index, "rebuild")
+async def rebuild(context: typer.Context) -> None:
     """Build the whole index in Redis again from SQL, and notify running triggers.
 
     This is not needed in daily work: every process compares the index with SQL each second, and a
@@ -153,17 +139,14 @@ def rebuild(context: typer.Context) -> None:
     complete; Redis holds both meanwhile. It is safe to run this at any time, and beside other
     writers: it waits up to half a minute for its turn.
     """
-    built = asyncio.run(_rebuild(begin_quietly(context)))
-    typer.echo(
+    settings = begin_quietly(context)
+    with telling(lambda: "the index is as it was"):
+        async with open_migrated_stores(settings) as stores:
+            try:
+                built = await build_again(stores.database, stores.index_store)
+            except IndexWriteError as error:
+                raise CommandError(f"the index was lost while it was built: {error}") from None
+    say(
         f"the index is built: {built.beacons} beacons, {built.geofences} geofences, "
         f"{built.scan_tags} tags, {built.campaigns} campaigns, {built.connectors} connectors"
     )
-
-
-async def _rebuild(settings: Settings) -> IndexCounts:
-    async with open_migrated_stores(settings, "the index is as it was") as stores:
-        try:
-            return await build_again(stores.database, stores.index_store)
-        except IndexWriteError as error:
-            message = f"the index was lost while it was built: {error}; try again"
-            raise CommandError(message) from None

@@ -1,17 +1,27 @@
-"""What every command uses: its settings, the errors that end it, and examples for its help."""
+"""What every command uses: how it is added to `proximity`, its settings, and its options."""
 
+import asyncio
 import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
-from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
-from connectors.errors import CertificatesError, NothingToTryError
-from engine.kafka.dead_letters import TooManyDeadLettersError
-from engine.process.errors import PortInUseError, SchemaError, SchemaRegistryError, ServiceDiedError
-from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
+
+if TYPE_CHECKING:
+    from engine.process.settings import Settings
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # 130: a shell's status for a program that SIGINT ended
+
+P = ParamSpec("P")
+Work = Callable[P, Coroutine[Any, Any, None]]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 class CommandError(Exception):
@@ -22,53 +32,33 @@ class CommandInterruptedError(CommandError):
     """Ctrl-C ended a command; the message says what was done before."""
 
 
-# Errors that end a command as CommandError does: their messages are shown unchanged.
-FAILURES = (
-    CommandError,
-    AccountError,
-    CertificatesError,
-    DatabaseUrlError,
-    NothingToTryError,
-    PortInUseError,
-    RedisUrlError,
-    SchemaError,
-    SchemaRegistryError,
-    SecretKeyError,
-    ServiceDiedError,
-    TooManyDeadLettersError,
-)
-
-
-@dataclass(frozen=True)
+@dataclass
 class Invocation:
     """The options before the command's name."""
 
-    env_file: Path | None
+    env_file: Path | None = None
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """The settings of this call. Raises SettingsError."""
         return load_settings(self.env_file)
 
 
-def settings_of(context: typer.Context) -> Settings:
-    """The settings for the call of `context`. Raises SettingsError."""
+def invocation_of(context: typer.Context) -> Invocation:
+    """The options before the name of the command that is called in `context`."""
     invocation: Invocation = context.find_root().obj
-    return invocation.settings()
+    return invocation
 
 
-def begin_quietly(context: typer.Context) -> Settings:
+def begin_quietly(context: typer.Context) -> "Settings":
     """The settings of a short command, which logs only warnings unless LOG_LEVEL was set."""
     from engine.process.logs import configure_logs
 
-    settings = settings_of(context)
+    settings = invocation_of(context).settings()
     is_chosen = "log_level" in settings.model_fields_set
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))
-    if level != "debug":
-        # The command shows the last complaint in its one line (servers.kafka_log).
-        kafka = logging.getLogger("aiokafka")
-        kafka.propagate = False
-        kafka.addHandler(logging.NullHandler())
+    # An error's line has what aiokafka said last (failures.py).
+    logging.getLogger("aiokafka").propagate = level == "debug"
     return settings
 
 
@@ -77,9 +67,62 @@ def new_app() -> typer.Typer:
     return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def examples(*lines: str) -> str:
-    """The epilog of a command's help: each example stays on its own line."""
-    return "\n".join(("\b", "Examples:", *(f"  proximity {line}" for line in lines)))
+def new_group(app: typer.Typer, name: str, text: str) -> typer.Typer:
+    """A command of `app` with commands of its own; `text` is its help."""
+    group = typer.Typer(help=text, short_help=text, no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
+
+
+def command(app: typer.Typer, name: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
+    """Make a function whose coroutine does the work a command of `app`, with examples in its help.
+
+    Its docstring is the help. What it does before it returns the coroutine (a prompt, a read of
+    standard input) ends at once on Ctrl-C.
+    """
+
+    def add(work: Work[P]) -> Work[P]:
+        @wraps(work)
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            asyncio.run(work(*args, **kwargs))
+
+        summary = " ".join((work.__doc__ or "").partition("\n\n")[0].split())
+        app.command(
+            name,
+            short_help=summary.partition(". ")[0].removesuffix(".") + ".",
+            # \b keeps each example on a line of its own.
+            epilog="\n".join(("\b", "Examples:", *(f"  proximity {each}" for each in examples)))
+            if examples
+            else None,
+        )(run)
+        return work
+
+    return add
+
+
+@contextmanager
+def telling(done: Callable[[], str]) -> Iterator[None]:
+    """Add to the line of an error, and to that of Ctrl-C, what was done before."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise CommandInterruptedError(f"interrupted; {done()}") from None
+    except Exception as error:
+        error.add_note(done())
+        raise
+
+
+@contextmanager
+def kafka_complaints() -> Iterator[deque[str]]:
+    """The last complaint of aiokafka, which logs why no broker answers and does not raise it."""
+    complaints: deque[str] = deque(maxlen=1)
+    handler, logger = logging.Handler(logging.WARNING), logging.getLogger("aiokafka")
+    handler.emit = lambda record: complaints.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    try:
+        yield complaints
+    finally:
+        logger.removeHandler(handler)
 
 
 def moment(option: str, written: str) -> float:

@@ -7,10 +7,10 @@ commit's metadata, the further offsets of single reasons.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 import typer
@@ -18,25 +18,20 @@ from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from catalog.plain_text import for_terminal
 from engine.cli.command import (
     CommandError,
-    CommandInterruptedError,
+    Json,
     begin_quietly,
-    examples,
+    command,
     new_app,
+    new_group,
+    telling,
 )
-from engine.cli.output import echo_json, print_table
-from engine.cli.servers import kafka_failures
+from engine.cli.output import echo_json, print_table, say
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
-from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
-from engine.kafka.topic_reader import (
-    Offsets,
-    TopicReader,
-    open_topic_reader,
-    partitions_of,
-)
+from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.failures import Backoff
 from engine.process.settings import Settings
@@ -45,53 +40,60 @@ _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
 _UNKNOWN = "?"
 
-T = TypeVar("T")
-
 ReasonOption = Annotated[str | None, typer.Option(help="Only dead letters with this reason.")]
 
-
 app = new_app()
-group = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
-app.add_typer(group, name="dead-letters")
+group = new_group(app, "dead-letters", "Records that could not be processed.")
 
 
-@group.command("list")
-def list_letters(
+@command(group, "list")
+async def list_letters(
     context: typer.Context,
     limit: Annotated[
         int, typer.Option(min=1, help="Show at most this many; all are counted.")
     ] = 100,
     reason: ReasonOption = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, keys and values in full.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """List dead letters with their origin and reason, the oldest first in each partition."""
+    """List dead letters with their origin and reason, the oldest first in each partition.
+
+    With --json keys and values are shown in full.
+    """
     _check(reason)
     settings = begin_quietly(context)
     letters: list[Letter] = []
-    take = (lambda letter: echo_json(letter.as_json())) if json else letters.append
-    counts = _finish(settings, _count(settings, reason, limit, take), lambda: "nothing done")
-    if json:
+    counts: Counter[str] = Counter()
+    partitions = await partitions_of(settings, [Topics.of(settings).dead_letters])
+    async with open_topic_reader(settings, missing="skip") as reader:
+        async for batch in read_letters(reader, dict.fromkeys(partitions, 0)):
+            for letter in batch:
+                if reason not in (None, letter.reason):
+                    continue
+                counts[letter.reason] += 1
+                if counts.total() > limit:
+                    continue
+                if as_json:
+                    echo_json(letter.as_json())
+                else:
+                    letters.append(letter)
+    if as_json:
         return
     if letters:
-        print_table(
-            ("from", "reason", "detail", "failed at", "value"), [each.cells() for each in letters]
-        )
+        header = ("from", "reason", "detail", "failed at", "value")
+        print_table(header, [letter.cells() for letter in letters])
     total = counts.total()
     by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
     more = f"; the first {limit:,} are shown (--limit)" if total > limit else ""
-    line = f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters"
-    typer.echo(for_terminal(line))
+    say(f"{total:,} dead letters: {by_reason}{more}" if total else "no dead letters")
 
 
-@group.command(
+@command(
+    group,
     "replay",
-    epilog=examples(
-        "dead-letters replay --dry-run", "dead-letters replay --reason connector_unreachable"
-    ),
+    "dead-letters replay --dry-run",
+    "dead-letters replay --reason connector_unreachable",
 )
-def replay(
+async def replay(
     context: typer.Context,
     reason: ReasonOption = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Put back at most this many.")] = None,
@@ -113,37 +115,53 @@ def replay(
     """
     _check(reason)
     settings = begin_quietly(context)
-    replaying = DeadLetterReplay(
-        topics=Topics.of(settings), reason=reason, limit=limit, from_beginning=from_beginning
-    )
-    put = "would be put back" if dry_run else "put back"
+    topics, name = Topics.of(settings), f"{settings.group_prefix}{_GROUP}"
+    put_back = left_out = 0
 
     def summary() -> str:
-        return f"{replaying.put_back:,} dead letters {put}"
+        return f"{put_back:,} dead letters {'would be put back' if dry_run else 'put back'}"
 
-    _finish(settings, _replay(settings, replaying, dry_run=dry_run), summary)
-    typer.echo(summary())
-    if replaying.left_out:
-        raise CommandError(f"{replaying.left_out:,} dead letters cannot be put back")
+    async with AsyncExitStack() as stack:
+        stack.enter_context(telling(summary))
+        partitions = await partitions_of(settings, [topics.dead_letters])
+        publisher = Publisher(settings)
+        stack.push_async_callback(publisher.close)
+        await publisher.start()
+        reader = await stack.enter_async_context(
+            open_topic_reader(settings, missing="skip", group=name)
+        )
+        progress = await _replayed_by(settings, name, partitions)
+        starts = {tp: 0 if from_beginning else each.begin(reason) for tp, each in progress.items()}
+        batches = await stack.enter_async_context(aclosing(read_letters(reader, starts)))
+        async for batch in batches:
+            done = progress[batch[0].place]
+            outgoing: list[Outgoing] = []
+            for letter in batch:
+                if limit is not None and put_back + len(outgoing) >= limit:
+                    break
+                if reason in (None, letter.reason) and (from_beginning or not done.has(letter)):
+                    if (obstacle := letter.obstacle(topics)) is None:
+                        outgoing.append(letter.original())
+                    else:
+                        left_out += 1
+                        place = f"dead letter {letter.place.partition}/{letter.offset}"
+                        say(f"{place} is not put back: {obstacle}", err=True)
+                done.add(letter, reason)
+            if not dry_run:  # a crash between the two repeats the batch
+                await publisher.publish(outgoing)
+                await reader.commit({batch[0].place: done.to_commit()})
+            put_back += len(outgoing)
+            if put_back == limit:
+                break
+    say(summary())
+    if left_out:
+        raise CommandError(f"{left_out:,} dead letters cannot be put back")
 
 
 def _check(reason: str | None) -> None:
     known = [each.value for each in DeadLetterReason]
     if reason is not None and reason not in known:
         raise typer.BadParameter(f"accepted: {', '.join(known)}", param_hint="reason")
-
-
-def _finish(settings: Settings, work: Coroutine[Any, Any, T], done: Callable[[], str]) -> T:
-    async def run() -> T:
-        try:
-            with kafka_failures(settings, done):
-                return await work
-        except asyncio.CancelledError:
-            raise CommandInterruptedError(f"interrupted; {done()}") from None
-        except MessageTooLargeError as error:
-            raise CommandError(f"the broker refuses {error}; {done()}") from None
-
-    return asyncio.run(run())
 
 
 class Letter(NamedTuple):
@@ -180,17 +198,18 @@ class Letter(NamedTuple):
             )
         return None
 
-    def shown_value(self) -> str:
-        """The first bytes of the value for a person, on one line."""
-        if self.value is None:
-            return "(null)"
-        text = self.value[:_PREVIEW_BYTES].decode("utf-8", "backslashreplace")
-        printable = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-        return printable + "…" * (len(self.value) > _PREVIEW_BYTES)
+    def original(self) -> Outgoing:
+        """The record that failed, for its own topic."""
+        return Outgoing(self.topic or "", self.key, self.value, self.headers)
 
     def cells(self) -> tuple[str, ...]:
-        """The cells of the table."""
-        return self.origin, self.reason, self.detail, self.failed_at, self.shown_value()
+        """The cells of the table: of the value its first bytes, on one line."""
+        value = "(null)"
+        if self.value is not None:
+            text = self.value[:_PREVIEW_BYTES].decode("utf-8", "backslashreplace")
+            value = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+            value += "…" * (len(self.value) > _PREVIEW_BYTES)
+        return self.origin, self.reason, self.detail, self.failed_at, value
 
     def as_json(self) -> dict[str, Any]:
         """All fields for programs; bytes that are no text as base64."""
@@ -213,7 +232,7 @@ def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(data or b"").decode()}
 
 
-def read_letter(record: ConsumerRecord[bytes, bytes]) -> Letter:
+def read_letter(record: "ConsumerRecord[bytes, bytes]") -> Letter:
     """The letter in a record of dead-letters."""
     headers = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
     origin = (headers.get(name, _UNKNOWN) for name in ("topic", "partition", "offset"))
@@ -248,144 +267,62 @@ async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[l
     }
     ends = {tp: end for tp, (_, end) in ranges.items()}
     async for records in reader.records_until(begins, ends):
-        yield [read_letter(record) for record in records]
+        if records:
+            yield [read_letter(record) for record in records]
 
 
-async def _count(
-    settings: Settings, reason: str | None, limit: int, take: Callable[[Letter], Any]
-) -> Counter[str]:
-    """The counts by reason; `take` gets the first `limit` letters."""
-    counts: Counter[str] = Counter()
-    topic = Topics.named(settings.topic_prefix).dead_letters
-    partitions = await partitions_of(settings, [topic])
-    async with open_topic_reader(settings, missing="skip") as reader:
-        async for letters in read_letters(reader, dict.fromkeys(partitions, 0)):
-            for letter in letters:
-                if reason in (None, letter.reason):
-                    if counts.total() < limit:
-                        take(letter)
-                    counts[letter.reason] += 1
-    return counts
+@dataclass
+class Progress:
+    """The progress in one partition: letters before `offset` are replayed, and those of a reason
+    before its own offset. So a replay of one reason leaves those of the others open."""
 
+    offset: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
 
-# The progress in one partition: the letters of a reason below its offset are replayed, and all
-# letters below that of _ALL. So a replay of one reason leaves those of the others open.
-Progress: TypeAlias = dict[str, int]
-_ALL = ""
+    @classmethod
+    def of_commit(cls, committed: OffsetAndMetadata | None) -> Self:
+        """The progress in a commit; None is no commit yet."""
+        if committed is None:
+            return cls()
+        reasons = msgspec.json.decode(committed.metadata or "{}", type=dict[str, int])
+        return cls(committed.offset, reasons)
 
+    def to_commit(self) -> OffsetAndMetadata:
+        """The offset and metadata for the group's commit."""
+        ahead = {reason: offset for reason, offset in self.reasons.items() if offset > self.offset}
+        return OffsetAndMetadata(self.offset, msgspec.json.encode(ahead).decode() if ahead else "")
 
-def read_progress(committed: OffsetAndMetadata | None) -> Progress:
-    """The progress in a commit; None is no commit yet."""
-    if committed is None:
-        return {_ALL: 0}
-    by_reason = msgspec.json.decode(committed.metadata or "{}", type=Progress)
-    return by_reason | {_ALL: committed.offset}
+    def begin(self, reason: str | None) -> int:
+        """Where a replay continues, of one reason or of all."""
+        return max(self.offset, self.reasons.get(reason or "", 0))
 
+    def has(self, letter: Letter) -> bool:
+        """Whether the letter is replayed."""
+        return letter.offset < self.begin(letter.reason)
 
-def commit_of(progress: Progress) -> OffsetAndMetadata:
-    """The offset and metadata for the group's commit."""
-    everything = progress[_ALL]
-    ahead = {reason: offset for reason, offset in progress.items() if offset > everything}
-    return OffsetAndMetadata(everything, msgspec.json.encode(ahead).decode() if ahead else "")
-
-
-@dataclass(kw_only=True)
-class DeadLetterReplay:
-    """Puts back letters: of one reason, at most `limit`, or also those that were put back before.
-
-    Each batch is published and then committed: a crash between the two repeats the batch.
-    """
-
-    topics: Topics
-    reason: str | None
-    limit: int | None
-    from_beginning: bool
-    put_back: int = 0
-    left_out: int = 0
-
-    async def run(
-        self,
-        reader: TopicReader,
-        publisher: Publisher | None,
-        progress: dict[TopicPartition, Progress],
-    ) -> None:
-        """Replay up to the present end of the topic, or to the limit.
-
-        Without a publisher nothing is published or committed. Raises KafkaError, TimeoutError or
-        MessageTooLargeError.
-        """
-        starts = {
-            tp: 0 if self.from_beginning else max(each[_ALL], each.get(self.reason or _ALL, 0))
-            for tp, each in progress.items()
-        }
-        async with aclosing(read_letters(reader, starts)) as batches:
-            async for letters in batches:
-                outgoing = self._take(letters, progress)
-                if publisher is not None:
-                    await publisher.publish(outgoing)
-                    await reader.commit({tp: commit_of(each) for tp, each in progress.items()})
-                self.put_back += len(outgoing)
-                if self._is_enough(self.put_back):
-                    return
-
-    def _take(
-        self, letters: Iterable[Letter], progress: dict[TopicPartition, Progress]
-    ) -> list[Outgoing]:
-        """The messages for one partition's letters, which count as replayed from now on."""
-        outgoing: list[Outgoing] = []
-        key = self.reason or _ALL
-        for letter in letters:
-            if self._is_enough(self.put_back + len(outgoing)):
-                break
-            done = progress[letter.place]
-            is_new = letter.offset >= max(done[_ALL], done.get(letter.reason, 0))
-            if (is_new or self.from_beginning) and self.reason in (None, letter.reason):
-                outgoing += self._original(letter)
-            done[key] = max(letter.offset + 1, done.get(key, 0))
-        return outgoing
-
-    def _is_enough(self, count: int) -> bool:
-        return self.limit is not None and count >= self.limit
-
-    def _original(self, letter: Letter) -> list[Outgoing]:
-        obstacle = letter.obstacle(self.topics)
-        if obstacle is None and letter.topic is not None:
-            return [Outgoing(letter.topic, letter.key, letter.value, letter.headers)]
-        self.left_out += 1
-        place = f"dead letter {letter.place.partition}/{letter.offset}"
-        typer.echo(for_terminal(f"{place} is not put back: {obstacle}"), err=True)
-        return []
-
-
-async def _replay(settings: Settings, replaying: DeadLetterReplay, *, dry_run: bool) -> None:
-    group = f"{settings.group_prefix}{_GROUP}"
-    partitions = await partitions_of(settings, [Topics.of(settings).dead_letters])
-    publisher = None if dry_run else Publisher(settings)
-    try:
-        if publisher is not None:
-            await publisher.start()
-        async with open_topic_reader(settings, missing="skip", group=group) as reader:
-            await replaying.run(reader, publisher, await _replayed_by(settings, group, partitions))
-    finally:
-        if publisher is not None:
-            await publisher.close()
+    def add(self, letter: Letter, reason: str | None) -> None:
+        """The letter is done, and all before it, in a replay of one reason or of all."""
+        if reason is None:
+            self.offset = max(letter.offset + 1, self.offset)
+        else:
+            self.reasons[reason] = max(letter.offset + 1, self.reasons.get(reason, 0))
 
 
 async def _replayed_by(
-    settings: Settings, group: str, partitions: list[TopicPartition]
+    settings: Settings, group_name: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, Progress]:
-    """The offsets that `group` has committed."""
+    """What the consumer group has committed."""
     if not partitions:
         return {}
     backoff = Backoff()
     async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
         while True:
             try:
-                found = await cluster.committed(group, partitions)
+                found = await cluster.committed(group_name, partitions)
             except KafkaError as error:
                 # A new cluster answers at first that the group has no coordinator.
                 if not error.retriable:
                     raise
+                await backoff.pause()
             else:
-                return {tp: read_progress(found.get(tp)) for tp in partitions}
-            await backoff.pause()
+                return {tp: Progress.of_commit(found.get(tp)) for tp in partitions}

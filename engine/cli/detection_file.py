@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import StrEnum
 from io import FileIO
 from pathlib import Path
@@ -43,7 +43,6 @@ _DEGREES = ("latitude", "longitude", "accuracy")
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _DECIMAL = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class Format(StrEnum):
@@ -109,7 +108,6 @@ class DetectionFile:
         self.read = 0
         self.is_lines = form is Format.JSONL
         self._form = form
-        self._header: list[str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -122,28 +120,41 @@ class DetectionFile:
 
         Blank lines are skipped. Raises InputFaultError if the rest cannot be read.
         """
-        number, is_array, kept = 1, None, list[bytes]()
-        self._header, self.is_lines = None, self._form is Format.JSONL
-        async for lines in self._lines():
-            if is_array is None and self._form is Format.JSONL:
-                first = b"".join(lines).lstrip()[:1]
-                is_array = first == b"[" if first else None
-                self.is_lines = not is_array
-            if is_array:
-                kept += lines
-                self._check_size(kept)
-            elif self._form is Format.CSV:
-                yield list(self._rows(number, lines))
-            else:
+        if self._form is Format.CSV:
+            async for entries in self._rows():
+                yield entries
+            return
+        array = list[bytes]()
+        self.is_lines = True
+        is_known = False
+        async for number, lines in self._lines():
+            if not is_known and (first := b"".join(lines).lstrip()[:1]):
+                is_known, self.is_lines = True, first != b"["
+            if is_known and self.is_lines:
                 yield [Entry(n, line) for n, line in enumerate(lines, number) if line.strip()]
-            number += len(lines)
-        if is_array:
-            yield list(self._items(b"\n" * (number - 1 - len(kept)) + b"\n".join(kept)))
-        if self._form is Format.CSV and self._header is None:
+                continue
+            array += lines
+            if sum(map(len, array)) > LARGEST_ARRAY:
+                raise self._fault(
+                    len(array),
+                    f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger "
+                    "goes as JSON Lines (jq -c .[] FILE writes it so)",
+                )
+        if not self.is_lines:
+            yield list(self._items(b"\n".join(array)))
+
+    async def _rows(self) -> AsyncIterator[list[Entry]]:
+        header: list[str] | None = None
+        async for number, lines in self._lines():
+            numbered = [(n, line) for n, line in enumerate(lines, number) if line.strip()]
+            if header is None and numbered:
+                header = self._header(*numbered.pop(0))
+            yield [_row(header or (), n, line) for n, line in numbered]
+        if header is None:
             raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
 
-    async def _lines(self) -> AsyncIterator[list[bytes]]:
-        """Lines without their ends, a list for each block."""
+    async def _lines(self) -> AsyncIterator[tuple[int, list[bytes]]]:
+        """Lines without their ends, and the number of the first one, for each block."""
         number, rest = 1, b""
         async for block in self._blocks_of_bytes():
             if number == 1 and not rest:
@@ -151,10 +162,10 @@ class DetectionFile:
             *lines, rest = (rest + block).split(b"\n")
             if len(rest) > LONGEST_LINE:
                 raise self._fault(number + len(lines), f"longer than {LONGEST_LINE} bytes")
+            yield number, [line.removesuffix(b"\r") for line in lines]
             number += len(lines)
-            yield [line.removesuffix(b"\r") for line in lines]
         if rest:
-            yield [rest.removesuffix(b"\r")]
+            yield number, [rest.removesuffix(b"\r")]
 
     async def _blocks_of_bytes(self) -> AsyncIterator[bytes]:
         self.read = 0
@@ -177,44 +188,32 @@ class DetectionFile:
         finally:
             transport.close()
 
-    def _check_size(self, lines: list[bytes]) -> None:
-        if sum(map(len, lines)) > LARGEST_ARRAY:
-            raise self._fault(
-                len(lines),
-                f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger goes "
-                "as JSON Lines (jq -c .[] FILE writes it so)",
-            )
-
     def _items(self, whole: bytes) -> Iterator[Entry]:
         try:
             parts = _decode_array(whole)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._fault(1, f"no JSON array of detections: {error}") from None
-        at = 0
-        line = 1
+        at, line = 0, 1
         for part in parts:
             value = bytes(part)
             begin = whole.index(value, at)
             line += whole.count(b"\n", at, begin)
-            at = begin
             yield Entry(line, value)
             line += value.count(b"\n")
-            at += len(value)
+            at = begin + len(value)
 
-    def _rows(self, number: int, lines: list[bytes]) -> Iterator[Entry]:
-        for line_number, line in enumerate(lines, number):
-            if not line.strip():
-                continue
-            if self._header is None:
-                try:
-                    self._header = _checked_header(_cells(line))
-                except ValueError as error:
-                    raise self._fault(line_number, str(error)) from None
-                continue
-            try:
-                yield Entry(line_number, _message(self._header, _cells(line)))
-            except ValueError as error:
-                yield Entry(line_number, b"", str(error))
+    def _header(self, number: int, line: bytes) -> list[str]:
+        try:
+            header = [cell.strip().lower() for cell in _cells(line)]
+        except ValueError as error:
+            raise self._fault(number, str(error)) from None
+        for name in header:
+            if name not in COLUMNS:
+                accepted = f"accepted, with commas between them: {', '.join(COLUMNS)}"
+                raise self._fault(number, f"unknown column {name!r}; {accepted}")
+            if header.count(name) > 1:
+                raise self._fault(number, f"the column {name} is there twice")
+        return header
 
     def _fault(self, number: int, message: str) -> InputFaultError:
         return InputFaultError(f"{self.name}:{number}: {message}")
@@ -229,34 +228,26 @@ def _cells(line: bytes) -> list[str]:
         raise ValueError(f"not CSV: {error}; a row is one line") from None
 
 
-def _checked_header(cells: list[str]) -> list[str]:
-    header = [cell.strip().lower() for cell in cells]
-    for name in header:
-        if (mark := name.strip("abcdefghijklmnopqrstuvwxyz_ ")[:1]) in (";", "\t", "|"):
-            raise ValueError(f"the cells are separated by {mark!r}; accepted: commas")
-        if name not in COLUMNS:
-            raise ValueError(f"unknown column {name!r}; accepted: {', '.join(COLUMNS)}")
-        if header.count(name) > 1:
-            raise ValueError(f"the column {name} is there twice")
-    return header
-
-
-def _message(header: list[str], cells: list[str]) -> bytes:
+def _row(header: Sequence[str], number: int, line: bytes) -> Entry:
     """The message of a row; an empty cell is an absent field."""
+    try:
+        cells = _cells(line)
+    except ValueError as error:
+        return Entry(number, b"", str(error))
     if len(cells) != len(header):
-        raise ValueError(f"{len(cells)} cells; accepted: {len(header)}, as in the header")
-    fields: dict[str, Any] = {}
-    objects: dict[str, dict[str, Any]] = {"device": {}}
+        accepted = f"accepted: {len(header)}, as in the header"
+        return Entry(number, b"", f"{len(cells)} cells; {accepted}")
+    message: dict[str, Any] = {"device": {}}
     for name, cell in zip(header, cells, strict=True):
         value = cell if name == "tag_value" else cell.strip()  # a tag is compared exactly
         if not value:
             continue
-        into, field = _WITHIN.get(name, ("", name))
-        target = objects.setdefault(into, {}) if into else fields
+        within, field = _WITHIN.get(name, ("", name))
+        target = message.setdefault(within, {}) if within else message
         if name in _NUMBERS and _NUMBER.fullmatch(value):
             target[field] = int(value)
         elif name in _DEGREES and _DECIMAL.fullmatch(value):
             target[field] = float(value)
         else:
             target[field] = value
-    return _encode(fields | objects)
+    return Entry(number, msgspec.json.encode(message))

@@ -1,26 +1,17 @@
 """`proximity explain`: shows each check of each campaign for one detection, real or assumed."""
 
-import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from redis.exceptions import RedisError
 
 from api.explain import shown_campaign, shown_check
-from catalog.plain_text import for_terminal
-from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
-from engine.cli.command import CommandError, begin_quietly, examples, moment, new_app
-from engine.cli.output import echo_json
-from engine.cli.servers import company_id, redis_reason, refuse_wrong_servers
-from engine.kafka.detections import (
-    BeaconKey,
-    GeofenceKey,
-    PlaceKey,
-    TagKey,
-    canonical_uuid,
-)
+from catalog.redis_connection import RedisClient
+from engine.cli.command import CommandError, begin_quietly, command, moment, new_app
+from engine.cli.output import echo_json, say
+from engine.cli.servers import company_id, open_redis
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey, canonical_uuid
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.devices import DeviceKey
@@ -38,13 +29,11 @@ from rules.explanation import (
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
 from rules.parsing import parse_zone, zone_from_rssi
-from rules.schedule import LocalClock, zone_clock
+from rules.schedule import zone_clock
 
 _NAME = max(map(len, Reason))
-_HIGHEST = 65535
-
-
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+Number = Annotated[int | None, typer.Option(min=0, max=65535, help="Of the beacon.")]
 
 
 class SupposedDetection(NamedTuple):
@@ -75,23 +64,18 @@ class ExplainedDetection(NamedTuple):
 app = new_app()
 
 
-@app.command(
+@command(
+    app,
     "explain",
-    epilog=examples(
-        _BEACON,
-        f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100",
-        'explain --qrcode "harbour-mall/entrance" --company "Harbour Mall"',
-    ),
+    _BEACON,
+    f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100",
+    'explain --qrcode "harbour-mall/entrance" --company "Harbour Mall"',
 )
-def explain(
+async def explain(
     context: typer.Context,
     uuid: Annotated[str | None, typer.Option(help="The beacon's UUID.")] = None,
-    major: Annotated[
-        int | None, typer.Option(min=0, max=_HIGHEST, help="The beacon's major.")
-    ] = None,
-    minor: Annotated[
-        int | None, typer.Option(min=0, max=_HIGHEST, help="The beacon's minor.")
-    ] = None,
+    major: Number = None,
+    minor: Number = None,
     geofence: Annotated[
         int | None, typer.Option(min=1, help="Instead of a beacon: the geofence's id.")
     ] = None,
@@ -150,7 +134,7 @@ def explain(
     elif company is None:
         raise typer.BadParameter("missing: a tag is one of a company", param_hint="--company")
     else:
-        owner = asyncio.run(company_id(settings, company))
+        owner = await company_id(settings, company)
         key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
     decided = None if decided_at is None else moment("--decided-at", decided_at)
     now = time.time() if decided is None else decided
@@ -164,12 +148,18 @@ def explain(
         is_now=at is None and decided is None,
         time_zone=time_zone,
     )
-    found = asyncio.run(_read(settings, supposed))
+    async with open_redis(settings) as redis:
+        try:
+            found = await explained(settings, redis, supposed)
+        except IndexNotBuiltError:
+            raise CommandError(
+                "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` "
+                "does"
+            ) from None
     if as_json:
-        echo_json(explained_fields(supposed, found))
-        return
-    for line in _lines(supposed, found):
-        typer.echo(for_terminal(line).rstrip())
+        echo_json(_fields(supposed, found))
+    else:
+        _show(supposed, found)
 
 
 def _beacon_key(uuid: str, major: int | None, minor: int | None) -> BeaconKey:
@@ -198,21 +188,6 @@ def _zone(
             raise typer.BadParameter("needs --rssi beside it", param_hint="--tx-power")
         return None
     return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
-
-
-async def _read(settings: Settings, supposed: SupposedDetection) -> ExplainedDetection:
-    await refuse_wrong_servers(settings)
-    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
-    try:
-        return await explained(settings, redis, supposed)
-    except IndexNotBuiltError:
-        raise CommandError(
-            "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` does"
-        ) from None
-    except (RedisError, OSError) as error:
-        raise CommandError(f"Redis does not serve: {redis_reason(settings, error)}") from None
-    finally:
-        await redis.aclose()
 
 
 async def explained(
@@ -248,10 +223,15 @@ async def explained(
     return ExplainedDetection(beacon, question, explain_detection(target, question))
 
 
-def explained_fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:
+def _written(place: IndexedPlace | None, instant: float) -> str:
+    """The instant in the venue's local time, or in UTC."""
+    zone = None if place is None else place.target.venue.time_zone
+    return zone_clock(zone or "UTC").written(instant)
+
+
+def _fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:
     """The object of --json."""
     beacon, question, explanation = found
-    written = _clock(beacon).written
     place_fields: dict[str, Any] = supposed.key._asdict()
     if beacon is not None:
         place_fields |= {"id": beacon.reference.id, "name": beacon.reference.name}
@@ -262,60 +242,52 @@ def explained_fields(supposed: SupposedDetection, found: ExplainedDetection) -> 
         "company": None if beacon is None else {"id": beacon.company_reference.id},
         "device": None if supposed.udid is None else {"udid": supposed.udid},
         "proximity": question.zone.name.lower(),
-        "detected_at": written(question.detected_at),
-        "decided_at": written(question.decided_at),
+        "detected_at": _written(beacon, question.detected_at),
+        "decided_at": _written(beacon, question.decided_at),
         "reason": explanation.reason.value,
         "checks": [shown_check(check) for check in explanation.checks],
         "campaigns": [shown_campaign(each) for each in explanation.campaigns],
     }
 
 
-def _lines(supposed: SupposedDetection, found: ExplainedDetection) -> Iterator[str]:
-    """The lines: a head, the checks that all campaigns share, and each campaign."""
+def _show(supposed: SupposedDetection, found: ExplainedDetection) -> None:
+    """Print a head, the checks that all campaigns share, and each campaign."""
     beacon, question, explanation = found
-    written = _clock(beacon).written
     key = supposed.key
     named = ":".join(map(str, key[-1:] if isinstance(key, TagKey) else key))
     how = f", {question.zone.name.lower()}" if key.kind == "beacon" else ""
     where = "not in the index"
     if beacon is not None:
         where = f"{beacon.reference.name}, {beacon.venue_reference.name}"
-    yield f"{key.kind:8}  {named}, {where}"
-    yield f"device    {supposed.udid or 'a new one'}{how}"
     decided = "decided at once"
     if question.decided_at != question.detected_at:
-        decided = f"decided {written(question.decided_at)}"
-    yield f"detected  {written(question.detected_at)}, {decided}"
-    yield ""
-    yield from _checks(explanation.checks)
+        decided = f"decided {_written(beacon, question.decided_at)}"
+    say(f"{key.kind:8}  {named}, {where}")
+    say(f"device    {supposed.udid or 'a new one'}{how}")
+    say(f"detected  {_written(beacon, question.detected_at)}, {decided}")
+    say("")
+    _show_checks(explanation.checks)
     for each in explanation.campaigns:
-        yield ""
-        yield from _campaign(each)
+        say("")
+        _show_campaign(each)
 
 
-def _campaign(explained: ExplainedCampaign) -> Iterator[str]:
-    campaign, written = explained.campaign, explained.clock.written
-    yield f"campaign {campaign.id}, {campaign.name}: {explained.reason.value}"
-    yield from _checks(explained.checks)
-    claim = explained.claim
-    if claim is not None:
-        yield f"  claim  by notification {claim.notification_id}"
-    if explained.next_at is not None:
-        when = "now" if explained.reason is Reason.GRANTED else written(explained.next_at)
-        yield f"  next   {when}"
+def _show_campaign(explained: ExplainedCampaign) -> None:
+    campaign, next_at = explained.campaign, explained.next_at
+    say(f"campaign {campaign.id}, {campaign.name}: {explained.reason.value}")
+    _show_checks(explained.checks)
+    if explained.claim is not None:
+        say(f"  claim  by notification {explained.claim.notification_id}")
+    if next_at is not None:
+        is_now = explained.reason is Reason.GRANTED
+        say(f"  next   {'now' if is_now else explained.clock.written(next_at)}")
     elif explained.blocked_by:
-        yield f"  next   whatever the time, not while: {', '.join(explained.blocked_by)}"
+        say(f"  next   whatever the time, not while: {', '.join(explained.blocked_by)}")
     else:
-        yield "  next   never again: its dates are over, or it has no weekday"
+        say("  next   never again: its dates are over, or it has no weekday")
 
 
-def _checks(checks: Iterable[ExplainedCheck]) -> Iterator[str]:
+def _show_checks(checks: Iterable[ExplainedCheck]) -> None:
     for check, passed, found, needed in checks:
         values = found if passed and found == needed else f"{found}; needed: {needed}"
-        yield f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}"
-
-
-def _clock(beacon: IndexedPlace | None) -> LocalClock:
-    """The venue's local time, or UTC."""
-    zone = None if beacon is None else beacon.target.venue.time_zone
-    return zone_clock(zone or "UTC")
+        say(f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}")

@@ -1,4 +1,4 @@
-"""Server processes for this process alone: Redis, and librdkafka's Kafka broker, on loopback.
+"""Servers for this process alone, on loopback: Redis, librdkafka's Kafka broker, and SQLite.
 
 The broker is in this process, in memory. It speaks Kafka's protocol (groups, commits, idempotent
 producing, transactions), with fixed limits. A topic is created by its first mention and has 4
@@ -22,9 +22,18 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
 
+import structlog
+from pydantic import SecretStr
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+
+from catalog.migrate import migrate
+from engine.cli.command import CommandError
+from engine.kafka.topics import Topics
+from engine.process.settings import PREFIX, Settings
 
 PARTITIONS = 4
 _BROKER_SECONDS = 10.0
@@ -38,9 +47,21 @@ _KILL_SECONDS = 10.0
 _WATCHED = 'exec 3<&0 </dev/null; { read -r _ <&3 || kill -KILL $$; } & exec 3<&- "$@"'
 # Without a logger librdkafka would write to standard error, into a live display.
 _logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
+# Nothing is kept on disk, and nothing is evicted.
+_REDIS_CONFIGURATION = """\
+requirepass {password}
+bind 127.0.0.1
+port {port}
+dir {directory}
+save ""
+appendonly no
+maxmemory-policy noeviction
+daemonize no
+"""
 
 
-class ServerStartError(RuntimeError):
+class ServerStartError(CommandError):
     """A server could not be started; the message says why, with the end of its own log."""
 
 
@@ -158,62 +179,38 @@ def bundled_redis_server() -> Path | None:
     return None
 
 
-class EmbeddedRedis:
-    """A Redis server for this process, without files on disk; `url` is valid after `start`."""
-
-    def __init__(self, executable: Path | None = None) -> None:
-        """Use `executable`, or at the start the one that `find_redis_server` finds."""
-        self._executable = executable
-        self._child: ChildProcess | None = None
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        self.url = ""
-
-    async def start(self) -> None:
-        """Start the server and wait until it answers. Raises ServerStartError."""
-        executable = self._executable or find_redis_server()
-        self._directory = tempfile.TemporaryDirectory(prefix="proximity-redis-")
-        port = free_port()
-        self._child = self._launch(executable, Path(self._directory.name), port)
-        self.url = f"redis://:{self._password}@127.0.0.1:{port}/0"
-        if not await self._answers(self._child):
-            self._child.stop()
-            raise ServerStartError(f"{executable} did not start:\n{self._child.log_tail()}")
-
-    async def stop(self) -> None:
-        """Stop the server and remove its directory. Safe to call twice, or before `start`."""
-        if self._child is not None:
-            await asyncio.to_thread(self._child.stop)
-        if self._directory is not None:
-            self._directory.cleanup()
-
-    def _launch(self, executable: Path, directory: Path, port: int) -> ChildProcess:
+@asynccontextmanager
+async def embedded_redis() -> AsyncIterator[str]:
+    """A Redis server for the context; gives its URL. Raises ServerStartError."""
+    executable = find_redis_server()
+    password, port = secrets.token_urlsafe(_PASSWORD_BYTES), free_port()
+    with tempfile.TemporaryDirectory(prefix="proximity-redis-") as directory:
         # In a file that only this user can read: every user of the machine can see arguments.
-        protection = directory / "redis.conf"
-        protection.touch(mode=0o600)
-        protection.write_text(f"requirepass {self._password}\n", encoding="ascii")
-        options = {
-            "bind": "127.0.0.1",
-            "port": str(port),
-            "dir": str(directory),
-            "save": "",
-            "appendonly": "no",
-            "maxmemory-policy": "noeviction",
-            "daemonize": "no",
-        }
-        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return ChildProcess([executable, protection, *arguments], log=directory / "redis.log")
+        configuration = Path(directory) / "redis.conf"
+        configuration.touch(mode=0o600)
+        configuration.write_text(
+            _REDIS_CONFIGURATION.format(password=password, port=port, directory=directory)
+        )
+        child = ChildProcess([executable, configuration], log=Path(directory) / "redis.log")
+        url = f"redis://:{password}@127.0.0.1:{port}/0"
+        try:
+            if not await _answers(url, child):
+                raise ServerStartError(f"{executable} did not start:\n{child.log_tail()}")
+            yield url
+        finally:
+            await asyncio.to_thread(child.stop)
 
-    async def _answers(self, child: ChildProcess) -> bool:
-        """Whether this very server (not another one on its port) answers within the deadline."""
-        give_up = time.monotonic() + _REDIS_SECONDS
-        async with Redis.from_url(self.url, socket_timeout=1.0, socket_connect_timeout=1.0) as own:
-            while child.running and time.monotonic() < give_up:
-                with contextlib.suppress(RedisError, OSError):
-                    if int((await own.info("server"))["process_id"]) == child.pid:
-                        return True
-                await asyncio.sleep(_POLL_SECONDS)
-        return False
+
+async def _answers(url: str, child: ChildProcess) -> bool:
+    """Whether this very server (not another one on its port) answers within the deadline."""
+    give_up = time.monotonic() + _REDIS_SECONDS
+    async with Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0) as own:
+        while child.running and time.monotonic() < give_up:
+            with contextlib.suppress(RedisError, OSError):
+                if int((await own.info("server"))["process_id"]) == child.pid:
+                    return True
+            await asyncio.sleep(_POLL_SECONDS)
+    return False
 
 
 class EmbeddedBroker:
@@ -245,25 +242,59 @@ class EmbeddedBroker:
         self._producer.close()
 
 
-class EmbeddedServers:
-    """The addresses of the servers: host:port, a redis:// URL, and sqlite:/// with a whole path."""
+class _EmbeddedSettings(Settings):
+    """This broker answers an empty fetch only at the end of its wait, even if records arrive."""
 
-    def __init__(self, broker: EmbeddedBroker, redis: EmbeddedRedis, directory: str) -> None:
-        self.broker = broker
-        self.kafka_bootstrap = broker.bootstrap_servers
-        self.redis_url = redis.url
-        self.database_url = f"sqlite:///{Path(directory).resolve() / 'proximity.sqlite3'}"
+    fetch_wait: ClassVar[float] = 0.02
 
 
 @asynccontextmanager
-async def embedded_servers() -> AsyncIterator[EmbeddedServers]:
-    """Broker, Redis and a directory for SQLite, for the context. Raises ServerStartError."""
-    with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
+async def embedded_settings(
+    settings: Settings, write_env: Path | None = None
+) -> AsyncIterator[Settings]:
+    """`settings` with the addresses of servers that live as long as the context.
+
+    They have the engine's topics and tables. `write_env` is a file to write the addresses to, for
+    other commands' --env-file. A SQLite DATABASE_URL is kept as it is. Raises ServerStartError.
+    """
+    if settings.delivery != "at_least_once":
+        raise ServerStartError(
+            f"{PREFIX}DELIVERY={settings.delivery} needs a real Kafka: the embedded broker shows "
+            "consumers the messages of aborted transactions"
+        )
+    async with contextlib.AsyncExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-"))
         broker = await asyncio.to_thread(EmbeddedBroker)
-        redis = EmbeddedRedis()
-        try:
-            await redis.start()
-            yield EmbeddedServers(broker, redis, directory)
-        finally:
-            await redis.stop()
-            broker.close()
+        stack.callback(broker.close)
+        redis_url = await stack.enter_async_context(embedded_redis())
+        database_url = settings.database_url.get_secret_value()
+        is_chosen = "database_url" in settings.model_fields_set
+        if not (is_chosen and urlsplit(database_url).scheme == "sqlite"):
+            database_url = f"sqlite:///{directory}/proximity.sqlite3"
+        await broker.create_topics(Topics.named(settings.topic_prefix).all())
+        await migrate(database_url)
+        log.info("embedded servers started", kafka=broker.bootstrap_servers)
+        if write_env is not None:
+            addresses = {
+                "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+                "REDIS_URL": redis_url,
+                "DATABASE_URL": database_url,
+            }
+            _write(write_env, addresses)
+        update = {
+            "kafka_bootstrap_servers": broker.bootstrap_servers,
+            "kafka_security_protocol": "PLAINTEXT",
+            "redis_url": SecretStr(redis_url),
+            "database_url": SecretStr(database_url),
+        }
+        yield _EmbeddedSettings.model_construct(
+            settings.model_fields_set, **dict(settings) | update
+        )
+
+
+def _write(path: Path, addresses: Mapping[str, str]) -> None:
+    """Write the file so that only its owner can read it, because it holds passwords."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
+        os.fchmod(descriptor, 0o600)  # an existing file would keep its mode
+        file.writelines(f"{PREFIX}{name}={value}\n" for name, value in addresses.items())

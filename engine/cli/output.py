@@ -3,16 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import orjson
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
 
 from catalog.plain_text import for_terminal
 from rules.model import Reason
 from rules.visits import LENGTHS
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 _WIDTH_OF_A_FILE = 10_000
 # The classes of the lengths of visits.
@@ -48,11 +57,14 @@ REASON_WORDS = {
 }
 
 
-def echo_json(fields: Mapping[str, Any]) -> None:
-    """Print one JSON object on a line of its own, with control characters escaped."""
-    import orjson
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line that has text from outside, with control characters escaped."""
+    typer.echo(for_terminal(line).rstrip(), err=err)
 
-    typer.echo(for_terminal(orjson.dumps(fields).decode()))
+
+def echo_json(fields: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line of its own."""
+    say(orjson.dumps(fields).decode())
 
 
 def count_of(number: int, noun: str) -> str:
@@ -65,10 +77,6 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
 
     A file gets one line for each row; on a terminal cells are wrapped to its width.
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)
@@ -86,7 +94,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
 class ShownProgress:
     """The progress of a command: a bar on a terminal, nothing elsewhere."""
 
-    def __init__(self, progress: "Progress", verb: str) -> None:
+    def __init__(self, progress: Progress, verb: str) -> None:
         self._progress = progress
         self._task = progress.add_task(verb, total=None, count="0")
 
@@ -103,20 +111,9 @@ class ShownProgress:
 @contextmanager
 def shown_progress(verb: str, noun: str) -> Iterator[ShownProgress]:
     """Show progress on standard error. `verb` and `noun` name the work: "read", "records"."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     console = Console(stderr=True)
     columns = (
-        TextColumn(verb),
-        TextColumn("{task.fields[count]} " + noun),
+        TextColumn(f"{verb} {{task.fields[count]}} {noun}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),

@@ -11,14 +11,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
-from catalog.plain_text import for_terminal
-from engine.cli.command import (
-    CommandError,
-    CommandInterruptedError,
-    begin_quietly,
-    examples,
-    new_app,
-)
+from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
 from engine.cli.detection_file import (
     DetectionFile,
     Entry,
@@ -27,11 +20,10 @@ from engine.cli.detection_file import (
     InputFaultError,
     form_of,
 )
-from engine.cli.output import shown_progress
-from engine.cli.servers import kafka_failures
+from engine.cli.output import say, shown_progress
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
-from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.process.settings import Settings
 from engine.process.settings_types import DetectionTopic
@@ -39,7 +31,6 @@ from engine.process.settings_types import DetectionTopic
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TICK = 0.02  # seconds: items that become due within it form a batch
-_LATEST = 1.0  # seconds: a longer delay is not made up for by a burst
 _MOST_FAULTS = 20
 
 
@@ -54,15 +45,14 @@ FormatOption = Annotated[
 app = new_app()
 
 
-@app.command(
+@command(
+    app,
     "publish",
-    epilog=examples(
-        "publish docs/examples/detections.jsonl --now",
-        "publish recorded.csv --speed 10",
-        "publish - --rate 100 < detections.jsonl",
-    ),
+    "publish docs/examples/detections.jsonl --now",
+    "publish recorded.csv --speed 10",
+    "publish - --rate 100 < detections.jsonl",
 )
-def publish(
+async def publish(
     context: typer.Context,
     file: Annotated[
         Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")
@@ -110,20 +100,17 @@ def publish(
             "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
         )
     settings = begin_quietly(context)
-    with opened(file, form) as source:
+    with DetectionFile(file, form) as source:
         items = Items(source=source, as_is=as_is, timed=speed is not None)
         if dry_run:
-            asyncio.run(_check(items))
+            valid = await items.count_valid()
+            items.refuse_faults(f"{valid:,} detections are valid; nothing was published")
+            say(f"{valid:,} detections are valid; nothing was published")
             return
-        asyncio.run(_publish(settings, items, Pace(rate, speed), now, skip_invalid))
-
-
-def opened(file: Path, form: Format) -> DetectionFile:
-    """The file, ready to be read. Raises CommandError."""
-    try:
-        return DetectionFile(file, form)
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+        if source.size is not None and not skip_invalid:  # a pipe can be read only once
+            await items.count_valid()
+            items.refuse_faults("nothing was published")
+        await _publish(settings, items, Pace(rate, speed), stamp=now, skip_invalid=skip_invalid)
 
 
 class Item(NamedTuple):
@@ -143,8 +130,8 @@ class Items:
     """
 
     source: DetectionFile
-    as_is: bool
-    timed: bool
+    as_is: bool = False
+    timed: bool = False
     faults: list[str] = field(default_factory=list)
     is_cut: bool = False
 
@@ -154,25 +141,24 @@ class Items:
             async for entries in self.source.blocks():
                 items = []
                 for entry in entries:
-                    if (item := self._item(entry)) is not None:
-                        items.append(item)
-                    elif stops:
-                        yield items
-                        return
+                    try:
+                        items.append(self._checked(entry))
+                    except ValueError as error:
+                        self.faults.append(f"{self.source.name}:{entry.line}: {error}")
+                        if stops:
+                            break
                 yield items
+                if stops and self.faults:
+                    return
         except InputFaultError as error:
             self.is_cut = True
             self.faults.append(str(error))
 
-    def _item(self, entry: Entry) -> Item | None:
-        try:
-            return self.checked(entry)
-        except ValueError as error:
-            self.faults.append(f"{self.source.name}:{entry.line}: {error}")
-            return None
+    async def count_valid(self) -> int:
+        """Read everything, and note the faults. Returns the number of valid detections."""
+        return sum([len(block) async for block in self.blocks(stops=False)])
 
-    def checked(self, entry: Entry) -> Item:
-        """The item to publish. Raises ValueError, which says what is wrong."""
+    def _checked(self, entry: Entry) -> Item:
         if self.as_is:
             return Item(_key_of(entry.value), entry.value)
         if entry.fault is not None:
@@ -199,7 +185,7 @@ class Items:
     def print_faults(self) -> None:
         """Print the first faults on standard error."""
         for fault in self.faults[:_MOST_FAULTS]:
-            typer.echo(for_terminal(fault), err=True)
+            say(fault, err=True)
 
 
 def _key_of(line: bytes) -> bytes | None:
@@ -207,7 +193,7 @@ def _key_of(line: bytes) -> bytes | None:
     try:
         udid = msgspec.json.decode(line)["device"]["udid"]
         return udid.encode() if isinstance(udid, str) else None
-    except (msgspec.DecodeError, ValueError, TypeError, LookupError, RecursionError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
 
 
@@ -218,7 +204,7 @@ def stamped(value: bytes, epoch: float) -> bytes:
     """
     try:
         fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return value
     fields["detected_at"] = msgspec.Raw(b"%d" % round(epoch * 1000))
     return msgspec.json.encode(fields)
@@ -226,47 +212,38 @@ def stamped(value: bytes, epoch: float) -> bytes:
 
 @dataclass
 class Pace:
-    """Says how long to wait before each item: a rate, recorded intervals, or not at all.
-
-    A sender that is more than a second late (a broker was down) continues at the same pace from
-    then on, so that it does not flood a broker that has just come back.
-    """
+    """Says how long to wait before each item: a rate, recorded intervals, or not at all."""
 
     rate: float | None = None
     speed: float | None = None
     clock: Callable[[], float] = time.monotonic
     _begin: float | None = None
-    _first: float | None = None
+    _first: float = 0.0
     _count: int = 0
 
     def wait_before(self, item: Item) -> float:
         """The seconds to wait before `item`, the next one, is sent; 0 if it is due."""
-        now = self.clock()
-        if self._begin is None or self._first is None:
-            self._begin, self._first = now, item.recorded or 0.0
-        due = 0.0
+        if self._begin is None:
+            self._begin, self._first = self.clock(), item.recorded or 0.0
+        due = self._begin
         if self.rate is not None:
-            due = self._count / self.rate
+            due += self._count / self.rate
         elif self.speed is not None:
-            due = ((item.recorded or 0.0) - self._first) / self.speed
+            due += ((item.recorded or 0.0) - self._first) / self.speed
         self._count += 1
-        late = now - self._begin - due
-        if late > _LATEST:
-            self._begin += late - _LATEST
-        return max(0.0, -late)
+        return max(0.0, due - self.clock())
 
 
 @dataclass(kw_only=True)
 class Sender:
     """Publishes items in order, each when it is due, in batches.
 
-    `sent` counts the items that the brokers have acknowledged. `deadline` (seconds) bounds a batch.
+    `sent` counts the items that the brokers have acknowledged.
     """
 
     publisher: Publisher
     topic: str
     pace: Pace
-    deadline: float
     stamp: bool = False
     on_sent: Callable[[int], None] = lambda _: None
     sent: int = 0
@@ -276,7 +253,7 @@ class Sender:
     async def send(self, items: list[Item]) -> None:
         """Publish all items; returns when all are acknowledged.
 
-        Raises KafkaError, MessageTooLargeError, and TimeoutError after the deadline.
+        Raises KafkaError, MessageTooLargeError, and TimeoutError if a batch takes too long.
         """
         for item in items:
             wait = self.pace.wait_before(item)
@@ -298,69 +275,45 @@ class Sender:
             Outgoing(self.topic, key, stamped(value, now) if self.stamp else value, [])
             for key, value, _ in batch
         ]
-        async with asyncio.timeout(self.deadline):
+        async with asyncio.timeout(3 * REQUEST_SECONDS):
             await self.publisher.publish(messages)
         self.sent += len(batch)
         self.on_sent(self.sent)
 
 
-async def _check(items: Items) -> None:
-    valid = 0
-    async for block in items.blocks(stops=False):
-        valid += len(block)
-    items.refuse_faults(f"{valid:,} detections are valid; nothing was published")
-    typer.echo(f"{valid:,} detections are valid; nothing was published")
-
-
 async def _publish(
-    settings: Settings, items: Items, pace: Pace, stamp: bool, skip_invalid: bool
+    settings: Settings, items: Items, pace: Pace, *, stamp: bool, skip_invalid: bool
 ) -> None:
-    topic, source = _topic(settings), items.source
-    if source.size is not None and not skip_invalid:  # a pipe can be read only once
-        async for _ in items.blocks(stops=False):
-            pass
-        items.refuse_faults("nothing was published")
+    topic, source = detection_topics(settings)[0], items.source
+    if topic != DetectionTopic(topic.name):
+        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
     publisher = Publisher(settings)
     begin = time.monotonic()
-    with shown_progress("published", "detections") as progress:
+    with (
+        shown_progress("published", "detections") as progress,
+        telling(lambda: f"{sender.sent:,} had been published"),
+    ):
         progress.expect(source.size)
         sender = Sender(
             publisher=publisher,
-            topic=topic,
+            topic=topic.name,
             pace=pace,
-            deadline=3 * REQUEST_SECONDS,
             stamp=stamp,
             on_sent=lambda sent: progress.update(sent, source.read),
         )
-
-        def published() -> str:
-            return f"{sender.sent:,} had been published"
-
-        with kafka_failures(settings, published):
-            try:
-                await ensure_topics(settings, (topic,))
-                await publisher.start()
-                async for block in items.blocks(stops=not skip_invalid):
-                    await sender.send(block)
-            except asyncio.CancelledError:
-                raise CommandInterruptedError(f"interrupted; {published()}") from None
-            except MessageTooLargeError as error:
-                raise CommandError(f"the broker refuses {error}; at least {published()}") from None
-            finally:
-                await publisher.close()
+        try:
+            await ensure_topics(settings, (topic.name,))
+            await publisher.start()
+            async for block in items.blocks(stops=not skip_invalid):
+                await sender.send(block)
+        finally:
+            await publisher.close()
     if not skip_invalid or items.is_cut:
-        items.refuse_faults(published())
+        items.refuse_faults(f"{sender.sent:,} had been published")
     items.print_faults()
     seconds = time.monotonic() - begin
     rate = f"{sender.sent / seconds:,.0f}/s"
     skipped = f", skipped {len(items.faults):,}" if items.faults else ""
-    typer.echo(
-        f"published {sender.sent:,} detections to {topic} in {seconds:.1f} s ({rate}){skipped}"
+    say(
+        f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s ({rate}){skipped}"
     )
-
-
-def _topic(settings: Settings) -> str:
-    found = detection_topics(settings)[0]
-    if found != DetectionTopic(found.name):
-        raise CommandError(f"DETECTION_TOPICS says {found}: publish writes the format own only")
-    return found.name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from engine.cli.command import CommandError, examples, new_app, settings_of
+from engine.cli.command import command, invocation_of, new_app
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ class RoleChoice(StrEnum):
 app = new_app()
 
 
-@app.command(
+@command(
+    app,
     "run",
-    epilog=examples(
-        "run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env"
-    ),
+    *("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env"),
 )
-def run(
+async def run(
     context: typer.Context,
     role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
     workers: Annotated[
@@ -59,7 +58,8 @@ def run(
     ] = None,
 ) -> None:
     """Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0."""
-    settings = settings_of(context)
+    invocation = invocation_of(context)
+    settings = invocation.settings()
     if embedded and workers > 1:
         raise typer.BadParameter(
             "--embedded runs one worker: its broker's groups hold one member", param_hint="workers"
@@ -69,8 +69,7 @@ def run(
     if workers > 1:
         from engine.process.workers import supervise
 
-        env_file = context.find_root().obj.env_file
-        raise typer.Exit(asyncio.run(supervise(role.value, workers, settings, env_file)))
+        raise typer.Exit(await supervise(role.value, workers, settings, invocation.env_file))
 
     from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
@@ -78,24 +77,20 @@ def run(
 
     configure_logs(settings)
     names = ROLES if role is RoleChoice.ALL else (role.value,)
-    parent = None if worker_of is None else ParentProcess.of(worker_of)
-    work = (
-        _embedded(settings, names, write_env) if embedded else _serve_roles(settings, names, parent)
-    )
-    asyncio.run(work)
+    if embedded:
+        from engine.cli.local_servers import embedded_settings
+
+        async with embedded_settings(settings, write_env) as own:
+            await _serve_roles(own, names)
+    else:
+        parent = None if worker_of is None else ParentProcess.of(worker_of)
+        await _serve_roles(settings, names, parent)
 
 
 async def _serve_roles(
     settings: Settings, names: tuple[str, ...], parent: "ParentProcess | None" = None
 ) -> None:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from engine.cli.servers import (
-        kafka_failures,
-        refuse_wrong_servers,
-        sql_reason,
-        url_faults,
-    )
+    from catalog.redis_connection import probe_redis
     from engine.kafka.topics import Topics, ensure_topics
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.metrics import engine_version
@@ -112,75 +107,44 @@ async def _serve_roles(
 
     tune_garbage_collector()
     try:
-        with url_faults(), stop_on_signals(stop), kafka_failures(settings):
-            topics = Topics.of(settings).all()
-            await refuse_wrong_servers(settings)
-            await ensure_topics(settings, topics)
+        with stop_on_signals(stop):
+            await probe_redis(settings.redis_url.get_secret_value())
+            await ensure_topics(settings, Topics.of(settings).all())
             await run_roles(settings, names, stop, on_started=started, parent=parent)
-    except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
     finally:
         log.info("stopped", seconds=round(time.monotonic() - begin, 1))
 
 
-async def _embedded(settings: Settings, names: tuple[str, ...], write_env: Path | None) -> None:
-    from engine.cli.embedded import embedded_settings
-    from engine.cli.local_servers import ServerStartError
-
-    try:
-        async with embedded_settings(settings, write_env) as own:
-            await _serve_roles(own, names)
-    except ServerStartError as error:
-        raise CommandError(f"--embedded: {' '.join(str(error).split())}") from error
-
-
-@app.command("api")
-def api(context: typer.Context) -> None:
+@command(app, "api")
+async def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
 
     Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
     API_METRICS_PORT.
     """
-    from engine.process.logs import configure_logs
-
-    settings = settings_of(context)
-    configure_logs(settings)
-    asyncio.run(_serve_api(settings))
-
-
-async def _serve_api(settings: Settings) -> None:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from engine.cli.servers import refuse_wrong_servers, sql_reason, url_faults
+    from catalog.redis_connection import probe_redis
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
+    from engine.process.logs import configure_logs
     from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
     from engine.wiring.api import serve_api
 
+    settings = invocation_of(context).settings()
+    configure_logs(settings)
     stop = asyncio.Event()
     log.info("starting", version=engine_version(), **shown_servers(settings))
     tune_garbage_collector()
-    try:
-        with url_faults(), stop_on_signals(stop):
-            await refuse_wrong_servers(settings)
-            await serve_api(settings, stop)
-    except SQLAlchemyError as error:
-        raise CommandError(f"the database refused: {sql_reason(settings, error)}") from error
+    with stop_on_signals(stop):
+        await probe_redis(settings.redis_url.get_secret_value())
+        await serve_api(settings, stop)
 
 
-@app.command("migrate")
-def migrate(context: typer.Context) -> None:
+@command(app, "migrate")
+async def migrate(context: typer.Context) -> None:
     """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
-    from sqlalchemy.exc import SQLAlchemyError
-
     from catalog.migrate import migrate as upgrade
-    from engine.cli.servers import sql_reason
 
-    settings = settings_of(context)
-    try:
-        applied = asyncio.run(upgrade(settings.database_url.get_secret_value()))
-    except (SQLAlchemyError, ValueError, OSError) as error:
-        raise CommandError(f"cannot migrate the database: {sql_reason(settings, error)}") from None
-    for revision in applied:
+    settings = invocation_of(context).settings()
+    for revision in await upgrade(settings.database_url.get_secret_value()):
         typer.echo(f"applied {revision}")
     typer.echo("the database is up to date")

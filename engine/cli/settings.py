@@ -9,9 +9,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from catalog.plain_text import for_terminal
-from engine.cli.command import Invocation, new_app
-from engine.cli.output import echo_json
+from engine.cli.command import Invocation, Json, command, invocation_of, new_app
+from engine.cli.output import echo_json, say
 from engine.process.settings import Settings, unit_of, variable_name
 from engine.process.settings_sources import (
     file_variable,
@@ -30,8 +29,8 @@ _GROUPS = {
     "Logs, metrics and traces of spans": ("log", "metrics", "otel"),
     "Management interface": ("api", "console", "login", "campaign", "venue", "beacon"),
     "Connectors": ("connector",),
+    "Roles": (),
 }
-_OTHER = "Roles"
 
 
 class _Row(NamedTuple):
@@ -47,29 +46,29 @@ class _Row(NamedTuple):
 app = new_app()
 
 
-@app.command("settings")
-def settings(
+@command(app, "settings")
+async def settings(
     context: typer.Context,
     changed: Annotated[
         bool, typer.Option("--changed", help="Only settings that differ from their defaults.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
-    order = [*_GROUPS, _OTHER]
-    rows = sorted(_rows(context.find_root().obj), key=lambda row: order.index(row.group))
+    order = list(_GROUPS)
+    rows = sorted(_rows(invocation_of(context)), key=lambda row: order.index(row.group))
     if changed:
         rows = [row for row in rows if row.value != row.default]
-    if json:
+    if as_json:
         for row in rows:
             echo_json(row._asdict())
         return
     for group, members in groupby(rows, key=lambda row: row.group):
-        typer.echo(group)
+        say(group)
         for row in members:
             _print(row)
     if changed and not rows:
-        typer.echo("every setting has its default")
+        say("every setting has its default")
 
 
 def _rows(invocation: Invocation) -> Iterator[_Row]:
@@ -90,7 +89,7 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
         meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
-        group = groups.get(name.partition("_")[0], _OTHER)
+        group = groups.get(name.partition("_")[0], "Roles")
         value, default = shown(getattr(current, name)), shown(field.default)
         yield _Row(variable, value, default, source, meaning, unit_of(name), group)
 
@@ -98,9 +97,7 @@ def _rows(invocation: Invocation) -> Iterator[_Row]:
 def _print(row: _Row) -> None:
     value = f"{row.value} {row.unit}" if row.unit and row.value else row.value
     origin = "default" if row.source == "default" else f"{row.source}; default: {row.default}"
-    typer.echo(for_terminal(f"  {row.name}={value}  [{origin}]"))
+    say(f"  {row.name}={value}  [{origin}]")
     width = min(_WIDEST, shutil.get_terminal_size().columns)
-    wrapper = textwrap.TextWrapper(
-        width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False
-    )
-    typer.echo(wrapper.fill(row.meaning))
+    for line in textwrap.wrap(row.meaning, width - len(_INDENT), break_long_words=False):
+        say(_INDENT + line)

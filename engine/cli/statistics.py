@@ -1,15 +1,12 @@
 """`proximity statistics`: shows detections and notifications by day."""
 
-import asyncio
 import csv
-import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.plain_text import for_csv
 from catalog.statistics import (
@@ -21,12 +18,9 @@ from catalog.statistics import (
     statistic_lines,
     visit_totals,
 )
-from engine.cli.command import CommandError, begin_quietly, examples, new_app
-from engine.cli.output import LENGTH_NAMES, echo_json, print_table
+from engine.cli.command import Json, begin_quietly, command, new_app
+from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
-from engine.process.settings import Settings
-
-Keep = Callable[[StatisticLine], None]
 
 
 class Kind(StrEnum):
@@ -43,14 +37,13 @@ class Kind(StrEnum):
 app = new_app()
 
 
-@app.command(
+@command(
+    app,
     "statistics",
-    epilog=examples(
-        "statistics --from 2026-11-01 --to 2026-11-30 --csv november.csv",
-        'statistics --company "Harbour Mall" --kind campaign',
-    ),
+    "statistics --from 2026-11-01 --to 2026-11-30 --csv november.csv",
+    'statistics --company "Harbour Mall" --kind campaign',
 )
-def statistics(
+async def statistics(
     context: typer.Context,
     first: Annotated[
         str | None,
@@ -60,13 +53,16 @@ def statistics(
     company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
     venue: Annotated[str | None, typer.Option(help="Only this venue: name or id.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of line.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--csv", help="Write CSV to this file; - is standard output.")
+    csv_file: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option(
+            "--csv", encoding="utf-8", help="Write CSV to this file; - is standard output."
+        ),
     ] = None,
     visits: Annotated[
         bool, typer.Option("--visits", help="Show visits instead: how many, how long, and now.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show detections, devices and notifications by day, venue, place and campaign.
 
@@ -77,46 +73,30 @@ def statistics(
     events; a visit counts for the day of its entry, and `now` are those that began today or
     yesterday and go on.
     """
-    if visits and file is not None:
-        raise typer.BadParameter("goes without --csv", param_hint="visits")
-    if json and file is not None:
-        raise typer.BadParameter("goes without --csv", param_hint="json")
-    settings = begin_quietly(context)
-    choice = _choice(first, last, company, venue, kind)
-    if visits:
-        found = asyncio.run(_read_visits(settings, choice))
-        if json:
-            for each in found:
-                lengths = {str(minutes): count for minutes, count in each.lengths.items()}
-                echo_json(each._asdict() | {"lengths": lengths})
-        else:
-            _show_visits(found, choice)
-    elif json:
-        asyncio.run(_read(settings, choice, lambda line: echo_json(line._asdict())))
-    elif file is None:
-        lines: list[StatisticLine] = []
-        asyncio.run(_read(settings, choice, lines.append))
-        _show(lines, choice)
-    elif str(file) == "-":
-        _export(settings, choice, sys.stdout)
-    else:
-        with _opened(file) as stream:
-            count = _export(settings, choice, stream)
-        typer.echo(f"{count:,} lines written to {file}")
-
-
-def _choice(
-    first: str | None, last: str | None, company: str | None, venue: str | None, kind: Kind | None
-) -> StatisticFilter:
+    if csv_file is not None and (visits or as_json):
+        raise typer.BadParameter("goes without --visits and --json", param_hint="csv")
     begin, end = latest_week(datetime.now(UTC))
     if last:
         end = _day(last, "to")
         begin = end - WEEK
-    if first:
-        begin = _day(first, "from")
+    begin = _day(first, "from") if first else begin
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
-    return StatisticFilter(begin, end, company, venue, kind.value if kind else None)
+    choice = StatisticFilter(begin, end, company, venue, kind.value if kind else None)
+    settings = begin_quietly(context)
+    async with open_migrated_database(settings) as database, database.read() as session:
+        if visits:
+            found = await visit_totals(session, choice, now=datetime.now(UTC))
+            _show_visits(found, choice, as_json)
+        elif as_json:
+            async for line in statistic_lines(session, choice):
+                echo_json(line._asdict())
+        elif csv_file is not None:
+            count = await _export(session, choice, csv_file)
+            say(f"{count:,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
+        else:
+            lines = [line async for line in statistic_lines(session, choice)]
+            _show(lines, choice)
 
 
 def _day(text: str, option: str) -> date:
@@ -126,37 +106,22 @@ def _day(text: str, option: str) -> date:
         raise typer.BadParameter("a day is written 2026-11-20", param_hint=option) from None
 
 
-def _opened(file: Path) -> TextIO:
-    try:
-        return file.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise CommandError(f"cannot write {file}: {error.strerror}") from None
-
-
-def _export(settings: Settings, choice: StatisticFilter, stream: TextIO) -> int:
+async def _export(
+    session: AsyncSession, choice: StatisticFilter, stream: typer.FileTextWrite
+) -> int:
     """Write CSV with a header. Returns the number of lines after it."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(StatisticLine._fields)
-
-    def keep(line: StatisticLine) -> None:
-        writer.writerow(for_csv(line))
-
-    return asyncio.run(_read(settings, choice, keep))
-
-
-async def _read(settings: Settings, choice: StatisticFilter, keep: Keep) -> int:
-    """Pass every line to `keep`. Returns the number of lines."""
     count = 0
-    async with open_migrated_database(settings) as database, database.read() as session:
-        async for line in statistic_lines(session, choice):
-            keep(line)
-            count += 1
+    async for line in statistic_lines(session, choice):
+        writer.writerow(for_csv(line))
+        count += 1
     return count
 
 
 def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
     if not lines:
-        typer.echo(f"nothing from {choice.first} to {choice.last}")
+        say(f"nothing from {choice.first} to {choice.last}")
         return
     header = ("day", "company", "venue", "kind", "id", "name")
     figures = ("detections", "devices", "notifications", "of places")
@@ -180,14 +145,14 @@ def _cells(line: StatisticLine) -> tuple[str, ...]:
     )
 
 
-async def _read_visits(settings: Settings, choice: StatisticFilter) -> list[VisitTotals]:
-    async with open_migrated_database(settings) as database, database.read() as session:
-        return await visit_totals(session, choice, now=datetime.now(UTC))
-
-
-def _show_visits(found: list[VisitTotals], choice: StatisticFilter) -> None:
+def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            lengths = {str(minutes): count for minutes, count in each.lengths.items()}
+            echo_json(each._asdict() | {"lengths": lengths})
+        return
     if not found:
-        typer.echo(f"no visits from {choice.first} to {choice.last}")
+        say(f"no visits from {choice.first} to {choice.last}")
         return
     header = ("company", "venue", "kind", "id", "name")
     figures = ("visits", "now", "mean", *LENGTH_NAMES)

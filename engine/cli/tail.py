@@ -7,35 +7,25 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from redis.exceptions import RedisError
 
 from api.reports import LiveDecision
-from catalog.plain_text import for_terminal
-from catalog.redis_connection import REDIS_SECONDS, connect_redis
-from engine.cli.command import CommandError, begin_quietly, examples, new_app
-from engine.cli.output import echo_json
-from engine.cli.servers import (
-    company_id,
-    redis_reason,
-    refuse_wrong_servers,
-)
-from engine.process.settings import Settings
+from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
+from engine.cli.output import echo_json, say
+from engine.cli.servers import company_id, open_redis
 from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
+from engine.wiring.parts import redis_options
 from rules.model import Reason
 from rules.schedule import zone_clock
 
 _RENEW_SECONDS = 1.0
 
-
 app = new_app()
 
 
-@app.command(
-    "tail", epilog=examples("tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
-)
-def tail(
+@command(app, "tail", "tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+async def tail(
     context: typer.Context,
     company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[
@@ -47,7 +37,7 @@ def tail(
         typer.Option(help="Only with this outcome, of a campaign or of the whole detection."),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the decisions of running triggers as they happen, until Ctrl-C.
 
@@ -58,41 +48,23 @@ def tail(
     settings = begin_quietly(context)
     if reason is not None and reason not in set(Reason):
         raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
-    wanted = TailFilter(secrets.token_hex(8), None, campaign and campaign.casefold(), udid, reason)
-    asyncio.run(_tail(settings, wanted, company, count, as_json))
-
-
-async def _tail(
-    settings: Settings,
-    wanted: TailFilter,
-    company: str | None,
-    count: int | None,
-    as_json: bool,
-) -> None:
-    await refuse_wrong_servers(settings)
-    if company is not None:
-        number = await company_id(settings, company)
-        wanted = msgspec.structs.replace(wanted, company=number)
-    redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
-    store = TailStore(redis=redis, prefix=settings.redis_prefix, deadline=REDIS_SECONDS)
-    try:
-        async for decision in _decisions(store, wanted):
-            if as_json:
-                echo_json(_fields(decision))
-            else:
-                typer.echo(for_terminal(_line(decision)))
-            count = None if count is None else count - 1
-            if count == 0:
-                return
-    except BrokenPipeError:  # the reader of the output has ended, as `head` does
-        raise
-    except (RedisError, OSError, TimeoutError) as error:
-        text = redis_reason(settings, error)
-        raise CommandError(f"Redis does not serve: {text}; nothing more is shown") from None
-    finally:
-        with suppress(RedisError, OSError, TimeoutError):
-            await store.leave(wanted)
-        await redis.aclose()
+    owner = None if company is None else await company_id(settings, company)
+    name = secrets.token_hex(8)
+    wanted = TailFilter(name, owner, campaign and campaign.casefold(), udid, reason)
+    async with open_redis(settings) as redis:
+        store = TailStore(**redis_options(settings, redis))
+        try:
+            async for decision in _decisions(store, wanted):
+                if as_json:
+                    echo_json(_fields(decision))
+                else:
+                    say(_line(decision))
+                count = None if count is None else count - 1
+                if count == 0:
+                    return
+        finally:
+            with suppress(RedisError, OSError, TimeoutError):
+                await store.leave(wanted)
 
 
 async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[LiveDecision]:
@@ -106,7 +78,7 @@ async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[Live
                     "removed after five seconds)"
                 )
             if renewed_at is None:
-                typer.echo("watching; Ctrl-C ends", err=True)
+                say("watching; Ctrl-C ends", err=True)
             renewed_at = clock()
         after, decisions = await store.read(wanted.name, after)
         for decision in decisions:

@@ -3,18 +3,17 @@
 The counting is written without the recorder's code, because it checks that code.
 """
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 import msgspec
 import typer
 from aiokafka import TopicPartition
-from sqlalchemy import Subquery, and_, func, null, select, type_coerce
+from sqlalchemy import and_, func, literal, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.database import chunked
@@ -35,11 +34,10 @@ from catalog.models import (
     ScanTag,
     Venue,
 )
-from catalog.plain_text import for_terminal
-from engine.cli.command import CommandError, begin_quietly, new_app
-from engine.cli.output import ShownProgress, echo_json, print_table, shown_progress
-from engine.cli.servers import kafka_failures, open_migrated_database, open_snapshot
-from engine.formats.decoders import AT_ONCE, DetectionDecoder, detection_decoders
+from engine.cli.command import CommandError, Json, begin_quietly, command, new_app, telling
+from engine.cli.output import ShownProgress, echo_json, print_table, say, shown_progress
+from engine.cli.servers import open_migrated_database, open_snapshot
+from engine.formats.decoders import AT_ONCE, detection_decoders
 from engine.kafka.client import KafkaCluster
 from engine.kafka.detections import (
     UNDECODABLE,
@@ -62,23 +60,18 @@ from rules.visits import VisitEventType
 _STATEMENT_SECONDS = 3600.0
 _DAY = 86_400.0
 _ANY = 10_000  # geofences that may contain a position
-
+_MOST_SHOWN = 1000
 
 app = new_app()
 
 
-@app.command("verify")
-def verify(
+@command(app, "verify")
+async def verify(
     context: typer.Context,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Show at most this many differences; all are counted.")
-    ] = 1000,
     strict: Annotated[
         bool, typer.Option("--strict", help="Also fail on differences that an edit may explain.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, with every difference.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.
 
@@ -91,32 +84,51 @@ def verify(
     status 0: everything agrees, except what later edits of the catalog may explain (unless
     --strict); 1: there are differences, or nothing was recorded.
     """
-    work = asyncio.run(_verify(begin_quietly(context), limit, json))
-    if work.shown:
-        header = ("company", "device", "udid", "figure", "topics", "SQL", "")
-        print_table(header, [_cells(each) for each in work.shown])
-        if work.differences > limit:
-            typer.echo(f"the first {limit:,} are shown (--limit)")
-    _conclude(work, strict=strict)
-
-
-async def _verify(settings: Settings, limit: int, json: bool) -> "Verification":
-    async with (
-        open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database,
-        open_snapshot(database) as connection,
+    settings = begin_quietly(context)
+    shown: list[tuple[str, ...]] = []
+    number = explained = 0
+    with (
+        telling(lambda: "nothing is compared to the end"),
+        shown_progress("read", "records") as progress,
     ):
-        with (
-            kafka_failures(settings, lambda: "nothing is compared to the end"),
-            shown_progress("read", "records") as progress,
-        ):
+        async with (
+            open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database,
+            open_snapshot(database) as connection,
             # A record that is deleted before it is read would be missing in the count.
-            async with open_topic_reader(settings, missing="error") as reader:
-                work = Verification(settings, connection, reader, limit, json)
-                await work.run(progress)
-                return work
+            open_topic_reader(settings, missing="error") as reader,
+        ):
+            span = await _recorded_span(settings, connection, reader)
+            recount = await _recounted(settings, connection, reader, span, progress)
+            async for each in _differences(settings, connection, recount, span):
+                number += 1
+                explained += each.may_be_edit
+                if as_json:
+                    echo_json(each._asdict())
+                elif number <= _MOST_SHOWN:
+                    shown.append(_cells(each))
+    if shown:
+        print_table(("company", "device", "udid", "figure", "topics", "SQL", ""), shown)
+        if number > len(shown):
+            say(f"the first {_MOST_SHOWN:,} are shown; --json shows all")
+    read = f"{recount.read:,} records ({recount.malformed:,} of them malformed)"
+    for line in (f"compared {recount.compared:,} devices with {read}", *span.notes, *span.faults):
+        say(line, err=True)
+    if span.faults or number > explained or (strict and number):
+        edits = f", {explained:,} of them perhaps edits" if explained else ""
+        partly = ", and not all could be compared" if span.faults else ""
+        raise CommandError(f"{number:,} differences{edits}{partly}")
+    edits = (
+        f" but {number:,} that later edits of the catalog may explain "
+        "(--strict makes them a failure)"
+    )
+    say(f"no differences{edits if number else ''}", err=True)
 
 
-CompanyDevice: TypeAlias = tuple[int, str]  # company id, udid
+def _cells(each: "Difference") -> tuple[str, ...]:
+    device = str(each.device_id or ("missing" if each.udid else "all"))
+    note = "an edit of the catalog may explain it" if each.may_be_edit else ""
+    topics, sql = f"{each.topics:,}", f"{each.sql:,}"
+    return str(each.company_id), device, each.udid, each.figure, topics, sql, note
 
 
 class Interval(NamedTuple):
@@ -128,6 +140,10 @@ class Interval(NamedTuple):
     def has(self, instant: float) -> bool:
         """Whether the range contains the instant."""
         return self.since <= instant < self.until
+
+    def times(self) -> list[datetime]:
+        """Its two ends."""
+        return [datetime.fromtimestamp(instant, UTC) for instant in self]
 
 
 class PlaceFact(NamedTuple):
@@ -148,6 +164,10 @@ class ApplicationFact(NamedTuple):
     active: bool
     expire_on: datetime | None
 
+    def admits(self, instant: float) -> bool:
+        """Whether its key is valid then."""
+        return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
+
 
 class RecountCatalog(NamedTuple):
     """The present catalog, as far as it decides which records count.
@@ -162,45 +182,26 @@ class RecountCatalog(NamedTuple):
     edited: frozenset[int] = frozenset()
 
 
-class DeviceCounts(msgspec.Struct):
-    """The topics' figures of one device; those with rows are for the time whose rows SQL keeps.
+class Figures(msgspec.Struct):
+    """The figures of one device; those with rows are for the time whose rows SQL keeps."""
 
-    `uncounted` detections (at beacons that are inactive or deleted now) and `refused`
-    authentications (keys that are not valid now) may have counted when they were recorded.
-    `contested` detections, a part of `detections`, are at beacons that had another owner before,
-    and may not have counted. `places_uncounted` and `places_contested` are those of other places,
-    which leave traces only.
-    """
-
-    detections: int = 0
-    places_uncounted: int = 0
-    places_contested: int = 0
-    notifications: int = 0
-    traces: int = 0
-    receptions: int = 0
-    authentications: int = 0
-    uncounted: int = 0
-    contested: int = 0
-    refused: int = 0
+    nb_beacon: int = 0
+    nb_campaign: int = 0
+    detection_trace: int = 0
+    reception: int = 0
+    authentication_trace: int = 0
 
 
 class RecordedDevice(NamedTuple):
-    """SQL's figures of one device; `id` is None if SQL lacks it.
-
-    `traces` is None if not every detection leaves a trace: then traces are not compared.
-    """
+    """A device in SQL, and its figures there; `id` is None if SQL lacks it."""
 
     id: int | None
     company_id: int
     udid: str
-    nb_beacon: int = 0
-    nb_campaign: int = 0
-    traces: int | None = 0
-    receptions: int = 0
-    authentications: int = 0
+    figures: Figures
 
 
-class Difference(msgspec.Struct, frozen=True):
+class Difference(NamedTuple):
     """One figure of one device on which SQL and the topics differ; of visits, of all devices.
 
     `device_id` is None if SQL lacks the device. `may_be_edit`: a later edit of the catalog may
@@ -251,114 +252,111 @@ _decode_notification = msgspec.json.Decoder(_Notification).decode
 _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
 
+def _by_device() -> defaultdict[tuple[int, str], Figures]:
+    return defaultdict(Figures)
+
+
 @dataclass
 class Recount:
-    """Counts records, one by one.
+    """Counts records, one by one: `devices` by company and udid.
 
-    `retained` is the time of which SQL still has every trace row; `read` gives the detections of a
-    record, as DetectionDecoder does.
+    `edits` is by how much a later edit of the catalog may have changed a figure; `unknown` are
+    detections of a udid at places that the catalog lacks. `retained` is the time of which SQL
+    still has every row; `decode` gives the detections of a record, as DetectionDecoder does.
     """
 
     catalog: RecountCatalog
     retained: Interval
-    read: Callable[[Record], Iterable[DecodedDetection]]
-    devices: dict[CompanyDevice, DeviceCounts] = field(default_factory=dict)
-    unknown_beacons: Counter[str] = field(default_factory=Counter)
+    decode: Callable[[Record], Iterable[DecodedDetection]]
+    devices: defaultdict[tuple[int, str], Figures] = field(default_factory=_by_device)
+    edits: defaultdict[tuple[int, str], Figures] = field(default_factory=_by_device)
+    unknown: Counter[str] = field(default_factory=Counter)
     visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
+    read: int = 0
+    malformed: int = 0
+    compared: int = 0  # devices in SQL
     _seen: set[bytes] = field(default_factory=set)
 
     def add_detection(self, record: Record) -> None:
         """Count the detections of a record. Raises the errors of its decoder."""
-        for detection in self.read(record):
-            self._count(detection)
+        for detection in self.decode(record):
+            if isinstance(detection.key, BeaconKey):
+                self._count_at(detection, detection.key)
+            else:
+                self._count_elsewhere(detection)
 
-    def _count(self, detection: DecodedDetection) -> None:
-        udid = detection.message.device.udid
-        if not isinstance(detection.key, BeaconKey):
-            self._count_elsewhere(detection)
+    def _count_at(
+        self, detection: DecodedDetection, key: PlaceKey, *, admitted: bool = True
+    ) -> None:
+        udid, place = detection.message.device.udid, self.catalog.places.get(key)
+        if place is None:
+            self.unknown[udid] += 1
             return
-        beacon = self.catalog.places.get(detection.key)
-        if beacon is None:
-            self.unknown_beacons[udid] += 1
-            return
-        for company_id in beacon.former_companies - {beacon.company_id}:
-            self._counts_of(company_id, udid).uncounted += 1
-        counts = self._counts_of(beacon.company_id, udid)
-        if not beacon.active:
-            counts.uncounted += 1
-            return
-        counts.detections += 1
-        counts.contested += bool(beacon.former_companies)
-        counts.traces += self._has_a_row(detection.detected_at, detection.record)
+        at_beacon = isinstance(key, BeaconKey)
+        has_row = self._has_a_row(detection.detected_at, detection.record)
+        counts = admitted and place.active
+        if counts:
+            figures = self.devices[place.company_id, udid]
+            figures.nb_beacon += at_beacon
+            figures.detection_trace += has_row
+        # It may have counted for another owner, or before the place was switched off.
+        for company in place.former_companies | (set() if counts else {place.company_id}):
+            self._may_be_edit(company, udid, at_beacon, has_row)
+        if counts and place.former_companies - {place.company_id}:
+            self._may_be_edit(place.company_id, udid, at_beacon, has_row)
+
+    def _may_be_edit(self, company_id: int, udid: str, beacons: int, traces: int) -> None:
+        edits = self.edits[company_id, udid]
+        edits.nb_beacon += beacons
+        edits.detection_trace += traces
 
     def _count_elsewhere(self, detection: DecodedDetection) -> None:
         """Count a detection of a geofence or tag, or each of a position."""
-        message, at = detection.message, detection.detected_at
-        keys: list[PlaceKey] = []
-        admitted = edited = True
+        message = detection.message
         if isinstance(detection.key, GeofenceKey):
-            if message.geofence is not None and message.geofence.transition == "exit":
-                return
-            keys, edited = [detection.key], False
-        else:
-            application = self.catalog.applications.get(message.api_key or "")
-            if application is None:
-                return
-            company = application.company_id
-            end = application.expire_on
-            admitted = application.active and (end is None or at < end.timestamp())
-            edited = message.position is not None and company in self.catalog.edited
-            if message.tag is not None:
-                keys = [TagKey(company, message.tag.kind, message.tag.value)]
-            elif (where := message.position) is not None and company in self.catalog.grids:
+            if message.geofence is None or message.geofence.transition != "exit":
+                self._count_at(detection, detection.key)
+            return
+        application = self.catalog.applications.get(message.api_key or "")
+        if application is None:
+            return
+        company, admitted = application.company_id, application.admits(detection.detected_at)
+        keys: list[PlaceKey] = []
+        if message.tag is not None:
+            keys = [TagKey(company, message.tag.kind, message.tag.value)]
+        elif (where := message.position) is not None:
+            if company in self.catalog.grids:
                 inside = self.catalog.grids[company].containing(where.latitude, where.longitude)
                 keys = [GeofenceKey(each.id) for each in inside if each.admits(where.accuracy)]
-            if edited:  # they may have been elsewhere: any number of them contained the position
-                self._counts_of(company, message.device.udid).places_uncounted += _ANY
+            if company in self.catalog.edited:  # any number of them contained the position
+                self._may_be_edit(company, message.device.udid, 0, _ANY)
         for key in keys:
-            place = self.catalog.places.get(key)
-            if place is None or not self._has_a_row(at, detection.record):
-                continue
-            counts = self._counts_of(place.company_id, message.device.udid)
-            if admitted and place.active:
-                counts.traces += 1
-                counts.places_contested += edited or bool(place.former_companies)
-            else:
-                counts.places_uncounted += 1
+            self._count_at(detection, key, admitted=admitted)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
         message = _decode_notification(record.value or b"")
         detected_at = parse(message.detected_at)
-        udid, company_id = message.device.udid, message.company.id
         check_device(message.device)
-        if company_id not in self.catalog.companies:
-            return
-        if message.id.bytes in self._seen:
+        if message.company.id not in self.catalog.companies or message.id.bytes in self._seen:
             return
         self._seen.add(message.id.bytes)
-        counts = self._counts_of(company_id, udid)
-        counts.notifications += 1
-        counts.receptions += self.retained.has(detected_at)
+        figures = self.devices[message.company.id, message.device.udid]
+        figures.nb_campaign += 1
+        figures.reception += self.retained.has(detected_at)
 
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
         message = _decode_authentication(record.value or b"")
         written = message.authenticated_at
         at = record.timestamp / 1000 if written is None else parse(written)
-        udid = message.device.udid
         check_device(message.device)
         if "\0" in message.api_key:
             raise ValueError("an api_key has no NUL character")
         application = self.catalog.applications.get(message.api_key)
-        if application is None or not self._has_a_row(at, record):
-            return
-        end = application.expire_on
-        counts = self._counts_of(application.company_id, udid)
-        if application.active and (end is None or at < end.timestamp()):
-            counts.authentications += 1
-        else:
-            counts.refused += 1
+        if application is not None and self._has_a_row(at, record):
+            into = self.devices if application.admits(at) else self.edits
+            into[application.company_id, message.device.udid].authentication_trace += 1
 
     def add_presence(self, record: Record) -> None:
         """Count an enter or exit, unless its id was counted before."""
@@ -368,72 +366,39 @@ class Recount:
             self._seen.add(event.id.bytes)
             self.visit_events[event.company.id] += 1
 
+    def differences(
+        self, sql: RecordedDevice, skipped: Collection[str] = (), partial: Collection[str] = ()
+    ) -> Iterator[Difference]:
+        """The differences of one device, except of `skipped` figures.
+
+        In `partial` figures SQL may have more.
+        """
+        place = (sql.company_id, sql.udid)
+        counted, edits = self.devices.get(place, Figures()), self.edits.get(place, Figures())
+        unknown = self.unknown.get(sql.udid, 0)
+        for name in Figures.__struct_fields__:
+            topics, recorded = getattr(counted, name), getattr(sql.figures, name)
+            is_missing = recorded < topics or name not in partial
+            if name in skipped or recorded == topics or not is_missing:
+                continue
+            most = getattr(edits, name)
+            if name in ("nb_beacon", "detection_trace"):
+                most += unknown
+            may_be_edit = abs(recorded - topics) <= most
+            yield Difference(sql.company_id, sql.id, sql.udid, name, topics, recorded, may_be_edit)
+
+    def count(self, records: Iterable[Record], add: Callable[[Record], None]) -> None:
+        """Count the records, which `add` does with each."""
+        for record in records:
+            self.read += 1
+            try:
+                add(record)
+            except UNDECODABLE:
+                self.malformed += 1
+
     def _has_a_row(self, at: float, record: Record) -> bool:
         """Whether a row is written: not if its time is more than a day after its record's."""
         return self.retained.has(at) and at <= record.timestamp / 1000 + _DAY
-
-    def _counts_of(self, company_id: int, udid: str) -> DeviceCounts:
-        return self.devices.setdefault((company_id, udid), DeviceCounts())
-
-
-def count_all(records: Iterable[Record], count: Callable[[Record], None]) -> int:
-    """Count the records. Returns how many of them are malformed."""
-    malformed = 0
-    for record in records:
-        try:
-            count(record)
-        except UNDECODABLE:
-            malformed += 1
-    return malformed
-
-
-def differences(
-    counts: DeviceCounts,
-    sql: RecordedDevice,
-    *,
-    unknown_beacons: int = 0,
-    partial: Collection[str] = (),
-) -> Iterator[Difference]:
-    """The differences of one device; in `partial` figures SQL may have more.
-
-    `unknown_beacons` are detections of the device at beacons that the catalog lacks.
-    """
-    edits, contested = counts.uncounted + unknown_beacons, counts.contested
-    places, moved = counts.places_uncounted, counts.places_contested
-    # The figure, what the topics have, what SQL has, and by how much an edit may change it.
-    for name, topics, recorded, more, less in (
-        ("nb_beacon", counts.detections, sql.nb_beacon, edits, contested),
-        ("nb_campaign", counts.notifications, sql.nb_campaign, 0, 0),
-        ("detection_trace", counts.traces, sql.traces, edits + places, contested + moved),
-        ("reception", counts.receptions, sql.receptions, 0, 0),
-        ("authentication_trace", counts.authentications, sql.authentications, counts.refused, 0),
-    ):
-        if recorded is None or recorded == topics or (recorded > topics and name in partial):
-            continue
-        yield Difference(
-            company_id=sql.company_id,
-            device_id=sql.id,
-            udid=sql.udid,
-            figure=name,
-            topics=topics,
-            sql=recorded,
-            may_be_edit=topics - less <= recorded <= topics + more,
-        )
-
-
-async def recorded_positions(
-    connection: AsyncConnection, topics: Collection[str]
-) -> dict[TopicPartition, Position]:
-    """The position of the first record that is not recorded, by partition with any records."""
-    offset = RecorderOffset
-    query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
-    rows = await connection.execute(
-        query.where(offset.topic.in_(topics)).order_by(offset.topic, offset.partition)
-    )
-    return {
-        TopicPartition(topic, number): Position(at, topic_id)
-        for topic, number, at, topic_id in rows
-    }
 
 
 async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
@@ -461,14 +426,12 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
                 old = places.get(key)
                 before = frozenset() if old is None else old.former_companies | {old.company_id}
                 places[key] = PlaceFact(company_id, bool(is_active), before)
-    entry = AuditEntry
+    entry, of = AuditEntry, Application
     edits = select(entry.company_id).where(entry.kind == "geofence", entry.action == "edit")
-    companies = frozenset(await connection.scalars(select(Company.id)))
-    of = Application
     keys = await connection.execute(select(of.api_key, of.company_id, of.active, of.expire_on))
     return RecountCatalog(
         places,
-        companies,
+        frozenset(await connection.scalars(select(Company.id))),
         {key: ApplicationFact(owner, active, end) for key, owner, active, end in keys},
         {company: GeofenceGrid(each) for company, each in circles.items()},
         frozenset(await connection.scalars(edits.distinct())),
@@ -476,214 +439,154 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
 
 
 async def recorded_devices(
-    connection: AsyncConnection, retained: Interval, traces: bool
+    connection: AsyncConnection, retained: Interval, *, traces: bool = True
 ) -> AsyncIterator[RecordedDevice]:
-    """All devices; their traces from the time that is `retained`."""
+    """All devices, with their rows of the time that is `retained`; `traces` only if asked for."""
+    since, until = retained.times()
     query = select(Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
     for table in (DetectionTrace, Reception, AuthenticationTrace):
         if table is DetectionTrace and not traces:
-            query = query.add_columns(null())
+            query = query.add_columns(literal(0))
             continue
-        counts = _counts(table, retained)
+        rows_of = select(table.device_id, func.count().label("rows"))
+        rows_of = rows_of.where(table.create_on >= since, table.create_on < until)
+        counts = rows_of.group_by(table.device_id).subquery()
         query = query.add_columns(func.coalesce(counts.c.rows, 0))
         query = query.outerjoin(counts, counts.c.device_id == Device.id)
     async with connection.stream(query) as rows:
-        async for row in rows:
-            yield RecordedDevice._make(row)
+        async for id_, company_id, udid, *figures in rows:
+            yield RecordedDevice(id_, company_id, udid, Figures(*figures))
 
 
-async def recorded_visit_events(
-    connection: AsyncConnection, retained: Interval
-) -> Mapping[int, int]:
-    """The counted enters and exits of visits that began in that time, by company."""
-    event = CountedVisitEvent
-    since, until = (datetime.fromtimestamp(instant, UTC) for instant in retained)
-    query = select(event.company_id, func.count()).where(event.at >= since, event.at < until)
-    rows = await connection.execute(query.group_by(event.company_id))
-    return {row[0]: row[1] for row in rows}
+class _RecordedSpan(NamedTuple):
+    """The offsets that the recorder has read.
 
-
-def _counts(
-    table: type[DetectionTrace | AuthenticationTrace | Reception], retained: Interval
-) -> Subquery:
-    """The number of rows from that time, by device."""
-    since, until = (datetime.fromtimestamp(instant, UTC) for instant in retained)
-    query = select(table.device_id, func.count().label("rows"))
-    query = query.where(table.create_on >= since, table.create_on < until)
-    return query.group_by(table.device_id).subquery()
-
-
-class Verification:
-    """One comparison: `notes` say what limits it, `faults` why a partition cannot be compared.
-
-    `shown` has the first `limit` differences; with `json` each is printed instead.
+    `notes` say what limits the comparison, `faults` why a partition cannot be compared. Of
+    `partial` figures the topics no longer hold all records.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        connection: AsyncConnection,
-        reader: TopicReader,
-        limit: int,
-        json: bool,
-    ) -> None:
-        self.records = self.malformed = self.devices = self.differences = self.explained = 0
-        self.shown: list[Difference] = []
-        self.notes: list[str] = []
-        self.faults: list[str] = []
-        self._settings = settings
-        self._limit = limit
-        self._json = json
-        topics = Topics.of(settings)
-        detections = ("nb_beacon", "detection_trace")
-        self._figures: dict[str, tuple[str, ...]] = dict.fromkeys(topics.all_detections, detections)
-        self._figures[topics.notifications] = ("nb_campaign", "reception")
-        self._figures[topics.authentications] = ("authentication_trace",)
-        self._figures[topics.presence] = ("visit_event",)
-        self._topics = topics
-        self._connection = connection
-        self._reader = reader
-        self._decoders: Mapping[str, DetectionDecoder] = detection_decoders(settings)
-        self._ranges: dict[TopicPartition, OffsetRange] = {}
-        self._partial: set[str] = set()
+    ranges: Mapping[TopicPartition, OffsetRange]
+    notes: list[str]
+    faults: list[str]
+    partial: set[str]
 
-    async def run(self, progress: ShownProgress) -> None:
-        """Read the topics, then compare every device. Raises CommandError."""
-        await self._find_ranges()
-        progress.expect(sum(max(0, end - begin) for begin, end in self._ranges.values()))
-        catalog = await read_catalog(self._connection)
-        query = select(type_coerce(func.current_timestamp(), Instant))
-        now = (await self._connection.execute(query)).scalar_one()
-        # Rows of the first day of the retention may be deleted at any time, and rows of future days
-        # are not all kept.
-        begin = now.timestamp() - (self._settings.trace_retention - 1) * _DAY
-        retained = Interval(max(0.0, begin), now.timestamp() + _DAY)
-        recount = Recount(
-            catalog,
-            retained=retained,
-            read=lambda record: self._decoders[record.topic].read(record),
+
+async def _recorded_span(
+    settings: Settings, connection: AsyncConnection, reader: TopicReader
+) -> _RecordedSpan:
+    """What can be compared. Raises CommandError if nothing was recorded."""
+    topics, offset = Topics.of(settings), RecorderOffset
+    figures: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(topics.all_detections, ("nb_beacon", "detection_trace")),
+        topics.notifications: ("nb_campaign", "reception"),
+        topics.authentications: ("authentication_trace",),
+        topics.presence: ("visit_event",),
+    }
+    query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
+    query = query.where(offset.topic.in_(figures)).order_by(offset.topic, offset.partition)
+    rows = await connection.execute(query)
+    positions = {TopicPartition(name, number): Position(at, id_) for name, number, at, id_ in rows}
+    past = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(figures))
+    replaced = set(await connection.scalars(past))
+    if not positions and not replaced:
+        raise CommandError(
+            "nothing to compare: no recorder has recorded anything of these topics in this "
+            "database; start one with: proximity run --role recorder"
         )
-        await self._read_into(recount, progress)
-        traces = self._settings.trace == "all"  # else not every detection has a row
-        async for sql in recorded_devices(self._connection, retained, traces):
-            self.devices += 1
-            counts = recount.devices.pop((sql.company_id, sql.udid), DeviceCounts())
-            self._compare(recount, counts, sql)
-        for (company_id, udid), counts in recount.devices.items():
-            nothing = RecordedDevice(None, company_id, udid, traces=0 if traces else None)
-            self._compare(recount, counts, nothing)
-        recorded = await recorded_visit_events(self._connection, retained)
-        for company_id in sorted(recorded.keys() | recount.visit_events.keys()):
-            topics, rows = recount.visit_events[company_id], recorded.get(company_id, 0)
-            if topics > rows or (topics < rows and "visit_event" not in self._partial):
-                self._note(
-                    Difference(company_id, None, "", "visit_event", topics, rows, may_be_edit=False)
-                )
-
-    async def _find_ranges(self) -> None:
-        names = tuple(self._figures)
-        positions = await recorded_positions(self._connection, names)
-        query = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(names))
-        replaced = set(await self._connection.scalars(query))
-        if not positions and not replaced:
-            raise CommandError(
-                "nothing to compare: no recorder has recorded anything of these topics in this "
-                "database; start one with: proximity run --role recorder"
-            )
-        present = set(await partitions_of(self._settings, names))
-        existing = {tp.topic for tp in present}
-        # A topic that was created again with fewer partitions has nothing of the others left.
-        gone = {tp for tp in positions if tp.topic in existing and tp not in present}
-        replaced |= {tp.topic for tp in gone}
-        for topic in sorted(replaced):
-            self._note_partial(
-                topic,
-                f"another topic {topic} was recorded before this one: what it added is in SQL too",
-            )
-        ranges = await self._reader.ranges(positions.keys() & present)
-        async with KafkaCluster(self._settings) as cluster:
-            topic_ids = await cluster.topic_ids(names)
-        for tp in positions.keys() - gone:
-            found = ranges.get(tp, OffsetRange(0, 0))
-            self._add_range(tp, positions[tp], found, topic_ids.get(tp.topic))
-
-    def _add_range(
-        self, tp: TopicPartition, recorded: Position, present: OffsetRange, topic_id: str | None
-    ) -> None:
-        name, last = f"{tp.topic}/{tp.partition}", recorded.offset
-        if not recorded.may_belong_to(topic_id):
-            self.faults.append(
+    present = set(await partitions_of(settings, figures))
+    existing = {tp.topic for tp in present}
+    # A topic that was created again with fewer partitions has nothing of the others left.
+    gone = {tp for tp in positions if tp.topic in existing and tp not in present}
+    found = await reader.ranges(positions.keys() & present)
+    async with KafkaCluster(settings) as cluster:
+        topic_ids = await cluster.topic_ids(figures)
+    incomplete = [
+        (name, f"another topic {name} was recorded before this one: what it added is in SQL too")
+        for name in sorted(replaced | {tp.topic for tp in gone})
+    ]
+    span = _RecordedSpan({}, [], [], set())
+    ranges: dict[TopicPartition, OffsetRange] = {}
+    for tp in positions.keys() - gone:
+        name, recorded = f"{tp.topic}/{tp.partition}", positions[tp]
+        if not recorded.may_belong_to(topic_ids.get(tp.topic)):
+            span.faults.append(
                 f"{name}: the topic was created again since SQL recorded it, and nothing of the "
                 "new one is recorded yet: let a recorder read it, and compare again"
             )
-            self._partial.update(self._figures[tp.topic])
-            return
-        if present.end < last:
-            self.faults.append(
-                f"{name}: SQL has recorded up to {last}, but the topic ends at {present.end}"
+            span.partial.update(figures[tp.topic])
+            continue
+        begin, end = found.get(tp, OffsetRange(0, 0))
+        if end < recorded.offset:
+            span.faults.append(
+                f"{name}: SQL has recorded up to {recorded.offset}, but the topic ends at {end}"
             )
-        if present.begin > 0:
-            begins = f"{name} begins at {present.begin:,}: what was before is gone"
-            self._note_partial(tp.topic, begins)
-        self._ranges[tp] = OffsetRange(min(present.begin, last), min(present.end, last))
-
-    def _note_partial(self, topic: str, cause: str) -> None:
-        """The topic no longer holds all records of its figures."""
-        self.notes.append(f"{cause}, so SQL can only be seen to have too little")
-        self._partial.update(self._figures[topic])
-
-    def _compare(self, recount: Recount, counts: DeviceCounts, sql: RecordedDevice) -> None:
-        unknown = recount.unknown_beacons[sql.udid]
-        for each in differences(counts, sql, unknown_beacons=unknown, partial=self._partial):
-            self._note(each)
-
-    def _note(self, found: Difference) -> None:
-        self.differences += 1
-        self.explained += found.may_be_edit
-        if self._json:
-            echo_json(msgspec.structs.asdict(found))
-        elif self.differences <= self._limit:
-            self.shown.append(found)
-
-    async def _read_into(self, recount: Recount, progress: ShownProgress) -> None:
-        count = {
-            **dict.fromkeys(self._decoders, recount.add_detection),
-            self._topics.notifications: recount.add_notification,
-            self._topics.authentications: recount.add_authentication,
-            self._topics.presence: recount.add_presence,
-        }
-        begins = {tp: begin for tp, (begin, _) in self._ranges.items()}
-        ends = {tp: end for tp, (_, end) in self._ranges.items()}
-        async for records in self._reader.records_until(begins, ends):
-            for part in chunked(records, AT_ONCE):
-                topic = part[0].topic
-                if decoder := self._decoders.get(topic):
-                    await decoder.prepare(part)
-                self.malformed += count_all(part, count[topic])
-            self.records += len(records)
-            progress.update(self.records)
+        if begin > 0:
+            cause = f"{name} begins at {begin:,}: what was before is gone"
+            incomplete.append((tp.topic, cause))
+        end = min(end, recorded.offset)
+        ranges[tp] = OffsetRange(min(begin, end), end)
+    for topic, cause in incomplete:
+        span.notes.append(f"{cause}, so SQL can only be seen to have too little")
+        span.partial.update(figures[topic])
+    return span._replace(ranges=ranges)
 
 
-def _cells(each: Difference) -> tuple[str, ...]:
-    device = str(each.device_id or ("missing" if each.udid else "all"))
-    note = "an edit of the catalog may explain it" if each.may_be_edit else ""
-    topics, sql = f"{each.topics:,}", f"{each.sql:,}"
-    return str(each.company_id), device, each.udid, each.figure, topics, sql, note
-
-
-def _conclude(work: Verification, *, strict: bool) -> None:
-    """The summary on standard error, and the exit status."""
-    compared = f"compared {work.devices:,} devices with {work.records:,} records"
-    lines = [f"{compared} ({work.malformed:,} of them malformed)", *work.notes, *work.faults]
-    for line in lines:
-        typer.echo(for_terminal(line), err=True)
-    found, explained = work.differences, work.explained
-    if work.faults or found > explained or (strict and found):
-        edits = f", {explained:,} of them perhaps edits" if explained else ""
-        partly = ", and not all could be compared" if work.faults else ""
-        raise CommandError(f"{found:,} differences{edits}{partly}")
-    edits = (
-        f" but {found:,} that later edits of the catalog may explain "
-        "(--strict makes them a failure)"
+async def _recounted(
+    settings: Settings,
+    connection: AsyncConnection,
+    reader: TopicReader,
+    span: _RecordedSpan,
+    progress: ShownProgress,
+) -> Recount:
+    topics, decoders = Topics.of(settings), detection_decoders(settings)
+    query = select(type_coerce(func.current_timestamp(), Instant))
+    now = (await connection.execute(query)).scalar_one().timestamp()
+    # Rows of the first day of the retention may be deleted at any time, and rows of future days
+    # are not all kept.
+    retained = Interval(max(0.0, now - (settings.trace_retention - 1) * _DAY), now + _DAY)
+    recount = Recount(
+        await read_catalog(connection), retained, lambda record: decoders[record.topic].read(record)
     )
-    typer.echo(f"no differences{edits * bool(found)}", err=True)
+    add = {
+        **dict.fromkeys(decoders, recount.add_detection),
+        topics.notifications: recount.add_notification,
+        topics.authentications: recount.add_authentication,
+        topics.presence: recount.add_presence,
+    }
+    begins = {tp: begin for tp, (begin, _) in span.ranges.items()}
+    ends = {tp: end for tp, (_, end) in span.ranges.items()}
+    progress.expect(sum(ends.values()) - sum(begins.values()))
+    async for records in reader.records_until(begins, ends):
+        for part in chunked(records, AT_ONCE):
+            topic = part[0].topic
+            if decoder := decoders.get(topic):
+                await decoder.prepare(part)
+            recount.count(part, add[topic])
+        progress.update(recount.read)
+    return recount
+
+
+async def _differences(
+    settings: Settings, connection: AsyncConnection, recount: Recount, span: _RecordedSpan
+) -> AsyncIterator[Difference]:
+    """The differences of all devices, then those of visits."""
+    traces = settings.trace == "all"  # else not every detection has a row
+    skipped = () if traces else ("detection_trace",)
+    async for sql in recorded_devices(connection, recount.retained, traces=traces):
+        recount.compared += 1
+        for each in recount.differences(sql, skipped, span.partial):
+            yield each
+        recount.devices.pop((sql.company_id, sql.udid), None)
+    for company_id, udid in recount.devices:
+        nothing = RecordedDevice(None, company_id, udid, Figures())
+        for each in recount.differences(nothing, skipped, span.partial):
+            yield each
+    since, until = recount.retained.times()
+    event = CountedVisitEvent
+    query = select(event.company_id, func.count()).where(event.at >= since, event.at < until)
+    rows = await connection.execute(query.group_by(event.company_id))
+    recorded = {row[0]: row[1] for row in rows}
+    for company_id in sorted(recorded.keys() | recount.visit_events.keys()):
+        topics, in_sql = recount.visit_events[company_id], recorded.get(company_id, 0)
+        if topics > in_sql or (topics < in_sql and "visit_event" not in span.partial):
+            yield Difference(company_id, None, "", "visit_event", topics, in_sql, False)

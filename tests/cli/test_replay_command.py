@@ -149,7 +149,7 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
             2,
             "--to: is not later than --from",
         ),
-        (["replay", "/nowhere/x.csv"], 1, "cannot read /nowhere/x.csv"),
+        (["replay", "/nowhere/x.csv"], 1, "cannot use /nowhere/x.csv"),
         (["replay", "x.csv", "--html", "/nowhere/x.html"], 1, "cannot write /nowhere/x.html"),
     ],
 )

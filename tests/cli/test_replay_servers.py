@@ -24,7 +24,7 @@ from engine.cli.demo.walk import (
     load_demo_catalog,
     load_readings,
 )
-from engine.cli.embedded import embedded_settings
+from engine.cli.local_servers import embedded_settings
 from engine.cli.publish import Item, stamped
 from engine.cli.replay.decisions import Outcome, ReplayPeriod
 from engine.cli.replay.output import ReplayFindings

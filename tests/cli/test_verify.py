@@ -2,11 +2,12 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -16,15 +17,13 @@ from sqlalchemy import text
 from catalog.database import Database, open_database
 from engine.cli.verify import (
     ApplicationFact,
-    DeviceCounts,
     Difference,
+    Figures,
     Interval,
     PlaceFact,
     RecordedDevice,
     Recount,
     RecountCatalog,
-    count_all,
-    differences,
 )
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, GeofenceKey, Record, TagKey
@@ -67,7 +66,7 @@ LONG_AGO = "2026-11-01T10:00:00+0000"
 def recount() -> Recount:
     """Nothing counted yet."""
     retained = Interval(BEGIN, BEGIN + 86_400)
-    return Recount(CATALOG, retained=retained, read=READ)
+    return Recount(CATALOG, retained, READ)
 
 
 def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
@@ -112,72 +111,54 @@ def signed_in(
     return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})
 
 
+BEACON, TRACE = Figures(nb_beacon=1, detection_trace=1), Figures(detection_trace=1)
+OLD = Figures(nb_beacon=1)
+
+
 @pytest.mark.parametrize(
-    ("records", "expected"),
+    ("given", "counted", "edits"),
     [
-        ([received(), received()], {(1, "a"): DeviceCounts(detections=2, traces=2)}),
-        ([received(at=LONG_AGO)], {(1, "a"): DeviceCounts(detections=1)}),
-        ([received(minor=3)], {(1, "a"): DeviceCounts(uncounted=1)}),
-        ([received(minor=9)], {}),
-        (
-            [received(), received(minor=2)],
-            {
-                (1, "a"): DeviceCounts(detections=1, traces=1),
-                (2, "a"): DeviceCounts(detections=1, traces=1),
-            },
-        ),
+        (received(), {1: BEACON}, {}),
+        (received(minor=2), {2: BEACON}, {}),
+        (received(at=LONG_AGO), {1: OLD}, {}),
+        (received(minor=3), {}, {1: BEACON}),
+        (received(minor=4), {2: BEACON}, {1: BEACON, 2: BEACON}),
+        (received(minor=9), {}, {}),
+        (at_place(**entered(5)), {1: TRACE}, {}),
+        (at_place(**entered(5, "exit")), {}, {}),
+        (at_place(**entered(6)), {}, {1: TRACE}),
+        (at_place(**entered(7)), {}, {}),
+        (at_place(**scanned("nfc")), {1: TRACE}, {}),
+        (at_place(**scanned("nfc", "Door")), {}, {}),
+        (at_place(**scanned("qrcode")), {1: TRACE}, {1: TRACE}),
+        (at_place(key="expired", **scanned("nfc")), {}, {1: TRACE}),
+        (at_place(key="never heard of", **scanned("nfc")), {}, {}),
+        (at_place(**near(48.004)), {1: TRACE}, {}),
+        (at_place(**near(48.0)), {1: TRACE}, {1: TRACE}),
+        (at_place(**near(48.004, 501.0)), {}, {}),
+        (at_place(**near(48.005)), {}, {}),
+        (at_place(at=LONG_AGO, **near(48.004)), {1: Figures()}, {}),
     ],
 )
 def test_recounted_detections(
-    records: list[Record], expected: dict[tuple[int, str], DeviceCounts]
+    given: Record, counted: dict[int, Figures], edits: dict[int, Figures]
 ) -> None:
     counting = recount()
-    assert count_all(records, counting.add_detection) == 0
-    assert counting.devices == expected
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        (entered(5), DeviceCounts(traces=1)),
-        (entered(5, "exit"), None),
-        (entered(6), DeviceCounts(places_uncounted=1)),
-        (entered(7), None),
-        (scanned("nfc"), DeviceCounts(traces=1)),
-        (scanned("nfc", "Door"), None),
-        (scanned("qrcode"), DeviceCounts(traces=1, places_contested=1)),
-        (scanned("nfc") | {"key": "expired"}, DeviceCounts(places_uncounted=1)),
-        (scanned("nfc") | {"key": "never heard of"}, None),
-        (near(48.004), DeviceCounts(traces=1)),
-        (near(48.0), DeviceCounts(traces=1, places_uncounted=1)),
-        (near(48.004, 501.0), None),
-        (near(48.005), None),
-        (near(48.004) | {"at": LONG_AGO}, None),
-    ],
-)
-def test_recounted_detections_of_other_places(
-    place: dict[str, Any], expected: DeviceCounts | None
-) -> None:
-    counting = recount()
-    assert count_all([at_place(**place)], counting.add_detection) == 0
-    assert counting.devices == ({} if expected is None else {(1, "a"): expected})
+    counting.count([given], counting.add_detection)
+    assert counting.malformed == 0
+    for found, expected in ((counting.devices, counted), (counting.edits, edits)):
+        assert found == {(company, "a"): figures for company, figures in expected.items()}
 
 
 def test_an_edited_geofence_may_explain_the_traces_of_positions() -> None:
     counting = recount()
     counting.catalog = CATALOG._replace(edited=frozenset({1}))
-    assert count_all([at_place(**near(48.004)), signed_in()], counting.add_detection) == 1
-    nothing = RIGHT._replace(nb_beacon=0, nb_campaign=0, receptions=0, authentications=0)
+    counting.count([at_place(**near(48.004)), signed_in()], counting.add_detection)
+    assert counting.malformed == 1
     for traces in (0, 3):
-        (difference,) = found(counting, nothing._replace(traces=traces))
+        sql = RecordedDevice(7, 1, "a", Figures(detection_trace=traces))
+        (difference,) = counting.differences(sql)
         assert (difference.figure, difference.may_be_edit) == ("detection_trace", True)
-
-
-def test_notifications_are_counted_once_by_id() -> None:
-    counting = recount()
-    records = [sent(1), sent(2), sent(1), sent(3, at=LONG_AGO), sent(4, company=3)]
-    assert count_all(records, counting.add_notification) == 0
-    assert counting.devices == {(1, "a"): DeviceCounts(notifications=3, receptions=2)}
 
 
 def visited(number: int, type_: str = "enter", at: str = "2026-11-20T10:00:00+0000") -> Record:
@@ -186,20 +167,16 @@ def visited(number: int, type_: str = "enter", at: str = "2026-11-20T10:00:00+00
     return record(event | {"company": {"id": 1}, "device": {"udid": "a"}})
 
 
-def test_enters_and_exits_are_counted_once_by_id() -> None:
+def test_notifications_and_visits_are_counted_once_by_id() -> None:
     counting = recount()
-    records = [visited(1), visited(2, "exit"), visited(1), visited(3, "dwell")]
-    assert count_all([*records, visited(4, at=LONG_AGO)], counting.add_presence) == 0
-    assert counting.visit_events == {1: 2}
-    assert count_all([visited(5, "left")], counting.add_presence) == 1
-
-
-def test_authentications() -> None:
-    counting = recount()
-    keys = ["expired", "off", "never heard of"]
-    records = [signed_in(), signed_in(at=None), signed_in(at=LONG_AGO), *map(signed_in, keys)]
-    assert count_all(records, counting.add_authentication) == 0
-    assert counting.devices == {(1, "a"): DeviceCounts(authentications=2, refused=2)}
+    records = [sent(1), sent(2), sent(1), sent(3, at=LONG_AGO), sent(4, company=3)]
+    counting.count(records, counting.add_notification)
+    assert counting.devices == {(1, "a"): Figures(nb_campaign=3, reception=2)}
+    visits = [visited(11), visited(12, "exit"), visited(11), visited(13, "dwell")]
+    counting.count([*visits, visited(14, at=LONG_AGO)], counting.add_presence)
+    assert (counting.visit_events, counting.malformed) == ({1: 2}, 0)
+    counting.count([visited(15, "left")], counting.add_presence)
+    assert counting.malformed == 1
 
 
 @pytest.mark.parametrize(
@@ -208,85 +185,48 @@ def test_authentications() -> None:
 def test_a_malformed_record_counts_nothing(value: bytes | None) -> None:
     counting = recount()
     for add in (counting.add_detection, counting.add_notification, counting.add_authentication):
-        assert count_all([record(value)], add) == 1
-    assert counting.devices == {}
+        counting.count([record(value)], add)
+    assert (counting.malformed, counting.devices) == (3, {})
 
 
-RIGHT = RecordedDevice(
-    id=7,
-    company_id=1,
-    udid="a",
-    nb_beacon=2,
-    nb_campaign=1,
-    traces=2,
-    receptions=1,
-    authentications=1,
-)
-
-
-def found(
-    counting: Recount, sql: RecordedDevice = RIGHT, partial: Collection[str] = ()
-) -> list[Difference]:
-    counts = counting.devices.get((sql.company_id, sql.udid), DeviceCounts())
-    unknown = counting.unknown_beacons[sql.udid]
-    return list(differences(counts, sql, unknown_beacons=unknown, partial=partial))
+RIGHT = Figures(nb_beacon=2, nb_campaign=1, detection_trace=2, reception=1, authentication_trace=2)
 
 
 @pytest.fixture
 def counted() -> Recount:
     counting = recount()
-    count_all(
-        [received(), received(), received(minor=3), received(minor=9)], counting.add_detection
-    )
-    count_all([sent(1)], counting.add_notification)
-    count_all([signed_in(), signed_in("off")], counting.add_authentication)
+    detections = [received(), received(), received(minor=3), received(minor=9)]
+    counting.count(detections, counting.add_detection)
+    counting.count([sent(1)], counting.add_notification)
+    keys = [signed_in(key) for key in ("expired", "off", "never heard of")]
+    records = [signed_in(), signed_in(at=None), signed_in(at=LONG_AGO), *keys]
+    counting.count(records, counting.add_authentication)
+    assert list(counting.differences(RecordedDevice(7, 1, "a", RIGHT))) == []
     return counting
 
 
 @pytest.mark.parametrize(
-    ("field", "figure", "sql", "may_be_edit"),
+    ("figure", "sql", "may_be_edit"),
     [
-        ("nb_beacon", "nb_beacon", 1, False),
-        ("nb_beacon", "nb_beacon", 4, True),
-        ("nb_beacon", "nb_beacon", 5, False),
-        ("nb_campaign", "nb_campaign", 0, False),
-        ("nb_campaign", "nb_campaign", 2, False),
-        ("traces", "detection_trace", 3, True),
-        ("receptions", "reception", 2, False),
-        ("authentications", "authentication_trace", 2, True),
-        ("authentications", "authentication_trace", 3, False),
+        ("nb_beacon", 4, True),
+        ("nb_beacon", 5, False),
+        ("nb_campaign", 0, False),
+        ("nb_campaign", 2, False),
+        ("detection_trace", 3, True),
+        ("reception", 2, False),
+        ("authentication_trace", 4, True),
+        ("authentication_trace", 5, False),
     ],
 )
 def test_each_figure_is_compared(
-    counted: Recount, field: str, figure: str, sql: int, may_be_edit: bool
+    counted: Recount, figure: str, sql: int, may_be_edit: bool
 ) -> None:
-    right = getattr(RIGHT, field)
-    wrong = RecordedDevice(**(RIGHT._asdict() | {field: sql}))
-    assert found(counted, wrong) == [
-        Difference(
-            company_id=1,
-            device_id=7,
-            udid="a",
-            figure=figure,
-            topics=right,
-            sql=sql,
-            may_be_edit=may_be_edit,
-        )
-    ]
-
-
-@pytest.mark.parametrize(
-    ("company", "sql", "may_be_edit"), [(1, 2, True), (1, 3, False), (2, 0, True), (2, 1, True)]
-)
-def test_a_beacon_that_was_another_companys_before(
-    company: int, sql: int, may_be_edit: bool
-) -> None:
-    """Of its two detections each may have counted for either of them, or for nobody."""
-    counting = recount()
-    count_all([received(minor=4), received(minor=4)], counting.add_detection)
-    nothing = RIGHT._replace(nb_campaign=0, receptions=0, authentications=0, traces=None)
-    shown = found(counting, nothing._replace(company_id=company, nb_beacon=sql))
-    assert [(each.sql, each.may_be_edit) for each in shown] == [(sql, may_be_edit)]
+    right = getattr(RIGHT, figure)
+    wrong = RecordedDevice(7, 1, "a", msgspec.structs.replace(RIGHT, **{figure: sql}))
+    difference = Difference(1, 7, "a", figure, right, sql, may_be_edit)
+    assert list(counted.differences(wrong)) == [difference]
+    assert list(counted.differences(wrong, skipped=[figure])) == []
+    assert bool(list(counted.differences(wrong, partial=[figure]))) == (sql < right)
 
 
 _NOW = "2026-11-20 10:00:00"

@@ -17,15 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.servers import open_snapshot
-from engine.cli.verify import (
-    DeviceCounts,
-    Interval,
-    Recount,
-    count_all,
-    differences,
-    read_catalog,
-    recorded_devices,
-)
+from engine.cli.verify import Interval, Recount, read_catalog, recorded_devices
 from engine.formats.decoders import OwnFormatDecoder
 from tests.recorder.scene import (
     AUTHENTICATIONS,
@@ -183,25 +175,23 @@ async def assert_counted(scene: Scene, topic: str) -> None:
     async with open_snapshot(scene.scene.database) as connection:
         catalog = await read_catalog(connection)
         retained = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, retained=retained, read=READ)
+        recount = Recount(catalog, retained, READ)
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
             AUTHENTICATIONS: recount.add_authentication,
         }[topic]
-        malformed = count_all(written, count)
+        recount.count(written, count)
         found = [
             difference
-            async for device in recorded_devices(connection, retained, False)
-            for difference in differences(
-                recount.devices.get((device.company_id, device.udid), DeviceCounts()), device
-            )
+            async for device in recorded_devices(connection, retained, traces=False)
+            for difference in recount.differences(device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]
     assert found == []
-    assert malformed > 0
+    assert recount.malformed > 0
     letter_reasons = scene.letters.reasons
     strangers = {b"unknown_company", b"unknown_application"}
     assert len([each for each in letter_reasons if each not in strangers]) == (
-        0 if topic == DETECTIONS else malformed
+        0 if topic == DETECTIONS else recount.malformed
     )

@@ -32,7 +32,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database, open_database
 from catalog.models import Statistic
-from engine.cli.command import CommandError, CommandInterruptedError, new_app
+from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
 from engine.cli.demo.summary import (
     DemoResults,
     print_summary,
@@ -49,13 +49,11 @@ from engine.cli.demo.walk import (
     load_demo_catalog,
     load_readings,
 )
-from engine.cli.embedded import embedded_settings
-from engine.cli.local_servers import ServerStartError
+from engine.cli.failures import reason_of
+from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, read_notification
 from engine.cli.output import shown_progress
 from engine.cli.publish import Item, Pace, Sender
-from engine.cli.servers import reason_of
-from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
@@ -79,8 +77,8 @@ _ENV, _DETECTIONS = "env", "you.jsonl"
 app = new_app()
 
 
-@app.command("demo")
-def demo(
+@command(app, "demo")
+async def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Keep running after the summary, until Ctrl-C.")
     ] = False,
@@ -103,7 +101,7 @@ def demo(
         directory = None
         if serve:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-")))
-        asyncio.run(_run(console, seconds, directory))
+        await _run(console, seconds, directory)
     if serve:
         console.print("stopped")
 
@@ -116,8 +114,6 @@ async def _run(console: Console, seconds: float, directory: Path | None) -> None
         await run_demo(console, seconds, directory)
     except asyncio.CancelledError:
         raise CommandInterruptedError("interrupted") from None
-    except ServerStartError as error:
-        raise CommandError(str(error)) from None
     except ExceptionGroup as group:
         raise CommandError(f"the demo failed: {reason_of(group.exceptions[0])}") from group
     except (KafkaError, RedisError, SQLAlchemyError, ServiceDiedError, OSError) as error:
@@ -273,7 +269,6 @@ async def walk(
         topic=Topics.named(settings.topic_prefix).detections,
         pace=Pace(speed=(readings[-1].recorded or 0.0) / seconds),
         stamp=True,
-        deadline=REQUEST_SECONDS,
     )
     database = open_database(settings.database_url.get_secret_value())
     showing = asyncio.create_task(_show(metrics, len(readings)))

@@ -6,7 +6,6 @@ memory (decisions.py). The counts are written as text, JSON lines, CSV and one H
 (output.py).
 """
 
-import asyncio
 import math
 import sys
 import tempfile
@@ -23,17 +22,10 @@ import typer
 from catalog.database import chunked
 from catalog.load import LoadError
 from engine.cli.catalog import refused_document
-from engine.cli.command import (
-    CommandError,
-    CommandInterruptedError,
-    begin_quietly,
-    examples,
-    moment,
-    new_app,
-)
+from engine.cli.command import CommandError, begin_quietly, command, moment, new_app, telling
 from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
 from engine.cli.output import ShownProgress, echo_json, shown_progress
-from engine.cli.publish import FormatOption, opened
+from engine.cli.publish import FormatOption
 from engine.cli.replay.catalogs import (
     ReplayedCatalog,
     copy_catalog,
@@ -56,7 +48,7 @@ from engine.cli.replay.output import (
     write_page,
 )
 from engine.cli.replay.visits import VisitReplay, VisitSettings
-from engine.cli.servers import kafka_failures, open_migrated_database
+from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.detections import DecodedDetection
@@ -77,16 +69,15 @@ _FILE_TOPIC = ""  # the topic of records from a file
 app = new_app()
 
 
-@app.command(
+@command(
+    app,
     "replay",
-    epilog=examples(
-        "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
-        "replay detections.jsonl --catalog new.json --without-sql",
-        "replay --compare new.json --sends sends.csv",
-        "replay --visits exit=60,margin=8",
-    ),
+    "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
+    "replay detections.jsonl --catalog new.json --without-sql",
+    "replay --compare new.json --sends sends.csv",
+    "replay --visits exit=60,margin=8",
 )
-def replay(
+async def replay(
     context: typer.Context,
     file: Annotated[
         Path | None,
@@ -173,7 +164,7 @@ def replay(
             _writable(written, "a").close()  # said before the work begins
     with nullcontext() if sends is None else _writable(sends) as sent:
         tune_garbage_collector()
-        findings = asyncio.run(perform(settings, request, sent))
+        findings = await perform(settings, request, sent)
     if csv_file is not None and str(csv_file) != "-":
         with _writable(csv_file) as stream:
             write_csv(findings, stream)
@@ -251,12 +242,15 @@ async def perform(
 ) -> ReplayFindings:
     """Run the whole replay; every notification is written to `sends`. Raises CommandError."""
     try:
-        with nullcontext() if request.file is None else opened(request.file, request.form) as file:
+        with (
+            telling(lambda: "no result is shown"),
+            nullcontext()
+            if request.file is None
+            else DetectionFile(request.file, request.form) as file,
+        ):
             catalogs = await _catalogs(settings, request)
             replays = list(_replays(settings, request, catalogs))
             findings = await _replay(settings, file, replays, request, sends)
-    except asyncio.CancelledError:
-        raise CommandInterruptedError("interrupted; no result is shown") from None
     except InputFaultError as error:
         raise CommandError(str(error)) from None
     if findings.records and findings.records == findings.undecodable:
@@ -279,13 +273,12 @@ async def _replay(
             return await run.run(_file_records(file), {_FILE_TOPIC: own}, progress)
         name = ", ".join(topic.name for topic in detection_topics(settings))
         run = _Run(name, None, replays, request, sends)
-        with kafka_failures(settings, lambda: "the replay did not finish"):
-            await ensure_topics(settings, ())
-            async with open_topic_reader(
-                settings, missing="skip", largest_list=_LARGEST_LIST
-            ) as reader:
-                records = kafka_records(settings, reader, request.period, progress)
-                return await run.run(records, detection_decoders(settings), progress)
+        await ensure_topics(settings, ())
+        async with open_topic_reader(
+            settings, missing="skip", largest_list=_LARGEST_LIST
+        ) as reader:
+            records = kafka_records(settings, reader, request.period, progress)
+            return await run.run(records, detection_decoders(settings), progress)
 
 
 def _replays(

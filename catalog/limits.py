@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.errors import LimitError
-from catalog.index.reading import campaigns_at, targeted_by
+from catalog.index.reading import campaigns_at, pages, targeted_by
 from catalog.models import (
     Beacon,
     Campaign,
@@ -27,7 +27,6 @@ from catalog.models import (
 )
 
 CONTENT_FIELDS = ("title", "push", "template", "url", "html")
-_CHUNK = 1000
 _DAY = timedelta(days=1)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 _ALWAYS = (datetime.min.replace(tzinfo=UTC), _LAST_INSTANT)
@@ -189,18 +188,15 @@ async def crowded_beacons(
     dated = await session.execute(dates.join(Campaign.venue).where(own, current))
     periods = {row.id: open_period(row) for row in dated}
     periods = {id_: period for id_, period in periods.items() if period.end >= now}
+    if len(periods) <= most:
+        return []
     crowded: list[CrowdedBeacon] = []
-    beacons = select(Beacon.id, Beacon.name, Beacon.venue_id).join(Beacon.venue)
-    beacons = beacons.where(own, which).order_by(Beacon.id).limit(_CHUNK)
-    last = 0
-    while len(periods) > most:
-        rows = (await session.execute(beacons.where(Beacon.id > last))).all()
-        if not rows:
-            break
-        last = rows[-1].id
-        campaigns = await campaigns_at(session, {row.id: row.venue_id for row in rows}, current)
-        for row in rows:
-            found = {id_: periods[id_] for id_ in campaigns[row.id] & periods.keys()}
+    beacons = select(Beacon.name, Beacon.venue_id).join(Beacon.venue).where(own, which)
+    async for rows in pages(session, beacons, Beacon.id):
+        venues = {row.page_key: row.venue_id for row in rows}
+        campaigns = await campaigns_at(session, venues, current)
+        for name, _, number in rows:
+            found = {id_: periods[id_] for id_ in campaigns[number] & periods.keys()}
             if len(found) > most:
-                crowded.append(CrowdedBeacon(row.name, row.id, found, most))
+                crowded.append(CrowdedBeacon(name, number, found, most))
     return crowded

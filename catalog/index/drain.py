@@ -9,61 +9,64 @@ its commit, or if the database was restored from an older copy. In all these cas
 
 import asyncio
 import random
+import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from importlib.resources import files
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import structlog
 from asyncpg import InterfaceError, PostgresError
-from redis.exceptions import RedisError
-from sqlalchemy import ColumnElement, delete, exists, select, tuple_
+from redis.exceptions import RedisError, ResponseError
+from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, tuple_
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database, database_may_recover, within
 from catalog.errors import IndexWriteError
 from catalog.index.entries import (
+    BUCKETS,
+    MARKER_FIELD,
+    REBUILT,
+    IndexKeys,
     Marker,
-    beacon_field,
     bucket,
     campaign_field,
     connector_field,
-    geofence_field,
+    decode_marker,
+    encode,
     geofences_field,
     rules_field,
-    tag_field,
 )
 from catalog.index.reading import (
     PLACES,
+    READERS,
     Chunks,
     application_fields,
-    beacon_fields,
     campaign_fields,
     circle_fields,
     connector_fields,
-    geofence_fields,
+    fields_of_deleted,
     place_fields,
     rules_fields,
-    scan_tag_fields,
     targeted_by,
 )
-from catalog.index.store import IndexStore, Markers
 from catalog.models import (
     Application,
-    Beacon,
     Campaign,
     Company,
     Connector,
     IndexState,
     Outbox,
-    ScanTag,
     Venue,
 )
+from catalog.redis_connection import RedisClient
 from catalog.session import with_deleted
 
 # The errors while SQL or Redis is down, the index is missing, or another process writes it.
@@ -77,20 +80,114 @@ OUTAGES = (
     IndexWriteError,
 )
 _SQL_SECONDS = 2.0
+_CHANGES_KEPT = 10_000
+_ABANDONED_SECONDS = 3600
 _ROWS_PER_DRAIN = 1000
 _log = structlog.get_logger(__name__)
 
 LagListener = Callable[[int], None]
+Markers = Sequence[Marker | None]
 
 
-class IndexStatus(Enum):
-    """How the index compares with SQL; the values complete "the index in Redis is …"."""
+class IndexStore:
+    """The index in one Redis. `deadline` (seconds) bounds each round trip.
 
-    RIGHT = "right"
-    MISSING = "missing"
-    FOREIGN = "of another catalog"
-    BEHIND = "older than SQL"
-    AHEAD = "newer than SQL"
+    Each write names the marker that it expects in every bucket. So a writer that is not the last
+    one, or whose earlier writes Redis has lost, changes nothing. The scripts of scripts.lua are
+    sent whole (EVAL), which works after a failover and in a cluster's pipeline. Each of them may be
+    sent twice.
+
+    Raises RedisError, OSError or TimeoutError if Redis fails or does not answer.
+    """
+
+    def __init__(
+        self, redis: RedisClient, *, prefix: str = "proximity:", deadline: float = 5.0
+    ) -> None:
+        self.keys = IndexKeys(prefix)
+        self._redis = redis
+        self._deadline = deadline
+        self._scripts = _read_scripts()
+
+    async def markers(self) -> list[Marker | None]:
+        """The marker of each bucket; None where the bucket is not built."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for number in range(BUCKETS):
+            pipeline.hget(self.keys.bucket(number), MARKER_FIELD)
+        return [None if raw is None else decode_marker(raw) for raw in await self._run(pipeline)]
+
+    async def write(
+        self,
+        before: Marker | None,
+        marker: Marker,
+        puts: Mapping[str, bytes],
+        removals: Iterable[str] = (),
+    ) -> None:
+        """Put and remove fields, then announce them to readers. Raises IndexWriteError.
+
+        Every bucket must have the marker `before`, and has `marker` afterwards.
+        """
+        gone = list(removals)
+        removed: defaultdict[int, list[str]] = defaultdict(list)
+        put: defaultdict[int, list[str | bytes]] = defaultdict(list)
+        for name in gone:
+            removed[bucket(name)].append(name)
+        for name, value in puts.items():
+            put[bucket(name)] += (name, value)
+        markers = [b"" if before is None else encode(before), encode(marker)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for number in range(BUCKETS):
+            arguments = [*markers, len(removed[number]), *removed[number], *put[number]]
+            self._add(pipeline, "write", [self.keys.bucket(number)], arguments)
+        await self._run(pipeline)
+        await self._announce(marker, msgspec.json.encode([*puts, *gone]))
+
+    async def fill(self, marker: Marker, puts: Mapping[str, bytes]) -> None:
+        """Put fields into a rebuild, beside the index that readers use."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for name, value in puts.items():
+            key = self.keys.building(bucket(name), marker.writer)
+            pipeline.hset(key, name, value)
+            pipeline.expire(key, _ABANDONED_SECONDS)
+        await self._run(pipeline)
+
+    async def finish(self, before: Markers, marker: Marker, counts: Mapping[int, int]) -> None:
+        """Replace the index with the rebuild, then announce it. Raises IndexWriteError.
+
+        Each bucket must have its marker of `before`. `counts` is how many fields were put into
+        each, because a Redis that was restored meanwhile may hold only some of them.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for number, expected in enumerate(before):
+            keys = [self.keys.bucket(number), self.keys.building(number, marker.writer)]
+            found = b"" if expected is None else encode(expected)
+            self._add(pipeline, "finish", keys, [found, encode(marker), counts.get(number, 0)])
+        await self._run(pipeline)
+        await self._announce(marker, REBUILT)
+
+    async def _announce(self, marker: Marker, keys: str | bytes) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        arguments = [_CHANGES_KEPT, marker.generation, keys]
+        self._add(pipeline, "announce", [self.keys.changes], arguments)
+        await self._run(pipeline)
+
+    def _add(self, pipeline: Any, script: str, keys: list[str], arguments: list[Any]) -> None:
+        pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
+
+    async def _run(self, pipeline: Any) -> list[Any]:
+        async with asyncio.timeout(self._deadline):
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        for reply in replies:
+            if isinstance(reply, ResponseError) and str(reply).startswith("LOST"):
+                raise IndexWriteError(str(reply))
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+
+def _read_scripts() -> dict[str, str]:
+    text = files("catalog.index").joinpath("scripts.lua").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class DrainResult(Enum):
@@ -102,30 +199,21 @@ class DrainResult(Enum):
     REBUILT = "rebuilt"
 
 
-@dataclass(frozen=True)
-class IndexCounts:
-    """How many entries a rebuild wrote."""
+def compare_markers(markers: Markers, catalog: str, generation: int) -> tuple[str | None, int]:
+    """What is wrong with the index, None if nothing is, and how many generations it is behind SQL.
 
-    beacons: int = 0
-    geofences: int = 0
-    scan_tags: int = 0
-    applications: int = 0
-    campaigns: int = 0
-    connectors: int = 0
-
-
-def compare_markers(markers: Markers, catalog: str, generation: int) -> tuple[IndexStatus, int]:
-    """The status, and by how many generations the index is behind SQL, which gives the others."""
+    SQL gives `catalog` and `generation`.
+    """
     present = [marker for marker in markers if marker is not None]
     lag = max(0, generation - min((marker.generation for marker in present), default=0))
     if len(present) < len(markers):
-        return IndexStatus.MISSING, lag
+        return "missing", lag
     if any(marker.catalog != catalog for marker in present):
-        return IndexStatus.FOREIGN, lag
+        return "of another catalog", lag
     if lag:
-        return IndexStatus.BEHIND, lag
+        return "older than SQL", lag
     right = len(set(present)) == 1 and present[0].generation == generation
-    return IndexStatus.RIGHT if right else IndexStatus.AHEAD, 0
+    return None if right else "newer than SQL", 0
 
 
 @dataclass(kw_only=True)
@@ -157,10 +245,10 @@ class IndexTransaction:
     async def fill(self, marker: Marker, chunks: Chunks) -> int:
         """Put entries into the rebuild. Returns how many."""
         count = 0
-        async for ids, puts in chunks:
+        async for puts in chunks:
             await self.store.fill(marker, puts)
             self.rebuilt.update(map(bucket, puts))
-            count += len(ids)
+            count += len(puts)
         return count
 
     async def finish(self, marker: Marker) -> None:
@@ -200,51 +288,28 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     refs: defaultdict[str, set[str]] = defaultdict(set)
     for kind, ref in rows:
         refs[kind].add(ref)
-    session = transaction.session
-    campaigns, targets, venues, companies, applications, circles, visits, rules = (
-        set(map(int, refs[kind]))
-        for kind in (
-            *("campaign", "targets", "venue", "company", "app_id"),
-            *("geofences", "visits", "rules"),
-        )
+    session, removals = transaction.session, refs["field"]
+    numbers = ("campaign", "targets", "venue", "company", "owner", "application")
+    campaigns, targets, venues, companies, owned, applications = (
+        set(map(int, refs[kind])) for kind in numbers
     )
-    beacons, geofences, scan_tags = places = tuple(
-        set(map(int, refs[kind])) for kind in ("beacon_id", "geofence", "scan_tag_id")
-    )
-    if venues:
-        removed = select(Venue.id).where(Venue.id.in_(venues), Venue.deleted_at.is_not(None))
-        inside = select(Campaign.id).where(Campaign.venue_id.in_(removed))
-        gone = set(await session.scalars(with_deleted(inside)))
-        campaigns, targets = campaigns | gone, targets | gone
-        for table, ids in zip(PLACES, places, strict=True):
-            inside = select(table.model.id).where(table.model.venue_id.in_(removed))
-            ids |= set(await session.scalars(with_deleted(inside)))
-    # The triple of a deleted beacon may be another beacon's by now, and the value of a tag.
-    triples = set(map(_triple, refs["beacon"]))
-    deleted = select(Beacon.uuid, Beacon.major, Beacon.minor)
-    deleted = deleted.where(Beacon.id.in_(beacons), Beacon.deleted_at.is_not(None))
-    for uuid, major, minor in await session.execute(with_deleted(deleted)):
-        triples.add((uuid, major, minor))
-    value = tuple_(ScanTag.company_id, ScanTag.kind, ScanTag.value)
-    values = select(ScanTag.company_id, ScanTag.kind, ScanTag.value)
-    values = values.where(ScanTag.id.in_(scan_tags), ScanTag.deleted_at.is_not(None))
-    taken = {(row[0], row[1], row[2]) for row in await session.execute(with_deleted(values))}
-    owned = await _owners(session, circles)
-    rules |= await _owners(session, visits)
     tagged = {tuple(map(int, ref.split(":"))) for ref in refs["tagged"]}
-    triple = tuple_(Beacon.uuid, Beacon.major, Beacon.minor)
+    inside = (Campaign.venue_id.in_(venues), Campaign.deleted_at.is_not(None))
+    deleted = await _numbers(session, select(Campaign.id).where(*inside), venues)
+    campaigns, targets = campaigns | deleted, targets | deleted
+    owners = select(Venue.company_id).where(Venue.id.in_(owned))
+    companies |= await _numbers(session, owners, owned)
     reads: list[tuple[Any, Callable[..., Chunks], ColumnElement[bool]]] = [
         (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
         (venues, campaign_fields, Campaign.venue_id.in_(venues)),
         (companies, connector_fields, Connector.company_id.in_(companies)),
-        (rules, rules_fields, Company.id.in_(rules)),
+        (companies, rules_fields, Company.id.in_(companies)),
+        (companies, circle_fields, Venue.company_id.in_(companies)),
         (applications, application_fields, Application.id.in_(applications)),
-        (owned, circle_fields, Venue.company_id.in_(owned)),
-        (triples, beacon_fields, triple.in_(triples)),
-        (taken, scan_tag_fields, value.in_(taken)),
     ]
-    for table, ids in zip(PLACES, places, strict=True):
+    for table in PLACES:
         model, tags = table.model, table.tags
+        ids = set(map(int, refs[model.__tablename__]))
         of_table = partial(place_fields, table)
         carriers = select(table.of(tags)).join(model, model.id == table.of(tags))
         carriers = carriers.where(tuple_(model.venue_id, tags.c.tag_id).in_(tagged))
@@ -254,32 +319,22 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
             (targets, of_table, targeted_by(targets, table)),
             (tagged, of_table, model.id.in_(carriers)),
         ]
-    written: set[str] = set()
+        changed = or_(model.id.in_(ids), model.venue_id.in_(venues))
+        removals |= await fields_of_deleted(table, session, changed) if ids or venues else set()
+    for field_of in (connector_field, rules_field, geofences_field):
+        removals |= set(map(field_of, companies))
+    removals |= set(map(campaign_field, campaigns))
     for named, read, condition in reads:
         if named:
-            async for _, puts in read(session, condition):
+            async for puts in read(session, condition):
                 await transaction.write(puts)
-                written |= puts.keys()
-    removals = [connector_field(number) for number in companies]
-    removals += [rules_field(number) for number in rules]
-    removals += [beacon_field(*each) for each in triples]
-    removals += [geofence_field(number) for number in geofences]
-    removals += [tag_field(*each) for each in taken]
-    removals += [geofences_field(number) for number in owned]
-    removals += [*refs["scan_tag"], *refs["app"]]
-    removals += [campaign_field(number) for number in campaigns]
-    if removals := [each for each in removals if each not in written]:
+                removals -= puts.keys()
+    if removals:
         await transaction.write({}, removals)
 
 
-async def _owners(session: AsyncSession, venues: set[int]) -> set[int]:
-    owners = select(Venue.company_id).where(Venue.id.in_(venues))
-    return set(await session.scalars(with_deleted(owners))) if venues else set()
-
-
-def _triple(ref: str) -> tuple[str, int, int]:
-    uuid, major, minor = ref.split(":")
-    return uuid, int(major), int(minor)
+async def _numbers(session: AsyncSession, query: Select[int], wanted: set[int]) -> set[int]:
+    return set(await session.scalars(with_deleted(query))) if wanted else set()
 
 
 async def drain_once(
@@ -310,8 +365,10 @@ async def drain_once(
         return DrainResult.DRAINED if rows else DrainResult.IDLE
 
 
-async def rebuild(database: Database, store: IndexStore) -> IndexCounts:
-    """Rebuild the whole index, whatever it holds, and empty the outbox. Raises as `drain_once`."""
+async def rebuild(database: Database, store: IndexStore) -> dict[str, int]:
+    """Rebuild the whole index, whatever it holds, and empty the outbox. Returns how many entries
+    of each kind (READERS) there are. Raises as `drain_once`.
+    """
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
         return await _rebuild(transaction)
@@ -327,9 +384,9 @@ async def rebuild_if_missing(
     which Redis is behind. Raises as `drain_once`; SQL has 2 s to answer.
     """
     catalog, generation = await within(_SQL_SECONDS, _expected(database))
-    status, lag = compare_markers(await store.markers(), catalog, generation)
+    fault, lag = compare_markers(await store.markers(), catalog, generation)
     on_lag(lag)
-    if status is IndexStatus.RIGHT:
+    if fault is None:
         return False
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
@@ -345,41 +402,25 @@ async def _expected(database: Database) -> tuple[str, int]:
 
 async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) -> bool:
     state = transaction.state
-    status, lag = compare_markers(transaction.markers, state.catalog, state.generation)
+    fault, lag = compare_markers(transaction.markers, state.catalog, state.generation)
     on_lag(lag)
-    if status is IndexStatus.RIGHT:
+    if fault is None:
         return False
     log = _log.warning if state.generation else _log.info  # the first build is no fault
-    log(f"the index in Redis is {status.value}: rebuilding it from SQL", generations_behind=lag)
+    log(f"the index in Redis is {fault}: rebuilding it from SQL", generations_behind=lag)
     await _rebuild(transaction)
     on_lag(0)
     return True
 
 
-async def _rebuild(transaction: IndexTransaction) -> IndexCounts:
+async def _rebuild(transaction: IndexTransaction) -> dict[str, int]:
     # Deleted before the entries are read: rows that are committed later stay in the outbox.
     session = transaction.session
     await session.execute(delete(Outbox), execution_options={"synchronize_session": False})
     marker = transaction.next_marker()
-    counts = IndexCounts(
-        connectors=await transaction.fill(marker, connector_fields(session)),
-        campaigns=await transaction.fill(marker, campaign_fields(session)),
-        beacons=await transaction.fill(marker, beacon_fields(session)),
-        geofences=await transaction.fill(marker, geofence_fields(session)),
-        scan_tags=await transaction.fill(marker, scan_tag_fields(session)),
-        applications=await transaction.fill(marker, application_fields(session)),
-    )
-    await transaction.fill(marker, circle_fields(session))
-    await transaction.fill(marker, rules_fields(session))
+    counts = {kind: await transaction.fill(marker, read(session)) for kind, read in READERS.items()}
     await transaction.finish(marker)
-    _log.info(
-        "index built",
-        beacons=counts.beacons,
-        geofences=counts.geofences,
-        tags=counts.scan_tags,
-        campaigns=counts.campaigns,
-        generation=marker.generation,
-    )
+    _log.info("index built", **counts, generation=marker.generation)
     return counts
 
 

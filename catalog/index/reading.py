@@ -6,13 +6,26 @@ the same, and no content is needed. Detections may arrive late, hence the margin
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Table, and_, exists, or_, select, true, tuple_
+import msgspec
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    exists,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from catalog.database import sql_now
 from catalog.index.entries import (
@@ -52,6 +65,7 @@ from catalog.models import (
     geofence_tag,
     scan_tag_tag,
 )
+from catalog.session import with_deleted
 from rules.decision import Target
 from rules.explanation import awake_campaign
 from rules.geofences import Circle
@@ -69,8 +83,9 @@ from rules.model import (
 )
 from rules.parsing import parse_delay
 
+S = TypeVar("S", bound=msgspec.Struct)
 Fields = dict[str, bytes]
-Chunks = AsyncIterator[tuple[list[int], Fields]]
+Chunks = AsyncIterator[Fields]
 
 CHUNK = 1000
 _CAMPAIGNS = 100  # each may carry tens of kilobytes, and a chunk is one call to Redis
@@ -80,20 +95,24 @@ AFTER_END = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a
 
 
 class PlaceTable(NamedTuple):
-    """The table of one kind of place, its links to tags, and those to campaigns that name it."""
+    """The table of one kind of place, its links to tags, and those to campaigns that name it.
+
+    `key` are the attributes that the field of its entry names.
+    """
 
     model: Any  # the class Beacon, Geofence or ScanTag
     tags: Table
     campaigns: Table
+    key: tuple[str, ...]
 
     def of(self, links: Table) -> Column[int]:
         """The place's column in a table of links."""
         return links.c[f"{self.model.__tablename__}_id"]
 
 
-BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon)
-GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence)
-SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag)
+BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon, ("uuid", "major", "minor"))
+GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence, ("id",))
+SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag, ("company_id", "kind", "value"))
 PLACES = (BEACONS, GEOFENCES, SCAN_TAGS)
 
 
@@ -116,24 +135,32 @@ def targeted_by(campaigns: Collection[int], places: PlaceTable = BEACONS) -> Col
     return or_(model.id.in_(named), tuple_(model.venue_id, model.id).in_(tagged))
 
 
+async def pages(
+    session: AsyncSession, query: Select[*tuple[Any, ...]], key: Any, size: int = CHUNK
+) -> AsyncIterator[Sequence[Any]]:
+    """The rows of a query in the order of `key`, in lists. Each row has `page_key` last."""
+    query = query.add_columns(key.label("page_key")).order_by(key).limit(size)
+    last = 0
+    while rows := (await session.execute(query.where(key > last))).all():
+        last = rows[-1].page_key
+        yield rows
+
+
 async def place_fields(
     places: PlaceTable, session: AsyncSession, condition: ColumnElement[bool] = _EVERY
 ) -> Chunks:
-    """The ids and the entries of the places that meet the condition, in chunks."""
-    last = 0
+    """The entries of the places that meet the condition, in chunks."""
     model = places.model
-    query = select(model, Venue).join(Venue, model.venue_id == Venue.id)
-    query = query.where(condition).order_by(model.id).limit(CHUNK)
-    while rows := (await session.execute(query.where(model.id > last))).all():
-        last = rows[-1][0].id
-        venues = {place.id: venue.id for place, venue in rows}
+    query = select(model, Venue).join(Venue, model.venue_id == Venue.id).where(condition)
+    async for rows in pages(session, query, model.id):
+        venues = {place.id: venue.id for place, venue, _ in rows}
         campaigns = await campaigns_at(session, venues, places=places)
         fields: Fields = {}
-        for place, venue in rows:
-            snapshot = _snapshot(place, venue_snapshot(venue))
-            entry = PlaceEntry(place=snapshot, campaigns=sorted(campaigns[place.id]))
+        for place, venue, number in rows:
+            snapshot = _snapshot(place, copied(VenueSnapshot, venue))
+            entry = PlaceEntry(place=snapshot, campaigns=sorted(campaigns[number]))
             fields[place_field(snapshot)] = encode(entry)
-        yield list(venues), fields
+        yield fields
 
 
 beacon_fields = partial(place_fields, BEACONS)
@@ -141,99 +168,108 @@ geofence_fields = partial(place_fields, GEOFENCES)
 scan_tag_fields = partial(place_fields, SCAN_TAGS)
 
 
-async def circle_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The ids of companies that have geofences, and the circles of each, in chunks.
+async def fields_of_deleted(
+    places: PlaceTable, session: AsyncSession, condition: ColumnElement[bool]
+) -> set[str]:
+    """The fields of deleted places that no other place has taken over."""
+    model, other = places.model, aliased(places.model)
+    same = [getattr(other, name) == getattr(model, name) for name in places.key]
+    query = select(model, Venue).join(Venue, model.venue_id == Venue.id)
+    query = query.where(condition, model.deleted_at.is_not(None))
+    query = query.where(~exists().where(other.deleted_at.is_(None), *same))
+    found = await session.execute(with_deleted(query))
+    return {place_field(_snapshot(place, copied(VenueSnapshot, venue))) for place, venue in found}
 
-    The condition is one of venues.
-    """
-    last = 0
+
+async def circle_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
+    """The circles of the companies that have geofences, in chunks; the condition is of venues."""
     owners = select(Venue.company_id).join(Geofence, Geofence.venue_id == Venue.id).distinct()
-    owners = owners.where(condition).order_by(Venue.company_id).limit(_COMPANIES)
     columns = (Geofence.id, Geofence.latitude, Geofence.longitude, Geofence.radius)
     query = select(Venue.company_id, *columns).join(Venue, Geofence.venue_id == Venue.id)
-    while ids := (await session.scalars(owners.where(Venue.company_id > last))).all():
-        last = ids[-1]
+    async for rows in pages(session, owners.where(condition), Venue.company_id, _COMPANIES):
+        ids = [row.page_key for row in rows]
         found = query.where(Venue.company_id.in_(ids)).order_by(Geofence.id)
         circles: defaultdict[int, list[Circle]] = defaultdict(list)
         for company_id, id_, *circle in await session.execute(found):
             circles[company_id].append(Circle(id_, *circle))
-        yield (
-            list(ids),
-            {geofences_field(id_): encode(CompanyGeofences(each)) for id_, each in circles.items()},
-        )
+        yield {
+            geofences_field(id_): encode(CompanyGeofences(each)) for id_, each in circles.items()
+        }
 
 
 async def application_fields(
     session: AsyncSession, condition: ColumnElement[bool] = _EVERY
 ) -> Chunks:
-    """The ids and the entries of the applications that meet the condition, in chunks."""
-    last = 0
-    query = select(Application).where(condition).order_by(Application.id).limit(CHUNK)
-    while rows := (await session.scalars(query.where(Application.id > last))).all():
-        last = rows[-1].id
+    """The entries of the applications that meet the condition, in chunks."""
+    async for rows in pages(session, select(Application).where(condition), Application.id):
         fields: Fields = {}
-        for row in rows:
-            end = None if row.expire_on is None else row.expire_on.timestamp()
-            entry = ApplicationEntry(
-                id=row.id, company_id=row.company_id, active=row.active, expires_at=end
-            )
-            fields[application_field(row.api_key)] = encode(entry)
-        yield [row.id for row in rows], fields
+        for application, _ in rows:
+            end = application.expire_on and application.expire_on.timestamp()
+            entry = copied(ApplicationEntry, application, expires_at=end)
+            fields[application_field(application.api_key)] = encode(entry)
+        yield fields
 
 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The ids and the entries of the campaigns that meet the condition, in chunks."""
-    last = 0
+    """The entries of the campaigns that meet the condition, in chunks."""
     now = await sql_now(session)
     query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
     query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
-    query = query.order_by(Campaign.id).limit(_CAMPAIGNS)
-    while rows := (await session.execute(query.where(Campaign.id > last))).all():
-        last = rows[-1].id
-        yield [row.id for row in rows], dict(_campaign_field(row, now) for row in rows)
+    async for rows in pages(session, query, Campaign.id, _CAMPAIGNS):
+        yield dict(_campaign_field(row, now) for row in rows)
 
 
 async def connector_fields(
     session: AsyncSession, condition: ColumnElement[bool] = _EVERY
 ) -> Chunks:
-    """The company ids and the entries of the connectors that meet the condition, in chunks."""
-    last = 0
-    columns = (getattr(Connector, name) for name in ConnectorEntry.__struct_fields__)
-    query = select(*columns).where(condition).order_by(Connector.company_id).limit(CHUNK)
-    while rows := (await session.execute(query.where(Connector.company_id > last))).all():
-        ids = [row.company_id for row in rows]
-        last = ids[-1]
-        entries = (ConnectorEntry(**row._mapping) for row in rows)  # noqa: SLF001  # its public name
-        yield ids, {connector_field(entry.company_id): encode(entry) for entry in entries}
+    """The entries of the connectors that meet the condition, in chunks."""
+    async for rows in pages(session, select(Connector).where(condition), Connector.id):
+        entries = (copied(ConnectorEntry, connector) for connector, _ in rows)
+        yield {connector_field(entry.company_id): encode(entry) for entry in entries}
 
 
 async def rules_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
-    """The ids and the rules of the companies that meet the condition and set any, in chunks."""
-    last = 0
+    """The rules of the companies that meet the condition and set any, in chunks."""
     on_visits = exists().where(
         Campaign.venue_id == Venue.id,
         Venue.company_id == Company.id,
         Campaign.on != "detection",
         *(model.deleted_at.is_(None) for model in (Campaign, Venue)),
     )
-    query = select(Company, on_visits).where(condition).order_by(Company.id).limit(CHUNK)
-    while rows := (await session.execute(query.where(Company.id > last))).all():
-        last = rows[-1][0].id
-        found = [_company_rules(company, on_visits=visits) for company, visits in rows]
+    query = select(Company, on_visits).where(condition)
+    async for rows in pages(session, query, Company.id):
+        found = [_company_rules(company, on_visits=visits) for company, visits, _ in rows]
         found = [each for each in found if each != CompanyRules(company_id=each.company_id)]
-        puts = {rules_field(each.company_id): encode(each) for each in found}
-        yield [each.company_id for each in found], puts
+        yield {rules_field(each.company_id): encode(each) for each in found}
+
+
+# Every kind of entry. Campaigns come before the places that name them.
+READERS: dict[str, Callable[..., Chunks]] = {
+    "connectors": connector_fields,
+    "campaigns": campaign_fields,
+    "beacons": beacon_fields,
+    "geofences": geofence_fields,
+    "tags": scan_tag_fields,
+    "applications": application_fields,
+    "circles": circle_fields,
+    "rules": rules_fields,
+}
+
+
+def copied(struct: type[S], record: Any, **other: Any) -> S:
+    """A struct with the record's attributes of the same names, and others that are given."""
+    names = struct.__struct_fields__
+    return struct(**{name: getattr(record, name) for name in names if name not in other}, **other)
 
 
 def _company_rules(company: Company, *, on_visits: bool) -> CompanyRules:
     quiet = company.quiet_hours
-    return CompanyRules(
+    return copied(
+        CompanyRules,
+        company,
         company_id=company.id,
         caps=tuple(Cap(cap["max"], parse_delay(cap["per"])) for cap in company.caps),
         quiet_hours=None if quiet is None else _quiet_hours(**quiet),
-        time_zone=company.time_zone,
-        presence=company.presence,
-        visit_silence=company.visit_silence,
         tracks_visits=company.presence or on_visits,
     )
 
@@ -244,19 +280,11 @@ def _quiet_hours(start: str, end: str, weekdays: Iterable[str] = WEEKDAYS) -> Qu
 
 
 def _snapshot(place: Any, venue: VenueSnapshot) -> Place:
-    common: dict[str, Any] = {
-        "id": place.id,
-        "name": place.name,
-        "active": place.active,
-        "venue": venue,
-    }
     if isinstance(place, Beacon):
-        triple: dict[str, Any] = {name: getattr(place, name) for name in ("uuid", "major", "minor")}
-        return BeaconSnapshot(reach=Zone[place.proximity.upper()], **triple, **common)
+        return copied(BeaconSnapshot, place, venue=venue, reach=Zone[place.proximity.upper()])
     if isinstance(place, Geofence):
-        circle = {name: getattr(place, name) for name in ("latitude", "longitude", "radius")}
-        return GeofenceSnapshot(**circle, **common)
-    return TagSnapshot(kind=place.kind, value=place.value, **common)
+        return copied(GeofenceSnapshot, place, venue=venue)
+    return copied(TagSnapshot, place, venue=venue)
 
 
 def place_field(place: Place) -> str:
@@ -268,41 +296,14 @@ def place_field(place: Place) -> str:
     return tag_field(place.venue.company_id, place.kind, place.value)
 
 
-def venue_snapshot(venue: Venue) -> VenueSnapshot:
-    return VenueSnapshot(
-        id=venue.id,
-        name=venue.name,
-        company_id=venue.company_id,
-        active=venue.active,
-        time_zone=venue.time_zone,
-        visit_silence=venue.visit_silence,
-    )
-
-
 def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
-    campaign = CampaignSnapshot(
-        id=row.id,
-        name=row.name,
-        hash=row.hash,
-        active=row.active,
-        title=row.title,
-        push=row.push,
-        format=row.format,
+    campaign = copied(
+        CampaignSnapshot,
+        row,
         content=None if row.format == "connector" else getattr(row, row.format),
-        background=row.background,
-        color=row.color,
-        delay=row.delay,
         start=at_offset(row.start_at, row.start_offset),
         end=at_offset(row.end_at, row.end_offset),
-        start_minute=row.start_minute,
-        end_minute=row.end_minute,
-        weekdays=row.weekdays,
-        time_zone=row.time_zone,
-        on=row.on,
-        dwell_minutes=row.dwell_minutes,
-        priority=row.priority,
-        ignores_caps=row.ignores_caps,
-        ignores_quiet_hours=row.ignores_quiet_hours,
+        asleep=False,
     )
     if not may_fire(
         active=row.active,
@@ -369,7 +370,7 @@ async def read_campaign_at_place(
         Campaign.id == campaign_id, Campaign.venue_id == venue_id, Venue.company_id == company_id
     )
     campaign = None
-    async for _, fields in campaign_fields(session, wanted):
+    async for fields in campaign_fields(session, wanted):
         (campaign,) = (awake_campaign(decode_campaign(value)) for value in fields.values())
     if campaign is None:
         return None
@@ -377,16 +378,16 @@ async def read_campaign_at_place(
     connected = exists().where(Connector.company_id == company_id)
     has_connector = bool(await session.scalar(select(connected)))
     rules = None
-    async for _, fields in rules_fields(session, Company.id == company_id):
+    async for fields in rules_fields(session, Company.id == company_id):
         rules = next(map(decode_rules, fields.values()), None)
     if place is not None:
         table, number = place
-        async for _, fields in place_fields(table, session, table.model.id == number):
+        async for fields in place_fields(table, session, table.model.id == number):
             (entry,) = map(decode_place, fields.values())
             aimed = [campaign] if campaign_id in entry.campaigns else []
             target = Target.of_place(entry.place, aimed, has_connector, rules)
             return CampaignAtPlace(campaign, entry.place, target)
-    venue = venue_snapshot(await session.get_one(Venue, venue_id))
+    venue = copied(VenueSnapshot, await session.get_one(Venue, venue_id))
     return CampaignAtPlace(campaign, None, Target(venue, True, None, (), has_connector))
 
 

@@ -1,4 +1,4 @@
--- The scripts of catalog.index.store, each behind a line with its name. Each may be sent twice.
+-- The scripts of catalog.index.drain, each behind a line with its name. Each may be sent twice.
 -- A full Redis refuses a script whose first write may take memory, but runs a script that has begun
 -- to its end. So what frees memory comes first.
 

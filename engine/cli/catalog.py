@@ -12,9 +12,8 @@ import typer
 
 from catalog.database import Database
 from catalog.errors import IndexWriteError, RedisUrlError
-from catalog.index.drain import OUTAGES, DrainResult, drain_once, rebuild_if_missing
+from catalog.index.drain import OUTAGES, DrainResult, IndexStore, drain_once, rebuild_if_missing
 from catalog.index.drain import rebuild as build_again
-from catalog.index.store import IndexStore
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.redis_connection import connect_redis, probe_redis
 from catalog.secrets import open_cipher
@@ -146,7 +145,5 @@ async def rebuild(context: typer.Context) -> None:
                 built = await build_again(stores.database, stores.index_store)
             except IndexWriteError as error:
                 raise CommandError(f"the index was lost while it was built: {error}") from None
-    say(
-        f"the index is built: {built.beacons} beacons, {built.geofences} geofences, "
-        f"{built.scan_tags} tags, {built.campaigns} campaigns, {built.connectors} connectors"
-    )
+    kinds = ("beacons", "geofences", "tags", "campaigns", "connectors")
+    say(f"the index is built: {', '.join(f'{built[kind]} {kind}' for kind in kinds)}")

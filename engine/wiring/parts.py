@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from catalog.database import Database, open_database, within
-from catalog.index.drain import LagListener, OutboxDrainer
-from catalog.index.store import IndexStore
+from catalog.index.drain import IndexStore, LagListener, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis

@@ -7,7 +7,7 @@ from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
 from catalog.database import Database, open_database
-from catalog.index.store import IndexStore
+from catalog.index.drain import IndexStore
 from catalog.redis_connection import RedisClient, connect_redis
 from tests.catalog.records import Records
 from tests.servers.schema import make_schema

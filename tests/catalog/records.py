@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from catalog.database import Database
+from catalog.index.drain import IndexStore
 from catalog.index.entries import BUCKETS, MARKER_FIELD
 from catalog.index.reading import (
     application_fields,
@@ -18,7 +19,6 @@ from catalog.index.reading import (
     rules_fields,
     scan_tag_fields,
 )
-from catalog.index.store import IndexStore
 from catalog.models import (
     Application,
     Beacon,
@@ -128,7 +128,7 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
             *(beacon_fields, geofence_fields, scan_tag_fields, circle_fields),
             *(application_fields, campaign_fields, connector_fields, rules_fields),
         ):
-            async for _, fields in chunks(session):
+            async for fields in chunks(session):
                 content |= fields
     return content
 

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from sqlalchemy import select
 
 from catalog.database import Database, open_database
-from catalog.index.drain import OutboxDrainer
+from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.index.entries import beacon_field, decode_beacon
-from catalog.index.store import IndexStore
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
 from tests.catalog.records import UUID, Records

@@ -13,7 +13,7 @@ from catalog.database import Database
 from catalog.errors import IndexWriteError
 from catalog.index.drain import (
     DrainResult,
-    IndexStatus,
+    IndexStore,
     compare_markers,
     drain_once,
     index_transaction,
@@ -40,7 +40,6 @@ from catalog.index.entries import (
     rules_field,
     tag_field,
 )
-from catalog.index.store import IndexStore
 from catalog.models import Beacon, Company, IndexState, Venue
 from catalog.redis_connection import connect_redis
 from rules.model import Cap, CompanyRules, QuietHours, Zone
@@ -98,8 +97,8 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     async with database.write.begin() as session:
         await session.delete(await session.get_one(Venue, gone.venue_id))
     built = await rebuild(database, store)
-    assert (built.geofences, built.scan_tags, built.applications) == (1, 1, 1)
-    assert (built.beacons, built.campaigns, built.connectors) == (1, 3, 1)
+    assert (built["geofences"], built["tags"], built["applications"]) == (1, 1, 1)
+    assert (built["beacons"], built["campaigns"], built["connectors"]) == (1, 3, 1)
     content = await index_of(redis, store)
     entry = decode_beacon(content[beacon_field(UUID, 1, beacon.minor)])
     assert entry.campaigns == sorted([listing.id, tagged.id])
@@ -281,15 +280,15 @@ async def test_on_a_cluster(database: Database, redis_cluster_url: str, records:
     await client.aclose()
 
 
-def status(*markers: Marker | None) -> IndexStatus:
+def status(*markers: Marker | None) -> str | None:
     return compare_markers([*markers, *[markers[-1]] * (BUCKETS - len(markers))], "ours", 1)[0]
 
 
 def test_how_markers_compare_with_sql():
     ours, older = Marker(catalog="ours", generation=1), Marker(catalog="ours", generation=0)
-    assert status(ours) is IndexStatus.RIGHT
-    assert status(ours, None) is IndexStatus.MISSING
-    assert status(None) is IndexStatus.MISSING
-    assert status(ours, Marker(catalog="theirs", generation=1)) is IndexStatus.FOREIGN
-    assert status(ours, older, ours) is IndexStatus.BEHIND
-    assert status(ours, Marker(catalog="ours", generation=3)) is IndexStatus.AHEAD
+    assert status(ours) is None
+    assert status(ours, None) == "missing"
+    assert status(None) == "missing"
+    assert status(ours, Marker(catalog="theirs", generation=1)) == "of another catalog"
+    assert status(ours, older, ours) == "older than SQL"
+    assert status(ours, Marker(catalog="ours", generation=3)) == "newer than SQL"

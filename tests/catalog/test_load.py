@@ -9,8 +9,7 @@ from sqlalchemy.orm import selectinload
 
 from catalog.accounts import verify_password
 from catalog.database import Database
-from catalog.index.drain import rebuild
-from catalog.index.store import IndexStore
+from catalog.index.drain import IndexStore, rebuild
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import (
     Account,
@@ -213,7 +212,7 @@ async def test_only_what_differs_is_updated(database: Database, document: dict, 
         ).one()
         assert (stored.weekdays, len(stored.beacons)) == (0b0111101, 1)
         kinds = await session.scalars(select(Outbox.kind).where(Outbox.id > last))
-        assert sorted(kinds) == ["beacon_id", "campaign", "company"]
+        assert sorted(kinds) == ["beacon", "campaign", "company"]
 
 
 async def test_a_beacon_moves_to_another_venue(database: Database, document: dict, cipher: Cipher):
@@ -239,7 +238,7 @@ async def test_thousands_of_beacons(
     ]
     await load(database, document, cipher)
     assert not (await load(database, document, cipher)).changed
-    assert (await rebuild(database, store)).beacons == 3000
+    assert (await rebuild(database, store))["beacons"] == 3000
 
 
 async def test_every_fault_at_once_and_nothing_changed(

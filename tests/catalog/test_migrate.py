@@ -12,8 +12,7 @@ from sqlalchemy.schema import CheckConstraint
 
 from catalog.database import Database, create_engine, open_database
 from catalog.errors import MigrationError
-from catalog.index.drain import DrainResult, drain_once
-from catalog.index.store import IndexStore
+from catalog.index.drain import DrainResult, IndexStore, drain_once
 from catalog.migrate import migrate, pending
 from catalog.models import Base, Campaign, Company, IndexState, Venue
 from tests.catalog.newer_version import add_newer_version

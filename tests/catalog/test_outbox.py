@@ -11,8 +11,7 @@ from sqlalchemy.orm import selectinload
 
 from catalog.database import Database, open_database
 from catalog.errors import BulkWriteError
-from catalog.index.drain import DrainResult, drain_once, rebuild
-from catalog.index.store import IndexStore
+from catalog.index.drain import DrainResult, IndexStore, drain_once, rebuild
 from catalog.models import (
     Account,
     Beacon,

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from catalog.index.drain import IndexStore
 from catalog.index.entries import (
     ApplicationEntry,
     CompanyGeofences,
@@ -21,7 +22,6 @@ from catalog.index.entries import (
     rules_field,
     tag_field,
 )
-from catalog.index.store import IndexStore
 from catalog.redis_connection import RedisClient
 from rules.geofences import Circle
 from rules.model import Cap, CompanyRules

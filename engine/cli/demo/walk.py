@@ -103,10 +103,10 @@ async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> lis
         async with database.read() as session:
             places: list[PlaceEntry[Place]] = []
             for read in (beacon_fields, geofence_fields, scan_tag_fields):
-                async for _, fields in read(session):
+                async for fields in read(session):
                     places += map(decode_place, fields.values())
             campaigns: list[CampaignSnapshot] = []
-            async for _, fields in campaign_fields(session):
+            async for fields in campaign_fields(session):
                 campaigns += map(decode_campaign, fields.values())
     finally:
         await database.close()

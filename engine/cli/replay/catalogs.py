@@ -154,22 +154,22 @@ async def read_catalog(
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
         entries: list[PlaceEntry[Place]] = []
         for place_fields in (beacon_fields, geofence_fields, scan_tag_fields):
-            async for _, fields in place_fields(session):
+            async for fields in place_fields(session):
                 entries += map(decode_place, fields.values())
         data: dict[str, Any] = {}
-        async for _, fields in application_fields(session):
+        async for fields in application_fields(session):
             data |= {field: decode_application(entry) for field, entry in fields.items()}
-        async for _, fields in circle_fields(session):
+        async for fields in circle_fields(session):
             for field, entry in fields.items():
                 data[field] = GeofenceGrid(decode_geofences(entry).circles)
         campaigns: dict[int, CampaignSnapshot] = {}
-        async for _, fields in campaign_fields(session):
+        async for fields in campaign_fields(session):
             campaigns |= {each.id: each for each in map(_awake, fields.values())}
         connectors: dict[int, ConnectorEntry] = {}
-        async for _, fields in connector_fields(session):
+        async for fields in connector_fields(session):
             connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
         rules: dict[int, CompanyRules] = {}
-        async for _, fields in rules_fields(session):
+        async for fields in rules_fields(session):
             rules |= {each.company_id: each for each in map(decode_rules, fields.values())}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
         names = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}

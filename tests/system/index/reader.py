@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from catalog.database import Database
-from catalog.index.drain import OUTAGES, OutboxDrainer, rebuild_if_missing
-from catalog.index.store import IndexStore
+from catalog.index.drain import OUTAGES, IndexStore, OutboxDrainer, rebuild_if_missing
 from catalog.models import Beacon, Campaign
 from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey

@@ -37,7 +37,7 @@ from engine.process.http_server import listen
 from engine.process.settings import PREFIX, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.process.settings_types import REGISTERED_FORMATS
-from engine.wiring.connector import open_caller
+from engine.wiring.connector import service_callers
 
 _REQUEST_SECONDS = 5.0
 _STATEMENT_SECONDS = 10.0
@@ -272,7 +272,7 @@ async def check_secret(settings: Settings) -> AsyncIterator[Finding]:
 @checks("process", "egress")
 async def check_egress(settings: Settings) -> AsyncIterator[Finding]:
     """Certificates for connectors' calls, and where they may lead."""
-    await open_caller(settings).close()
+    service_callers(settings)
     networks = settings.connector_allow_networks
     if not networks:
         yield ok("egress", "connectors lead to public addresses only")

@@ -1,6 +1,5 @@
 """`proximity connector`: tests a connector with one call, and renews the encryption key."""
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -9,14 +8,8 @@ from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
 from engine.cli.output import say
 from engine.cli.servers import open_migrated_database
-from engine.connector.trial_call import (
-    make_trial,
-    reply_lines,
-    request_lines,
-    result_lines,
-    sample_call,
-)
-from engine.wiring.connector import endpoint_decryptor, open_caller, user_agent
+from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials, sections
+from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 
 _MOST_NAMES = 10
 
@@ -30,7 +23,7 @@ group = new_group(
 async def call_once(
     context: typer.Context,
     company: Annotated[str, typer.Argument(help="The company's name or id.")],
-    udid: Annotated[str, typer.Option(help="The udid of the sample device.")] = "sample-device",
+    udid: Annotated[str, typer.Option(help="The udid of the sample device.")] = SAMPLE_UDID,
 ) -> None:
     """Call the connector of COMPANY once, about a sample detection by a test device.
 
@@ -38,28 +31,16 @@ async def call_once(
     published, the call is not retried, and breakers do not count it.
     """
     settings = begin_quietly(context)
-    decryptor = endpoint_decryptor(settings)
+    decryptor, make_caller = endpoint_decryptor(settings), service_callers(settings)
     async with open_migrated_database(settings) as database:
-        call = await sample_call(database, decryptor, company, udid)
-    caller = open_caller(settings)
-    try:
-        trial = await make_trial(caller, call, agent=user_agent())
-    finally:
-        await caller.close()
-    if trial.request is not None:
-        _section("request", request_lines(trial.request))
-    if trial.reply is not None:
-        took = 1000 * (trial.seconds or 0)
-        _section(f"reply, after {took:.0f} ms", reply_lines(trial.reply))
+        trials = ConnectorTrials(database, decryptor, make_caller, agent=user_agent())
+        trial = await trials.run(company, udid)
+    for title, lines in sections(trial):
+        say(f"-- {title}")
+        for line in lines:
+            say(f"   {line}")
     if trial.result is None:
         raise CommandError(f"{trial.outcome}: {trial.detail}")
-    _section("result", result_lines(trial.result))
-
-
-def _section(title: str, lines: Iterable[str]) -> None:
-    say(f"-- {title}")
-    for line in lines:
-        say(f"   {line}")
 
 
 @command(group, "rekey")

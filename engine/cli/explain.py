@@ -14,10 +14,11 @@ from engine.cli.servers import company_id, open_redis
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey, canonical_uuid
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
-from engine.wiring.parts import build_claim_reader, redis_options
+from engine.wiring.parts import redis_options
 from rules.explanation import (
     DeviceHistory,
     ExplainedCampaign,
@@ -204,7 +205,7 @@ async def explained(
     if beacon is not None and supposed.udid is not None:
         device = DeviceKey(beacon.company_reference.id, supposed.udid)
         campaigns = [each.id for each in beacon.campaigns]
-        history = await build_claim_reader(settings, redis).history(device, campaigns)
+        history = await ClaimReader(**redis_options(settings, redis)).history(device, campaigns)
     target = None if beacon is None else beacon.target
     if zone is None:
         zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach

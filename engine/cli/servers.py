@@ -49,7 +49,7 @@ async def open_migrated_stores(settings: Settings) -> AsyncIterator[Stores]:
     """Redis and SQL, both of which answer."""
     await probe_redis(settings.redis_url.get_secret_value())
     async with open_stores(settings) as stores:
-        await stores.redis_answers()
+        await stores.redis.ping()
         await _refuse_old_tables(stores.database)
         yield stores
 

@@ -5,16 +5,20 @@ Each request to /readyz checks the servers again; no result is cached.
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, make_asgi_app
+import structlog
+from prometheus_client import CollectorRegistry, Gauge, make_asgi_app
 
 from catalog.database import within
 from engine.process.failures import ServerErrors
 from engine.process.http_server import HttpServer, listen
 from engine.process.settings import PREFIX
+
+log = structlog.get_logger(__name__)
 
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -22,6 +26,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 PROBE = "probe"  # the kind of call (see ServerErrors) of a probe that writes nothing
 _CHECK_SECONDS = 2.0
 _PROBE_SECONDS = 1.5
+_CLOCK_SECONDS = 2.0
+SKEW_SECONDS = 30.0  # by which clocks may differ without an error
 
 
 class ServerProbe:
@@ -74,6 +80,55 @@ async def _passes(check: Check) -> bool:
         return await within(_CHECK_SECONDS, check())
     except Exception:  # whatever it is, the answer is no
         return False
+
+
+class ClockSkew:
+    """Compares this process's clock with those of servers; `read` has a reader of each, by name.
+
+    If a trigger's clock is minutes off, every detection seems stale or from the future.
+    """
+
+    def __init__(
+        self,
+        read: Mapping[str, Callable[[], Awaitable[float]]],
+        gauge: Gauge,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.servers = tuple(read)
+        self._read = read
+        self._gauge = gauge
+        self._clock = clock
+        self._skews: dict[str, float] = {}
+
+    def agrees_within(self, seconds: float) -> bool:
+        """Whether this clock is not known to be wrong by more than these seconds.
+
+        It is wrong if it is ahead of all servers, or behind all: one server with a wrong clock does
+        not make this clock wrong.
+        """
+        skews = self._skews.values()
+        return not skews or (min(skews) <= seconds and max(skews) >= -seconds)
+
+    async def measure(self, server: str) -> None:
+        """Ask one server for its time. Raises the errors of its reader, and TimeoutError."""
+        began = self._clock()
+        there = await within(_CLOCK_SECONDS, self._read[server]())
+        # The server looked at its clock at some time during the request.
+        skew = max(0.0, began - there) - max(0.0, there - self._clock())
+        before, self._skews[server] = self._skews.get(server, 0.0), skew
+        self._gauge.labels(server).set(skew)
+        if (abs(skew) > SKEW_SECONDS) == (abs(before) > SKEW_SECONDS):
+            return
+        ahead = round(skew, 1)
+        if abs(before) > SKEW_SECONDS:
+            log.warning("the clocks agree again", server=server, seconds_ahead=ahead)
+            return
+        log.error(
+            "this process's clock differs from a server's: detections are taken for too old "
+            "or from the future; set the clocks by NTP",
+            server=server,
+            seconds_ahead=ahead,
+        )
 
 
 class HealthServer:

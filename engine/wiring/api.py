@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,36 +18,34 @@ from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.connector.stores import read_call_history
-from engine.connector.trial_call import company_trials
-from engine.process.health import HealthServer, ServerProbe
+from engine.connector.trial_call import ConnectorTrials
+from engine.process.health import HealthServer
 from engine.process.http_server import HttpServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
+from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
-from engine.redis.figures import RecentDetectionStore
+from engine.redis.figures import FigureStore, RecentDetectionStore
 from engine.redis.role_states import RoleStateStore
 from engine.redis.tail_store import TailStore
-from engine.wiring.connector import callers, endpoint_decryptor, user_agent
+from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 from engine.wiring.parts import (
     Stores,
-    build_claim_reader,
     build_decision_store,
-    build_figure_store,
     catalog_limits,
     device_eraser,
     open_stores,
+    outbox_drainer,
     refuse_old_schema,
+    sql_probe,
 )
-from engine.wiring.servers import sql_probe
 
 log = structlog.get_logger(__name__)
 
 CONNECTIONS = 500
 LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
 LOGIN_SECONDS = 300
-
-Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
 
 class ApiServer(HttpServer):
@@ -90,24 +88,31 @@ async def serve_api(
     metrics = Metrics()
     async with open_stores(settings) as stores:
         await refuse_old_schema(stores)
-        drainer = OutboxDrainer(
-            database=stores.database,
-            store=stores.index_store,
-            clock=time.monotonic,
-            on_lag=metrics.index_lag.set,
-        )
-        services = build_services(settings, stores, drainer)
-        ready = partial(_ready, sql_probe(stores, metrics), stop)
+        drainer = outbox_drainer(stores, metrics)
+        sql = sql_probe(stores, metrics)
+
+        async def checks() -> dict[str, bool]:
+            return {"running": not stop.is_set(), "database": await sql.answers()}
+
+        async def is_ready() -> bool:
+            return all((await checks()).values())
+
         app = build_app(
-            services=services,
+            services=build_services(settings, stores, drainer),
             metrics=ApiMetrics(metrics.registry),
             version=engine_version(),
-            ready=ready,
+            ready=checks,
             cors_origins=settings.api_cors_origins,
             with_console=settings.console,
         )
         server = ApiServer(app, settings)
-        health = _health(settings, metrics, ready)
+        health = HealthServer(
+            registry=metrics.registry,
+            checks={"serving": is_ready},
+            host=settings.metrics_host,
+            port=settings.api_metrics_port,
+            setting="API_METRICS_PORT",
+        )
         log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
         if on_started is not None:
             on_started(server.port, health.port)
@@ -129,10 +134,16 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
     eraser = device_eraser(settings, stores)
-    claims = build_claim_reader(settings, redis)
+    claims = ClaimReader(**stores.redis_options)
     decisions = build_decision_store(settings, redis)
     recent = RecentDetectionStore(**stores.redis_options)
     tails = TailStore(**stores.redis_options)
+    trials = ConnectorTrials(
+        stores.database,
+        endpoint_decryptor(settings),
+        service_callers(settings),
+        agent=user_agent(),
+    )
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(
         database=stores.database,
@@ -145,9 +156,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         cipher=None if key is None else open_cipher(key.get_secret_value()),
         nudge=drainer.nudge,
         check_url=egress.check,
-        try_connector=company_trials(
-            stores.database, endpoint_decryptor(settings), callers(settings), agent=user_agent()
-        ),
+        try_connector=trials.run,
         past_calls=lambda company: read_call_history(
             redis, prefix, company, now=time.time(), deadline=REDIS_SECONDS
         ),
@@ -160,26 +169,9 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         recent_detections=lambda venue: recent.read(venue, time.time()),
         held_data=lambda company, udid: eraser.count(DeviceKey(company, udid)),
         forget_device=lambda company, udid: eraser.erase(DeviceKey(company, udid)),
-        day_figures=build_figure_store(settings, stores.redis).read,
+        day_figures=FigureStore(**stores.redis_options).read,
         max_detection_age=settings.max_detection_age,
         clock=clock,
         max_body=settings.api_max_body,
         catalog_limits=catalog_limits(settings),
     )
-
-
-def _health(settings: Settings, metrics: Metrics, ready: Ready) -> HealthServer:
-    async def is_ready() -> bool:
-        return all((await ready()).values())
-
-    return HealthServer(
-        registry=metrics.registry,
-        checks={"serving": is_ready},
-        host=settings.metrics_host,
-        port=settings.api_metrics_port,
-        setting="API_METRICS_PORT",
-    )
-
-
-async def _ready(sql: ServerProbe, stop: asyncio.Event) -> Mapping[str, bool]:
-    return {"running": not stop.is_set(), "database": await sql.answers()}

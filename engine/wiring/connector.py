@@ -30,8 +30,7 @@ from engine.wiring.parts import (
     Role,
     Service,
     figure_sums,
-    role_consumer,
-    transactional_consumer,
+    publishing_consumer,
 )
 
 _REDIS_SECONDS = 1.0  # after it results are published without Redis
@@ -42,13 +41,8 @@ def user_agent() -> str:
     return f"proximity-engine/{engine_version()}"
 
 
-def open_caller(settings: Settings) -> ServiceCaller:
-    """A caller within the limits of the settings, to be closed. Raises CertificatesError."""
-    return callers(settings)()
-
-
-def callers(settings: Settings) -> Callable[[], ServiceCaller]:
-    """Makes callers, see open_caller. Raises CertificatesError."""
+def service_callers(settings: Settings) -> Callable[[], ServiceCaller]:
+    """Makes callers within the limits of the settings, to be closed. Raises CertificatesError."""
     try:
         context = client_context(settings.connector_ca_file)
     except OSError as error:
@@ -79,7 +73,7 @@ def build_connector(parts: ProcessParts) -> Role:
     )
     history = CallHistoryWriter(metrics=metrics, **parts.stores.redis_options)
     sums = figure_sums(parts, time.time)
-    caller = open_caller(settings)
+    caller = service_callers(settings)()
 
     def on_try(call: Call, breaker: Breaker) -> None:
         # The exemplar names the call as the company's history does.
@@ -122,35 +116,34 @@ def build_connector(parts: ProcessParts) -> Role:
         metrics=metrics,
         tracer=parts.tracer,
     )
-    background: dict[str, Service] = {
-        "connector calls": run_calls,
-        "call history": history.run,
-        "connector figures": sums.run,
-    }
-    if settings.delivery == "exactly_once":
 
-        def make_worker(
-            partition: TopicPartition,
-            publisher: TransactionalPublisher,
-            begin: Position,
-            on_progress: Callable[[], None],
-        ) -> CallPartition:
-            return CallPartition(partition, begin, on_progress, role=role, transactions=publisher)
+    def transactional_worker(
+        partition: TopicPartition,
+        publisher: TransactionalPublisher,
+        begin: Position,
+        on_progress: Callable[[], None],
+    ) -> CallPartition:
+        return CallPartition(partition, begin, on_progress, role=role, transactions=publisher)
 
-        make, transactions = transactional_consumer(parts, ROLE, make_worker)
-        background["connector transactions"] = transactions.run
-    else:
-        make = partial(role_consumer(parts, ROLE), worker_for=partial(CallPartition, role=role))
-    consumer = make(
+    consumer, transactions = publishing_consumer(
+        parts,
+        ROLE,
+        worker_for=partial(CallPartition, role=role),
+        transactional_worker_for=transactional_worker,
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.
         batch_records=limits.unfinished,
         in_flight_records=2 * limits.unfinished,
     )
+    background: dict[str, Service] = {
+        "connector calls": run_calls,
+        "call history": history.run,
+        "connector figures": sums.run,
+    }
     return Role(
         name=ROLE,
         consumer=consumer,
-        background=background,
+        background=background | transactions,
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )

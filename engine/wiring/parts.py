@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from sqlalchemy import text
 
 from catalog.database import Database, open_database, within
-from catalog.index.drain import IndexStore, LagListener, OutboxDrainer
+from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
+from engine.kafka.assignment import WorkerFactory
 from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, role_group
 from engine.kafka.producer import Publisher
@@ -23,23 +25,18 @@ from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import Transactions, WorkerMaker
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
-from engine.process.health import PROBE, ServerProbe
+from engine.process.health import PROBE, ClockSkew, ServerProbe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claims import ClaimReader
 from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
 
-if TYPE_CHECKING:
-    from engine.wiring.servers import ClockSkew
-
 log = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 5.0
 _SCHEMA_SECONDS = 3.0
-_KAFKA_SECONDS = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +47,6 @@ class Stores:
     database: Database
     index_store: IndexStore
     redis_options: Mapping[str, Any]  # of every store in Redis
-
-    async def redis_answers(self) -> bool:
-        """Whether Redis answers now. Raises the errors of redis-py if it does not."""
-        return bool(await self.redis.ping())
-
-    async def drain_outbox(self, on_lag: LagListener) -> None:
-        """Drain until cancelled. Every process with SQL does, so no writer has to live on for it.
-
-        `on_lag` is called with the number of generations that the index is behind SQL.
-        """
-        drainer = OutboxDrainer(
-            database=self.database, store=self.index_store, clock=time.monotonic, on_lag=on_lag
-        )
-        await drainer.run(asyncio.Event())
 
 
 @asynccontextmanager
@@ -165,7 +148,7 @@ class ProcessParts:
     stores: Stores
     publisher: Publisher
     metrics: Metrics
-    clocks: "ClockSkew | None" = None
+    clocks: ClockSkew | None = None
     tracer: Tracer = field(default_factory=Tracer)
 
     def device_lookup(self) -> DeviceLookup:
@@ -179,72 +162,59 @@ class ProcessParts:
         )
 
 
-Builder = Callable[[ProcessParts], Role]
+def publishing_consumer(
+    parts: ProcessParts,
+    role: str,
+    *,
+    worker_for: WorkerFactory,
+    transactional_worker_for: WorkerMaker,
+    **options: Any,
+) -> tuple[PartitionedConsumer, dict[str, Service]]:
+    """The consumer of a role that publishes, and what runs in the background for it.
 
-
-def role_consumer(parts: ProcessParts, role: str) -> "partial[PartitionedConsumer]":
-    """A consumer with the options of every role; the role adds its topics, workers and bounds."""
-    return partial(PartitionedConsumer, parts.settings, role=role, metrics=parts.metrics)
-
-
-def transactional_consumer(
-    parts: ProcessParts, role: str, make_worker: WorkerMaker
-) -> tuple["partial[PartitionedConsumer]", Transactions]:
-    """A consumer whose workers, made by `make_worker`, publish in transactions."""
-    cluster = KafkaCluster(parts.settings)
+    Exactly once, each worker gets a publisher of its own. `options` are the consumer's.
+    """
+    settings, metrics = parts.settings, parts.metrics
+    make = partial(PartitionedConsumer, settings, role=role, metrics=metrics, **options)
+    if settings.delivery == "at_least_once":
+        return make(worker_for=worker_for), {}
+    cluster = KafkaCluster(settings)
     transactions = Transactions(
-        parts.settings,
+        settings,
         cluster=cluster,
-        group=role_group(parts.settings, role),
+        group=role_group(settings, role),
         role=role,
-        metrics=parts.metrics,
-        make=make_worker,
+        metrics=metrics,
+        make=transactional_worker_for,
     )
-    make = partial(
-        role_consumer(parts, role),
-        cluster=cluster,
-        positions=transactions,
-        worker_for=transactions.worker_for,
+    consumer = make(cluster=cluster, positions=transactions, worker_for=transactions.worker_for)
+    return consumer, {f"{role} transactions": transactions.run}
+
+
+def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:
+    """Updates the index in Redis. Every process with SQL does, so no writer has to live on."""
+    return OutboxDrainer(
+        database=stores.database,
+        store=stores.index_store,
+        clock=time.monotonic,
+        on_lag=metrics.index_lag.set,
     )
-    return make, transactions
 
 
-@asynccontextmanager
-async def open_publisher(settings: Settings, metrics: Metrics) -> AsyncIterator[Publisher]:
-    """A started publisher, closed at the end."""
-    publisher = Publisher(settings, errors=metrics.kafka_errors)
-    try:
-        await publisher.start()
-        yield publisher
-    finally:
-        await publisher.close()
+def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
+    """Whether SQL answers."""
 
+    async def query_sql() -> None:
+        async with stores.database.autocommit() as session:
+            await session.execute(text("SELECT 1"))
 
-@asynccontextmanager
-async def open_broker_probe(settings: Settings, metrics: Metrics) -> AsyncIterator[ServerProbe]:
-    """The probe of Kafka for readiness; closed at the end."""
-    async with KafkaCluster(settings, _KAFKA_SECONDS) as cluster:
-        # The request has its own deadline: a connection that is cancelled while it is being made
-        # stays open for ever.
-        deadline = 10 * _KAFKA_SECONDS
-        errors = metrics.kafka_errors
-        yield ServerProbe(cluster.probe, operation=PROBE, errors=errors, deadline=deadline)
+    return ServerProbe(query_sql, operation=PROBE, errors=metrics.sql_errors)
 
 
 def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:
     """Sums to be written. `clock` gives epoch seconds."""
-    store = build_figure_store(parts.settings, parts.stores.redis)
+    store = FigureStore(**parts.stores.redis_options)
     return FigureSums(store=store, metrics=parts.metrics, clock=clock)
-
-
-def build_figure_store(settings: Settings, redis: RedisClient) -> FigureStore:
-    """The store of companies' figures on an open connection."""
-    return FigureStore(**redis_options(settings, redis))
-
-
-def build_claim_reader(settings: Settings, redis: RedisClient) -> ClaimReader:
-    """A reader of claims on an open connection."""
-    return ClaimReader(**redis_options(settings, redis))
 
 
 def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:

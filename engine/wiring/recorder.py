@@ -7,6 +7,7 @@ from functools import partial
 
 from catalog.redis_connection import REDIS_SECONDS
 from engine.formats.decoders import detection_decoders
+from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.topics import Topics
 from engine.kafka.workers import BatchWorker
@@ -26,7 +27,7 @@ from engine.recorder.sqlite import SqliteLedger
 from engine.recorder.visits import PresenceReader
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.redis.role_states import redis_time
-from engine.wiring.parts import ProcessParts, Role, role_consumer
+from engine.wiring.parts import ProcessParts, Role
 
 TRANSACTION_SECONDS = 30.0
 
@@ -43,7 +44,10 @@ def build_recorder(parts: ProcessParts) -> Role:
     # A recorder that is behind writes all that may be in flight in one transaction, which adds up
     # what it has several times of a device or a beacon.
     at_once = settings.in_flight_records
-    consumer = role_consumer(parts, ROLE)(
+    consumer = PartitionedConsumer(
+        settings,
+        role=ROLE,
+        metrics=parts.metrics,
         topics=list(recorder.readers),
         worker_for=partial(
             BatchWorker,

@@ -1,40 +1,50 @@
-"""Runs the roles of a process until it is stopped."""
+"""Runs the roles of a process until it is stopped, and watches the servers that they need."""
 
 import asyncio
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+from redis.asyncio import RedisCluster
+from redis.exceptions import RedisError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.redis_connection import REDIS_SECONDS
+from engine.kafka.client import KafkaCluster
+from engine.kafka.producer import Publisher
 from engine.kafka.tracing import open_tracer
-from engine.process.health import Check, HealthServer
+from engine.process.health import PROBE, Check, ClockSkew, HealthServer, ServerProbe
 from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.role_states import RedisInspection, RoleStateStore
+from engine.redis.role_states import RedisInspection, RoleStateStore, redis_time
 from engine.wiring.connector import build_connector
 from engine.wiring.parts import (
-    Builder,
     ProcessParts,
     Role,
-    open_broker_probe,
-    open_publisher,
+    Stores,
     open_stores,
+    outbox_drainer,
     refuse_old_schema,
+    sql_probe,
 )
 from engine.wiring.recorder import build_recorder
-from engine.wiring.servers import (
-    RoleStateWriter,
-    ServerWatch,
-    clock_skew,
-    server_checks,
-)
 from engine.wiring.trigger import build_trigger
 
-BUILDERS: Mapping[str, Builder] = {
+BUILDERS: Mapping[str, Callable[[ProcessParts], Role]] = {
     "trigger": build_trigger,
     "connector": build_connector,
     "recorder": build_recorder,
 }
 ROLES = tuple(BUILDERS)
+_ALWAYS_NEEDED = {"kafka", "redis"}
+_KAFKA_SECONDS = 1.5
+_PROBE_INTERVAL = 5.0
+_PROBE_SECONDS = 60
+_TAGS = 64  # the hash tags of the claims, which include those of the index
 
 
 async def run_roles(
@@ -52,12 +62,13 @@ async def run_roles(
     this process is one of several workers.
     """
     metrics = metrics or Metrics()
-    async with (
-        open_stores(settings) as stores,
-        open_publisher(settings, metrics) as publisher,
-        open_broker_probe(settings, metrics) as probe,
-        open_tracer(settings) as tracer,
-    ):
+    async with AsyncExitStack() as stack:
+        stores = await stack.enter_async_context(open_stores(settings))
+        publisher = Publisher(settings, errors=metrics.kafka_errors)
+        stack.push_async_callback(publisher.close)
+        await publisher.start()
+        cluster = await stack.enter_async_context(KafkaCluster(settings, _KAFKA_SECONDS))
+        tracer = await stack.enter_async_context(open_tracer(settings))
         await refuse_old_schema(stores)
         clocks = clock_skew(stores, metrics)
         parts = ProcessParts(
@@ -69,21 +80,13 @@ async def run_roles(
             tracer=tracer,
         )
         roles = [BUILDERS[name](parts) for name in names]
-        checks = server_checks(settings, stores, probe, metrics)
-        inspection = RedisInspection(redis=stores.redis, metrics=metrics, deadline=REDIS_SECONDS)
-        watch = ServerWatch(probes=checks, inspection=inspection, clocks=clocks)
+        probes = _probes(parts, cluster)
         health = HealthServer(
             registry=metrics.registry,
-            checks=_checks(roles, checks, stop),
+            checks=_checks(roles, probes, stop),
             host=settings.metrics_host,
             port=settings.metrics_port,
             listener=None if parent is None else parent.listener,
-        )
-        states = RoleStateWriter(
-            store=RoleStateStore(**stores.redis_options),
-            roles=roles,
-            failing=lambda: watch.failing,
-            metrics=metrics,
         )
         if on_started is not None:
             on_started(health.port)
@@ -94,13 +97,42 @@ async def run_roles(
             foreground={role.name: role.consumer.run(stop) for role in roles},
             background=background
             | {
-                "outbox drain": stores.drain_outbox(metrics.index_lag.set),
+                "outbox drain": outbox_drainer(stores, metrics).run(asyncio.Event()),
                 "metrics port": health.run(),
-                "server watch": watch.run(),
-                "role states": states.run(),
+                "server watch": ServerWatch(parts, clocks, roles, probes).run(),
             },
             stop=stop,
         )
+
+
+def _probes(parts: ProcessParts, cluster: KafkaCluster) -> dict[str, Check]:
+    """The checks of servers by the names that /readyz shows."""
+    redis, metrics = parts.stores.redis, parts.metrics
+
+    async def write_to_redis() -> None:
+        # Each node that holds claims, because a single node may be full, or a replica by now.
+        tags = range(_TAGS) if isinstance(redis, RedisCluster) else range(1)
+        pipeline = redis.pipeline(transaction=False)
+        for tag in tags:
+            key = f"{parts.settings.redis_prefix}probe:{{{tag}}}"
+            pipeline.set(key, b"", ex=_PROBE_SECONDS)
+        await pipeline.execute()
+
+    kafka = ServerProbe(
+        cluster.probe,
+        operation=PROBE,
+        errors=metrics.kafka_errors,
+        # The request has its own deadline: a connection that is cancelled while it is being made
+        # stays open for ever.
+        deadline=10 * _KAFKA_SECONDS,
+    )
+    errors = metrics.redis_errors
+    return {
+        "kafka": kafka.answers,
+        "redis": ServerProbe(lambda: redis.ping(), operation=PROBE, errors=errors).answers,
+        "redis_writes": ServerProbe(write_to_redis, operation="write", errors=errors).answers,
+        "sql": sql_probe(parts.stores, metrics).answers,
+    }
 
 
 def _checks(
@@ -111,13 +143,80 @@ def _checks(
     for role in roles:
         for name, check in role.checks.items():
             by_name.setdefault(name, []).append(check)
-    answering: dict[str, Check] = {name: _answering(found) for name, found in by_name.items()}
-    needed = {"kafka", "redis", *(name for role in roles for name in role.needs)}
-    return answering | {name: check for name, check in servers.items() if name in needed}
+    checks: dict[str, Check] = {name: partial(_all_hold, found) for name, found in by_name.items()}
+    needed = _ALWAYS_NEEDED.union(*(role.needs for role in roles))
+    return checks | {name: check for name, check in servers.items() if name in needed}
 
 
-def _answering(checks: Collection[Callable[[], bool]]) -> Callable[[], Awaitable[bool]]:
-    async def answer() -> bool:
-        return all(check() for check in checks)
+async def _all_hold(checks: Collection[Callable[[], bool]]) -> bool:
+    return all(check() for check in checks)
 
-    return answer
+
+def clock_skew(stores: Stores, metrics: Metrics) -> ClockSkew:
+    """The comparison with the clocks of Redis and, unless it is SQLite, SQL."""
+
+    async def sql_time() -> float:
+        async with stores.database.autocommit() as session:
+            query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
+            return float(await session.scalar(query) or 0.0)
+
+    read: dict[str, Callable[[], Awaitable[float]]] = {"redis": partial(redis_time, stores.redis)}
+    if stores.database.dialect == "postgresql":  # SQLite has this host's clock
+        read["sql"] = sql_time
+    return ClockSkew(read, metrics.clock_skew)
+
+
+class ServerWatch:
+    """Every 5 s runs the probes, inspects Redis and the clocks, and writes reports on the roles.
+
+    The probes count and log failures.
+    """
+
+    def __init__(
+        self,
+        parts: ProcessParts,
+        clocks: ClockSkew,
+        roles: Collection[Role],
+        probes: Mapping[str, Check],
+    ) -> None:
+        self._roles = roles
+        self._probes = probes
+        self._errors = parts.metrics.redis_errors
+        self._states = RoleStateStore(**parts.stores.redis_options)
+        inspection = RedisInspection(
+            redis=parts.stores.redis, metrics=parts.metrics, deadline=REDIS_SECONDS
+        )
+        self._inspections: list[Callable[[], Awaitable[None]]] = [
+            inspection.inspect,
+            *(partial(clocks.measure, server) for server in clocks.servers),
+        ]
+        self._instance = secrets.token_hex(8)
+
+    async def run(self) -> None:
+        """Run until cancelled. While Redis is down no report is written."""
+        while True:
+            answers = await asyncio.gather(*(probe() for probe in self._probes.values()))
+            failing = {name for name, ok in zip(self._probes, answers, strict=True) if not ok}
+            await asyncio.gather(*map(_ignore_outage, self._inspections))
+            try:
+                for role in self._roles:
+                    await self._report(role, failing)
+            except (RedisError, OSError, TimeoutError):
+                self._errors.inc()
+            await asyncio.sleep(_PROBE_INTERVAL)
+
+    async def _report(self, role: Role, failing: Collection[str]) -> None:
+        needed = _ALWAYS_NEEDED.union(role.needs)
+        failing_checks = [name for name, holds in role.checks.items() if not holds()]
+        await self._states.write(
+            self._instance,
+            role.name,
+            behind=role.consumer.seconds_behind(time.time()),
+            waits_for=[*sorted(needed.intersection(failing)), *failing_checks],
+        )
+
+
+async def _ignore_outage(inspect: Callable[[], Awaitable[None]]) -> None:
+    # The probes log an outage. A server that forbids INFO or TIME is not inspected.
+    with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
+        await inspect()

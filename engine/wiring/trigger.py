@@ -41,8 +41,7 @@ from engine.wiring.parts import (
     Stores,
     build_decision_store,
     figure_sums,
-    role_consumer,
-    transactional_consumer,
+    publishing_consumer,
 )
 
 log = structlog.get_logger(__name__)
@@ -60,23 +59,20 @@ def build_trigger(parts: ProcessParts) -> Role:
     trigger = trigger_role(parts)
     intake = trigger.intake
     index = intake.index
-    background = {"index watch": _watch(parts, index).run}
-    for each in (intake.feed.tail, intake.feed.notes, intake.counter.sums):
-        if each is not None:
-            background[each.name] = each.run
-    if settings.delivery == "exactly_once":
-        make, transactions = transactional_consumer(
-            parts, ROLE, partial(_transactional_worker, trigger)
-        )
-        background["transactions"] = transactions.run
-    else:
-        make = partial(role_consumer(parts, ROLE), worker_for=trigger.worker_for)
-    consumer = make(
+    consumer, background = publishing_consumer(
+        parts,
+        ROLE,
+        worker_for=trigger.worker_for,
+        transactional_worker_for=partial(_transactional_worker, trigger),
         topics=list(intake.decoders),
         has_room=trigger.in_flight.has_room,
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
+    background["index watch"] = _watch(parts, index).run
+    for each in (intake.feed.tail, intake.feed.notes, intake.counter.sums):
+        if each is not None:
+            background[each.name] = each.run
     return Role(
         name=ROLE,
         consumer=consumer,
@@ -84,7 +80,7 @@ def build_trigger(parts: ProcessParts) -> Role:
         checks={
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
-            # With a larger skew nothing fires (engine.wiring.servers).
+            # With a larger skew nothing fires (engine.wiring.run).
             "clock": lambda: clocks is None or clocks.agrees_within(settings.max_detection_age),
         },
         needs={"redis_writes"},

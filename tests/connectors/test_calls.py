@@ -39,7 +39,7 @@ from engine.kafka.messages import (
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
 from engine.redis.devices import NO_ANSWER, DeviceRecord
-from tests.connectors.calls import ENDPOINT, ID
+from tests.connectors.calls import ENDPOINT, ID, document
 
 CIPHER = open_cipher("a passphrase for tests")
 TOPICS = Topics.named("t.")
@@ -115,8 +115,6 @@ def test_an_endpoint_is_opened() -> None:
         {"auth": "body"},
         {"parameters": "in the clear"},
         {"secret": "in the clear"},
-        {"parameters": CIPHER.encrypt("no json")},
-        {"parameters": CIPHER.encrypt('{"a": 1}')},
         {"parameters": CIPHER.encrypt('[{"key": 1, "value": "x"}]')},
     ],
 )
@@ -129,24 +127,19 @@ def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("known", "id_received", "test", "id_connector"),
     [
-        (None, None, False, None),
         (None, 5, False, 5),
-        (NO_ANSWER, None, None, None),
         (NO_ANSWER, 5, None, 5),
         (DeviceRecord(1, 77, True), None, True, 77),
         (DeviceRecord(1, 77, False), 5, False, 5),
     ],
 )
-def test_the_device_fields_that_a_service_receives(
-    known: DeviceRecord | None,
-    id_received: int | None,
-    test: bool | None,
-    id_connector: int | None,
+def test_the_document_that_a_service_receives(
+    known: DeviceRecord | None, id_received: int | None, test: bool | None, id_connector: int
 ) -> None:
-    one = received(device=KnownDevice(udid="phone", id_connector=id_received))
+    one = received(device=KnownDevice(udid="phone", name="android", id_connector=id_received))
     one.known = known
-    device = build_call(one, ENDPOINT, 300.0).document["device"]
-    assert (device["test"], device["id_connector"]) == (test, id_connector)
+    expected = document(ID, "phone", test=test, id_connector=id_connector)
+    assert build_call(one, ENDPOINT, 300.0).document == expected
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
@@ -184,12 +177,9 @@ def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
         (CONTENT, 3600, 3600),
         (CONTENT, 0, None),
         (Declined(), 3600, 60),
-        (Declined(), 61, 60),
         (Declined(), 60, None),
-        (Declined(), 5, None),
         (Declined(), 0, None),
         (Failed(CallFault.TIMEOUT, ""), 3600, 0),
-        (Failed(CallFault.TIMEOUT, ""), 1, 0),
         (Failed(CallFault.TIMEOUT, ""), 0, None),
     ],
 )
@@ -205,12 +195,12 @@ DOOR = PlaceReference(12, "door")
 @pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
 def test_another_place_than_a_beacon(kind: str) -> None:
     one = answered(CONTENT, **(NO_BEACON | {kind: DOOR}))
-    document = build_call(one, ENDPOINT, 300.0).document
-    assert document[kind] == {"id": 12, "name": "door"}
+    body = build_call(one, ENDPOINT, 300.0).document
+    assert body[kind] == {"id": 12, "name": "door"}
     out = one.notification(TOPICS.notifications)
     assert out is not None
-    for body in (document, json.loads(out.value or b"")):
-        assert {"beacon", "proximity", "geofence", "nfc", "qrcode"} & body.keys() == {kind}
+    for each in (body, json.loads(out.value or b"")):
+        assert {"beacon", "proximity", "geofence", "nfc", "qrcode"} & each.keys() == {kind}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +236,7 @@ PLACES = [place for place in _places(GOOD) if place]
 
 
 def with_value(place: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """The good system_call with another value at one place."""
+    """The good call with another value at one place."""
     changed = copy.deepcopy(GOOD)
     inner = changed
     for key in place[:-1]:
@@ -261,7 +251,7 @@ def raw_record(value: bytes | None) -> Any:
 
 
 def is_handled(value: bytes | None) -> bool:
-    """Whether it was a system_call. Passes it through every step, or raises."""
+    """Whether it was a call. Passes it through every step, or raises."""
     decoded_calls, dead = decode_records([raw_record(value)], decode_call)
     assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
@@ -291,23 +281,17 @@ def _take_every_step(one: PendingCall) -> None:
         opened = EndpointDecryptor(CIPHER).decrypt(one.message.connector)
     except EndpointError:
         return
-    system_call = build_call(one, opened, 300.0)
+    call = build_call(one, opened, 300.0)
     try:
-        build_request(system_call, agent="test", now=0.0)
+        build_request(call, agent="test", now=0.0)
     except ValueError:
-        return  # a system_call's failure: connector_request
+        return  # a call's failure: connector_request
 
 
 @settings(max_examples=600, deadline=None)
 @given(place=st.sampled_from(PLACES), value=odd)
 def test_one_odd_value_anywhere(place: tuple[str, ...], value: Any) -> None:
     is_handled(json.dumps(with_value(place, value)).encode())
-
-
-@settings(max_examples=300, deadline=None)
-@given(value=st.binary(max_size=200))
-def test_any_bytes(value: bytes) -> None:
-    is_handled(value)
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,13 +14,10 @@ import trustme
 
 from connectors.client import CallLimits, client_context
 from connectors.egress import EgressGuard
-from connectors.errors import EgressError
 from connectors.model import CallFault, Content
-from connectors.request import build_request
 from tests.connectors.calls import (
     LOOPBACK,
     call_once,
-    call_to,
     caller,
     egress,
     result_of,
@@ -41,9 +38,7 @@ from tests.servers.http_service import (
 PUBLIC = "93.184.216.34"
 
 
-@pytest.mark.parametrize(
-    ("size", "fits"), [(0, True), (1000, True), (65_536, True), (65_537, False)]
-)
+@pytest.mark.parametrize(("size", "fits"), [(0, True), (65_536, True), (65_537, False)])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: bool) -> None:
     whole = b"x" * size
@@ -60,15 +55,8 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
     "answer",
     [
         hanging,
-        writing(b"HTTP/1.1 200 OK\r\n", close=False),
         writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", close=False),
-        writing(
-            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
-            *[b"1\r\nx\r\n"] * 99,
-            pause=0.02,
-        ),
         writing(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 99, pause=0.02),
-        writing(b"HTTP/1.1 200 OK\r\n", *[b"x: y\r\n"] * 99, pause=0.02),
     ],
 )
 async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
@@ -77,30 +65,6 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
         begin = asyncio.get_running_loop().time()
         assert await result_of(one, service.url()) is CallFault.TIMEOUT
         assert asyncio.get_running_loop().time() - begin < 1.0
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx"),
-        writing(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nx"),
-        writing(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxy"),
-        writing(b"HTTP/2 200\r\n\r\n"),
-        writing(b"\x16\x03\x01"),
-        writing(b""),
-    ],
-)
-async def test_replies_that_are_not_http_or_incomplete(answer: Any) -> None:
-    async with serving(answer) as service, caller() as one:
-        assert await result_of(one, service.url()) is CallFault.UNREACHABLE
-
-
-async def test_a_reply_before_the_request_was_read_counts() -> None:
-    refused = writing(b"HTTP/1.1 429 Slow\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
-    async with serving(refused) as service, caller() as one:
-        call = call_to(service.url())
-        reply = await one.send(1, build_request(call, agent="test", now=0.0))
-        assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
 
 
 async def test_a_connection_is_kept_for_the_same_company() -> None:
@@ -184,7 +148,10 @@ async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(
     context = tls.server("shop.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)
     dns = Dns("127.0.0.1")
-    async with serving(content(), tls=context) as service, _over(dns, tls) as one:
+    async with (
+        serving(content(), tls=context) as service,
+        caller(egress(dns), ssl_context=client_context(tls.ca_file)) as one,
+    ):
         assert b"hello" in await call_once(one, service.url("/x", host="shop.example"))
         assert b"hello" in await call_once(one, service.url("/y", host="shop.example"))
         assert service.received[0].headers["host"] == f"shop.example:{service.port}"
@@ -202,11 +169,6 @@ async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: 
     ):
         assert await result_of(one, service.url(host="localhost")) is CallFault.TLS
         assert service.received == []
-
-
-def _over(dns: Dns, tls: Tls | None = None) -> Any:
-    context = client_context(tls.ca_file) if tls else None
-    return caller(egress(dns), ssl_context=context)
 
 
 @pytest.mark.parametrize("turn", [1, 2, 3])
@@ -289,12 +251,6 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Answer:
     return writing(CHUNKED, b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks), end)
 
 
-def text(**fields: str) -> Answer:
-    """Content with JSON's own escapes as they are given."""
-    inside = ", ".join(f'"{name}": "{value}"' for name, value in fields.items())
-    return ok(f'{{"format": "html", "html": "x", {inside}}}'.encode())
-
-
 ODD: dict[str, tuple[Answer, str]] = {
     "one-byte chunks": (BURNING["chunks"], TOO_LARGE),
     "1,001 chunks": (chunked(*[b" "] * 1000, GOOD_BODY), TOO_LARGE),
@@ -309,11 +265,13 @@ ODD: dict[str, tuple[Answer, str]] = {
     "a chunk extension without an end": (writing(CHUNKED, b"1;" + b"e" * 300_000), TOO_LARGE),
     "trailers": (chunked(GOOD_BODY, end=b"0\r\n" + b"a: b\r\n" * 60_000), TOO_LARGE),
     "a chunk of 2^80": (writing(CHUNKED, b"f" * 20 + b"\r\nx"), UNREACHABLE),
-    "negative chunk": (writing(CHUNKED, b"-1\r\nx"), UNREACHABLE),
     "content-length of 5,000 digits": (head(b"content-length: " + b"9" * 5000), UNREACHABLE),
-    "content-length of 20 digits": (head(b"content-length: " + b"9" * 20), UNREACHABLE),
-    "negative content-length": (head(b"content-length: -1"), UNREACHABLE),
-    "content-length too small": (head(b"content-length: 3", body=GOOD_BODY), UNREACHABLE),
+    "two lengths": (head(b"content-length: 1", b"content-length: 2"), UNREACHABLE),
+    "half a body": (head(b"content-length: 9", body=b"x"), UNREACHABLE),
+    "half a chunk": (writing(CHUNKED, b"5\r\nx"), UNREACHABLE),
+    "HTTP/2": (writing(b"HTTP/2 200\r\n\r\n"), UNREACHABLE),
+    "no HTTP": (writing(b"\x16\x03\x01"), UNREACHABLE),
+    "nothing": (writing(b""), UNREACHABLE),
     "two kinds of framing": (
         head(b"content-length: 2", b"transfer-encoding: chunked", body=b"0\r\n\r\n"),
         UNREACHABLE,
@@ -321,39 +279,22 @@ ODD: dict[str, tuple[Answer, str]] = {
     "gzip as transfer-encoding": (head(b"transfer-encoding: gzip, chunked"), UNREACHABLE),
     "status 000": (writing(b"HTTP/1.1 000 x\r\n\r\n"), STATUS),
     "status 99999": (writing(b"HTTP/1.1 99999 x\r\n\r\n"), UNREACHABLE),
-    "status 999": (writing(b"HTTP/1.1 999 x\r\ncontent-length: 0\r\n\r\n"), STATUS),
     "another protocol": (
         writing(b"HTTP/1.1 101 x\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\nx"),
         STATUS,
     ),
-    "redirect to a file": (replying(302, location="file:///etc/passwd"), STATUS),
     "a gzip bomb": (
         replying(200, gzip.compress(b" " * 10_000_000), content_encoding="gzip"),
         REPLY,
     ),
     "nested JSON": (ok(b"[" * 60_000), REPLY),
     "nested JSON in a field nobody knows": (ok(b'{"x": ' + b"[" * 60_000), REPLY),
-    "a number of 60,000 digits": (ok(b'{"format": ' + b"9" * 60_000 + b"}"), REPLY),
-    "NaN": (ok(b'{"format": NaN}'), REPLY),
-    "half a surrogate": (text(title=r"\ud800"), REPLY),
-    "the other half": (text(push=r"\udc00"), REPLY),
-    "a surrogate in UTF-8": (ok(b'{"format": "html", "html": "\xed\xa0\x80"}'), REPLY),
-    "UTF-16": (ok(json.dumps(CONTENT).encode("utf-16")), REPLY),
-    "a byte order mark": (ok(b"\xef\xbb\xbf" + GOOD_BODY), REPLY),
-    "two documents": (ok(GOOD_BODY + GOOD_BODY), REPLY),
-    "send as a number": (ok(b'{"send": 0}'), REPLY),
-    "blank content": (ok(b'{"format": "html", "html": " \\n\\u00a0 "}'), REPLY),
 }
 FINE: dict[str, Answer] = {
-    "a title of 60 kB": text(title="t" * 60_000),
-    "NUL in a title": text(title=r"\u0000"),
-    "control characters": text(push=r"\u001b[2J"),
-    "keys given twice": ok(b'{"format": "url", "format": "html", "html": "a", "html": "b"}'),
     "900 chunks": chunked(*[b" "] * 900, GOOD_BODY),
     "some interim replies": writing(
         INTERIM * 20, b"HTTP/1.1 200 OK\r\n", LENGTH, b"\r\n\r\n", GOOD_BODY
     ),
-    "100 header lines": head(*[b"a: b"] * 100, LENGTH, body=GOOD_BODY),
     "HTTP/1.0 until it hangs up": writing(b"HTTP/1.0 200 OK\r\n\r\n" + GOOD_BODY),
     "trailers, few": chunked(GOOD_BODY, end=b"0\r\na: b\r\n\r\n"),
     "a word over": head(LENGTH, body=GOOD_BODY + b"HTTP/1.1 200 OK\r\n\r\n"),
@@ -388,10 +329,9 @@ async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
         assert (len(service.received), service.connections) == (3, 3)
 
 
-@pytest.mark.parametrize("kind", ["chunks", "interim", "heads"])
-async def test_under_tls_too(kind: str, tls: Tls) -> None:
+async def test_under_tls_too(tls: Tls) -> None:
     async with (
-        serving(BURNING[kind], tls=tls.server("localhost")) as service,
+        serving(BURNING["interim"], tls=tls.server("localhost")) as service,
         caller(ssl_context=client_context(tls.ca_file)) as one,
     ):
         url = service.url(host="localhost")
@@ -404,10 +344,7 @@ async def test_under_tls_too(kind: str, tls: Tls) -> None:
     "sent",
     [
         b"\x16\x03\x03\x40\x00" + b"\x02" * 20_000,  # a handshake message that never ends
-        b"\x15\x03\x03\x00\x02\x01\x00" * 5000,  # alerts that warn
-        b"\x16\x03\x03\x00\x00" * 5000,  # records with nothing in them
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"",
     ],
 )
 async def test_a_handshake_that_is_none(sent: bytes) -> None:
@@ -423,20 +360,3 @@ async def test_a_handshake_that_is_none(sent: bytes) -> None:
         assert result in (CallFault.TLS, CallFault.UNREACHABLE, CallFault.TIMEOUT)
     server.close()
     await server.wait_closed()
-
-
-@pytest.mark.parametrize("count", [65, 5000])
-async def test_a_name_with_hundreds_of_addresses(count: int) -> None:
-    async def look_up(_host: str) -> list[str]:
-        return [
-            f"8.{number // 65536}.{number // 256 % 256}.{number % 256}" for number in range(count)
-        ]
-
-    with pytest.raises(EgressError, match="addresses"):
-        await EgressGuard(look_up=look_up).check("https://many.example/")
-
-
-@pytest.mark.parametrize("host", ["x" * 254, "a." * 200 + "example", "xn--" + "a" * 5000])
-async def test_a_name_that_is_too_long(host: str) -> None:
-    with pytest.raises(EgressError, match="253"):
-        await EgressGuard().check(f"https://{host}/")

@@ -11,7 +11,7 @@ import aiodns
 import pytest
 
 from connectors.egress import EgressGuard, is_public, parse_address
-from connectors.errors import EgressError, HostUnresolvedError, UrlForbiddenError
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from tests.connectors.calls import LOOPBACK
 
 PUBLIC = "93.184.216.34"
@@ -44,8 +44,9 @@ def test_public_addresses(address: str) -> None:
 )
 async def test_addresses_that_are_not_public_are_refused(address: str) -> None:
     assert not is_public(parse_address(address))
-    with pytest.raises(UrlForbiddenError):
+    with pytest.raises(UrlForbiddenError) as caught:
         await guard(PUBLIC, address).check("https://service.example/")
+    assert address not in str(caught.value), "it may be one of the platform's own"
 
 
 def guard(*addresses: str, allow: Sequence[str] = ()) -> EgressGuard:
@@ -148,25 +149,13 @@ async def test_a_name_that_does_not_resolve(error: Exception, expected: type) ->
         await EgressGuard(look_up=look_up).check("https://service.example/")
 
 
-async def test_a_name_without_addresses() -> None:
+async def test_odd_names() -> None:
     with pytest.raises(HostUnresolvedError):
         await guard().check("https://service.example/")
-
-
-async def test_addresses_are_not_reported() -> None:
-    with pytest.raises(EgressError) as caught:
-        await guard("10.20.30.40").check("https://intranet.example/")
-    assert "10.20" not in str(caught.value)
-    assert "intranet.example" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "[::1]", "[::]"]
-)
-async def test_other_spellings_of_loopback(host: str) -> None:
-    """Through the system's own resolver."""
-    with pytest.raises(EgressError):
-        await EgressGuard().check(f"http://{host}/")
+    with pytest.raises(UrlForbiddenError, match="addresses"):
+        await guard(*[PUBLIC] * 65).check("https://many.example/")
+    with pytest.raises(UrlForbiddenError, match="253"):
+        await guard(PUBLIC).check(f"https://{'a.' * 200}example/")
 
 
 async def test_a_name_server_that_hangs_delays_nothing_else() -> None:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.process.lifecycle import cancel
-from engine.wiring.parts import build_figure_store
+from engine.redis.figures import FigureStore
+from engine.wiring.parts import redis_options
 from rules.model import CampaignReason, DayFigures, Reason
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
 from tests.rules.records import venue
@@ -36,7 +37,7 @@ async def figures(trigger: PushedTrigger, company: int = 1) -> DayFigures:
         task = asyncio.create_task(sums.run())
         await asyncio.sleep(0)
         await cancel([task])
-    store = build_figure_store(trigger.settings, trigger.redis)
+    store = FigureStore(**redis_options(trigger.settings, trigger.redis))
     found = await store.read(company, MOMENT.date(), MOMENT.date())
     return found.get(MOMENT.date(), DayFigures())
 

@@ -8,11 +8,12 @@ from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
 from catalog.redis_connection import RedisClient
+from engine.process.health import SKEW_SECONDS, ClockSkew
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
 from engine.redis.role_states import RedisInspection
 from engine.wiring.parts import Stores, open_stores
-from engine.wiring.servers import ClockSkew, clock_skew
+from engine.wiring.run import clock_skew
 from tests.system.index.reader import Reader
 
 MINUTES = 240.0
@@ -85,8 +86,7 @@ async def test_a_clock_that_is_minutes_off_is_logged_once(
         await measure(skew)
     logged = [(line["log_level"], line["server"]) for line in logs]
     assert logged == [("error", "redis"), ("error", "sql")]
-    assert not skew.agrees_within(skew.limit)
-    assert skew.agreed() == pytest.approx(shift, abs=30)
+    assert not skew.agrees_within(SKEW_SECONDS)
     for server in ("redis", "sql"):
         labels = {"server": server}
         shown = metrics.registry.get_sample_value("proximity_clock_skew_seconds", labels)
@@ -95,7 +95,7 @@ async def test_a_clock_that_is_minutes_off_is_logged_once(
     with capture_logs() as logs:
         await measure(skew)
     assert {line["event"] for line in logs} == {"the clocks agree again"}
-    assert skew.agrees_within(skew.limit)
+    assert skew.agrees_within(SKEW_SECONDS)
 
 
 async def test_one_server_with_a_wrong_clock_does_not_make_this_one_wrong(
@@ -108,8 +108,8 @@ async def test_one_server_with_a_wrong_clock_does_not_make_this_one_wrong(
         return time.time() - 86_400 * 32
 
     clocks = {"redis": right, "sql": wrong}
-    skew = ClockSkew(read=clocks, limit=30, gauge=metrics.clock_skew, deadline=2)
+    skew = ClockSkew(clocks, metrics.clock_skew)
     with capture_logs() as logs:
         await measure(skew)
     assert [line["server"] for line in logs] == ["sql"]
-    assert skew.agrees_within(skew.limit)
+    assert skew.agrees_within(SKEW_SECONDS)

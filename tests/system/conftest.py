@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.redis import RedisServer
 from tests.system.rig import Rig, environment_on
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
@@ -35,6 +36,13 @@ def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig
 def stores(rig: Rig, redis_url: str, sqlite_url: str) -> Rig:
     """The rig with Redis and SQLite."""
     rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
+    return rig
+
+
+@pytest.fixture
+def on_own_redis(rig: Rig, own_redis: RedisServer, sqlite_url: str) -> Rig:
+    """The rig with a Redis that the test may stop, and SQLite."""
+    rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
     return rig
 
 

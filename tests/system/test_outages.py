@@ -34,10 +34,9 @@ async def reports(trigger: Command, server: str) -> bool:
 
 
 async def test_redis_down_for_a_while(
-    rig: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str
+    on_own_redis: Rig, topics: TopicSet, own_redis: RedisServer
 ) -> None:
-    rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
-    scene = await Scene(rig, topics, small_world()).begin()
+    scene = await Scene(on_own_redis, topics, small_world()).begin()
     trigger = await scene.trigger()
     async with scene.load(seed=21, rate=300):
         for _ in range(2):
@@ -50,21 +49,14 @@ async def test_redis_down_for_a_while(
     assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=False)
 
 
-@pytest.fixture
-async def on_own_kafka(
+async def test_kafka_down_for_a_while_and_then_frozen(
     own_kafka: KafkaServer, topic_prefix: str, redis_url: str, sqlite_url: str, tmp_path: Path
-) -> Scene:
+) -> None:
     bootstrap = own_kafka.bootstrap_servers
     stores = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
     rig = Rig(tmp_path, environment_on(bootstrap, topic_prefix) | stores)
     topics = TopicSet(bootstrap, topic_prefix, f"{topic_prefix}g.trigger")
-    return await Scene(rig, topics, small_world()).begin()
-
-
-async def test_kafka_down_for_a_while_and_then_frozen(
-    own_kafka: KafkaServer, on_own_kafka: Scene
-) -> None:
-    scene = on_own_kafka
+    scene = await Scene(rig, topics, small_world()).begin()
     trigger = await scene.trigger(DRAIN_TIMEOUT=str(DRAIN))
     await scene.topics.publish(scene.detections(3000))
     before = len(trigger.output.splitlines())
@@ -107,11 +99,10 @@ async def test_redis_forgets_everything(scene: Scene, redis_url: str) -> None:
 
 
 async def test_redis_falls_back_to_an_older_file(
-    rig: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str, tmp_path: Path
+    on_own_redis: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str, tmp_path: Path
 ) -> None:
     """A campaign that was switched off does not fire again: the index is rebuilt."""
-    rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
-    scene = await Scene(rig, topics, small_world()).begin()
+    scene = await Scene(on_own_redis, topics, small_world()).begin()
     trigger, probe = await scene.trigger(), Probe(topics)
     plan = scene.world.beacons[0]
     switched = plan.campaigns[0].record
@@ -125,19 +116,15 @@ async def test_redis_falls_back_to_an_older_file(
     await eventually(is_off, deadline=30)
     async with scene.load(seed=5, rate=200):
         await until_decided(trigger, 300)
-        await asyncio.to_thread(restore, own_redis, tmp_path / "older")
+        await asyncio.to_thread(own_redis.kill)
+        await asyncio.to_thread(shutil.rmtree, own_redis.directory)
+        await asyncio.to_thread(shutil.copytree, tmp_path / "older", own_redis.directory)
+        await asyncio.to_thread(own_redis.start)
         await eventually(lambda: trigger.output.count("index built") == 2, deadline=30)
     await topics.until_done()
     assert await is_off()
     await trigger.stop()
     assert trigger.output.count(HEALED) == 1
-
-
-def restore(server: RedisServer, copy: Path) -> None:
-    server.kill()
-    shutil.rmtree(server.directory)
-    shutil.copytree(copy, server.directory)
-    server.start()
 
 
 async def switch_off(record: Campaign, url: str) -> None:
@@ -147,13 +134,18 @@ async def switch_off(record: Campaign, url: str) -> None:
     await database.close()
 
 
-async def test_sql_hangs(
+@pytest.fixture
+async def on_own_postgres(
     rig: Rig, topics: TopicSet, redis_url: str, own_postgres: PostgresServer
-) -> None:
-    """The trigger works on, starts from Redis alone, and gets edits once SQL is back."""
+) -> Scene:
     url = create_database(own_postgres.admin_url)
     rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": url}
-    scene = await Scene(rig, topics, small_world()).begin()
+    return await Scene(rig, topics, small_world()).begin()
+
+
+async def test_sql_hangs(on_own_postgres: Scene, own_postgres: PostgresServer) -> None:
+    """The trigger works on, starts from Redis alone, and gets edits once SQL is back."""
+    scene, topics, rig = on_own_postgres, on_own_postgres.topics, on_own_postgres.rig
     trigger = await scene.trigger()
     await topics.publish(scene.detections(500))
     with own_postgres.frozen():
@@ -170,7 +162,7 @@ async def test_sql_hangs(
         recorder = rig.recorder()
     await recorder.until_ready()
     plan, probe = scene.world.beacons[0], Probe(topics)
-    await switch_off(plan.campaigns[0].record, url)
+    await switch_off(plan.campaigns[0].record, rig.environment["DATABASE_URL"])
 
     async def is_closed() -> bool:
         return plan.campaigns[0].record.name not in await probe.fires(plan.triple)
@@ -181,11 +173,9 @@ async def test_sql_hangs(
 
 
 async def test_while_redis_is_empty_and_sql_is_down_detections_wait(
-    rig: Rig, topics: TopicSet, redis_url: str, own_postgres: PostgresServer
+    on_own_postgres: Scene, redis_url: str, own_postgres: PostgresServer
 ) -> None:
-    url = create_database(own_postgres.admin_url)
-    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": url}
-    scene = await Scene(rig, topics, small_world()).begin()
+    scene = on_own_postgres
     trigger = await scene.trigger()
     async with scene.load(seed=6, rate=200):
         await until_decided(trigger, 200)

@@ -15,19 +15,12 @@ from tests.servers.waiting import eventually
 from tests.system.comparison import assert_equal
 from tests.system.rig import Command, Rig
 from tests.system.scene import Scene, until_decided
-from tests.system.topics import Record, TopicSet
+from tests.system.topics import TopicSet
 from tests.system.traffic import Message
 from tests.system.world import small_world
 
 DRAIN = 5.0
 pytestmark = pytest.mark.timeout(240)
-
-
-async def handled(topics: TopicSet) -> list[Record]:
-    """The detections before the committed offsets."""
-    committed = await topics.committed()
-    records = await topics.read("detections")
-    return [record for record in records if record.offset < committed[record.partition]]
 
 
 async def test_stopped_under_load(scene: Scene) -> None:
@@ -40,7 +33,10 @@ async def test_stopped_under_load(scene: Scene) -> None:
             stopped_at = time.monotonic()
             await trigger.stop()
             assert time.monotonic() - stopped_at < DRAIN
-            await scene.assert_published(repeats=False, records=await handled(scene.topics))
+            committed = await scene.topics.committed()
+            records = await scene.topics.read("detections")
+            handled = [each for each in records if each.offset < committed[each.partition]]
+            await scene.assert_published(repeats=False, records=handled)
     last = scene.rig.trigger(**settings)
     expected = await scene.assert_published(repeats=False)
     await last.stop()
@@ -49,12 +45,9 @@ async def test_stopped_under_load(scene: Scene) -> None:
 
 
 @pytest.fixture
-async def without_redis(
-    rig: Rig, topics: TopicSet, own_redis: RedisServer, sqlite_url: str
-) -> Scene:
+async def without_redis(on_own_redis: Rig, topics: TopicSet) -> Scene:
     """A scene whose Redis the test stops."""
-    rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
-    return await Scene(rig, topics, small_world()).begin()
+    return await Scene(on_own_redis, topics, small_world()).begin()
 
 
 async def test_an_abandoned_batch_is_processed_by_the_next_trigger(

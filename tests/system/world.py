@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from catalog.database import Database, open_database
+from catalog.database import open_database
 from catalog.models import (
     Application,
     Beacon,
@@ -216,15 +216,9 @@ class World:
         """Migrate the database and write everything."""
         await make_schema(url)
         database = open_database(url)
-        try:
-            await self.write(database)
-        finally:
-            await database.close()
-
-    async def write(self, database: Database) -> None:
-        """Write everything to a migrated database."""
         async with database.write.begin() as session:
             session.add_all(self.records)
+        await database.close()
 
 
 def small_world(

@@ -50,7 +50,7 @@ async def test_the_hour(sre: User, own_kafka: KafkaServer, topic_prefix: str) ->
         await probes_and_metrics(roles["trigger"], topics)
         await kafka_down_and_back(roles["trigger"], own_kafka)
         await rolling_restart(sre, roles, topics)
-        await dead_letters_of_a_service_that_was_down(sre, service, topics)
+        await dead_letters_of_a_service_that_was_down(sre, holder, service, topics)
         built = "the index is built: 1 beacons, 0 geofences, 0 tags, 2 campaigns, 1 connectors"
         assert built in sre("index", "rebuild").splitlines()
         await counted_right(sre, holder)
@@ -87,15 +87,12 @@ async def walk_in(topics: TopicSet, udid: str) -> None:
 async def until_sent(topics: TopicSet, name: str, udids: set[str]) -> None:
     """Wait for the campaign's notification to each of the devices; there is one to each."""
 
-    async def sent() -> list[str]:
+    async def is_sent() -> bool:
         found = [json.loads(record.value or b"") for record in await topics.read("notifications")]
-        return sorted(n["device"]["udid"] for n in found if n["campaign"]["name"] == name)
+        sent = [each["device"]["udid"] for each in found if each["campaign"]["name"] == name]
+        return sorted(sent) == sorted(udids)
 
-    async def all_are_sent() -> bool:
-        return set(await sent()) == udids
-
-    await eventually(all_are_sent, deadline=60, what=f"{name} is sent")
-    assert await sent() == sorted(udids)
+    await eventually(is_sent, deadline=60, what=f"{name} is sent")
 
 
 async def probes_and_metrics(trigger: Command, topics: TopicSet) -> None:
@@ -137,7 +134,7 @@ async def rolling_restart(sre: User, roles: dict[str, Command], topics: TopicSet
 
 
 async def dead_letters_of_a_service_that_was_down(
-    sre: User, service: HttpService, topics: TopicSet
+    sre: User, holder: Holder, service: HttpService, topics: TopicSet
 ) -> None:
     """Calls that failed are replayed once the service answers as it should."""
 
@@ -148,6 +145,8 @@ async def dead_letters_of_a_service_that_was_down(
     printed = sre("dead-letters", "list")
     assert printed.splitlines()[-1] == f"{len(VISITORS)} dead letters: 7 connector_status"
     service.answer = content(title="Only for you")
+    trial = await holder.call("POST", "/connector/test")
+    assert (trial["outcome"], trial["notification"]["title"]) == ("published", "Only for you")
     put = await asyncio.to_thread(sre, "dead-letters", "replay")
     assert put == f"{len(VISITORS)} dead letters put back\n"
     await until_sent(topics, "by connector", VISITORS)
@@ -156,10 +155,23 @@ async def dead_letters_of_a_service_that_was_down(
 
 
 async def counted_right(sre: User, holder: Holder) -> None:
-    async def counted() -> bool:
-        lines = await holder.get("/statistics?kind=venue")
-        figures = [(line["detections"], line["notifications"]) for line in lines]
-        return bool(figures == [(len(VISITORS), 2 * len(VISITORS))])
+    """SQL and the sums in Redis; and every role has reported that it is up to date."""
 
-    await eventually(counted, deadline=60, what="SQL has counted")
+    async def counted() -> bool:
+        (line,) = await holder.get("/statistics?kind=venue") or [{}]
+        both = [line, {"notifications": 0, "detections": 0}]
+        for hour in await holder.get("/statistics/hours"):
+            both[1] = {name: both[1][name] + hour[name] for name in both[1]}
+        figures = [(each.get("detections"), each.get("notifications")) for each in both]
+        return figures == [(len(VISITORS), 2 * len(VISITORS))] * 2
+
+    async def all_keep_up() -> bool:
+        found = await holder.get("/realtime/roles")
+        return {each["role"]: each["state"] for each in found} == dict.fromkeys(ROLES, "up_to_date")
+
+    await eventually(counted, deadline=60, what="SQL and Redis have counted")
+    await eventually(all_keep_up, deadline=30, what="every role has reported that it is up to date")
+    (granted,) = await holder.get("/statistics/reasons")
+    assert (granted["reason"], granted["count"]) == ("granted", 2 * len(VISITORS))
+    assert {each["name"] for each in granted["campaigns"]} == {"by url", "by connector"}
     assert sre("verify").splitlines()[-1] == "no differences"

@@ -23,7 +23,7 @@ from connectors.model import Call, CallFault, CallResult, Failed
 from engine.connector.calls import PendingCall, build_call, decode_call
 from engine.connector.results import ROLE, ConnectorRole, Results
 from engine.kafka.detections import decode_records
-from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position, write_ranges
 from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import Records, exception_of
 from engine.process.lifecycle import cancel
@@ -88,7 +88,7 @@ class CallPartition:
             return ""
         now = time.monotonic()
         if not self._is_open or now >= self._next_ranges:
-            self._ranges = self._offsets.ranges().text(MOST_CHARACTERS)
+            self._ranges = write_ranges(self._offsets.ranges(), MOST_CHARACTERS)
             self._next_ranges = now + _RANGES_SECONDS
         return self._ranges
 

@@ -24,7 +24,7 @@ from connectors.schedule import CallScheduler
 from engine.connector.calls import EndpointDecryptor, PendingCall
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterPublisher
-from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, write_ranges
 from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Tracer, note_exemplar
@@ -258,7 +258,7 @@ def _fitting(tracked: FinishedOffsets, offsets: Sequence[int]) -> int:
     """How many of the offsets, from the first on, fit into the metadata of one commit."""
 
     def size(count: int) -> int:
-        return len(tracked.ranges(frozenset(offsets[:count])).text())
+        return len(write_ranges(tracked.ranges(frozenset(offsets[:count]))))
 
     if size(len(offsets)) <= MOST_CHARACTERS:
         return len(offsets)

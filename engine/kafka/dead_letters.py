@@ -100,19 +100,18 @@ class DeadLetterLimit:
 
     def _judge(self) -> None:
         failing, seconds = len(self._failing), self._clock() - self._since
-        if self._run <= failing and seconds >= PATIENCE:
-            raise TooManyDeadLettersError(
-                f"the records of {failing} different keys failed, and none was good for "
-                f"{seconds:.0f} s (limit {self._run}): nothing of this batch was published; repair "
-                "the producer, or set PROXIMITY_DEAD_LETTER_SHARE to 1 to let them through"
-            )
         known, fallen = len(self._known), sum(self._known.values())
-        if self._is_full and fallen > self._share * known:
-            raise TooManyDeadLettersError(
-                f"of {known} keys whose records were good, {fallen} fail now "
-                f"(limit {self._share:.0%}): nothing of this batch was published; repair the "
-                "producer, or raise PROXIMITY_DEAD_LETTER_SHARE to let them through"
-            )
+        if self._run <= failing and seconds >= PATIENCE:
+            found = f"the records of {failing} different keys failed, and none was good for "
+            found += f"{seconds:.0f} s"
+        elif self._is_full and fallen > self._share * known:
+            found = f"of {known} keys whose records were good, {fallen} fail now"
+        else:
+            return
+        raise TooManyDeadLettersError(
+            f"{found}: nothing of this batch was published; repair the producer, or raise "
+            f"PROXIMITY_DEAD_LETTER_SHARE from {self._share:g} (1 lets all through)"
+        )
 
 
 def _name(record: ConsumerRecord[bytes, bytes]) -> int:

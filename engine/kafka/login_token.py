@@ -16,7 +16,6 @@ import structlog
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
-from engine.process.errors import SettingsError
 from engine.process.failures import describe
 from engine.process.settings import PREFIX, Settings
 
@@ -44,7 +43,7 @@ class _Reply(msgspec.Struct):
 
 
 class LoginTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """The tokens of one Kafka client. Raises SettingsError for a CA file without certificates."""
+    """The tokens of one Kafka client."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = settings.kafka_sasl_oauth_token_url or ""
@@ -57,7 +56,9 @@ class LoginTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has 
         if settings.kafka_sasl_oauth_scope:
             self._form["scope"] = settings.kafka_sasl_oauth_scope
         self._extensions = dict(e.split("=", 1) for e in settings.kafka_sasl_oauth_extensions)
-        self._tls = _tls(settings)
+        self._tls = ssl.create_default_context()
+        if settings.kafka_ssl_cafile is not None:  # besides the well-known authorities
+            self._tls.load_verify_locations(settings.kafka_ssl_cafile)
         self._clock = clock
         self._renewing = asyncio.Lock()
         self._token = ""
@@ -103,15 +104,3 @@ class LoginTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has 
         address = self._url.partition("?")[0]  # its query may contain secrets
         settings = f"{PREFIX}KAFKA_SASL_OAUTH_TOKEN_URL, _CLIENT_ID, _CLIENT_SECRET and _SCOPE"
         return LoginTokenError(f"the token endpoint {address} {fault}: check {settings}")
-
-
-def _tls(settings: Settings) -> ssl.SSLContext:
-    """The well-known authorities, and those of the file."""
-    context, file = ssl.create_default_context(), settings.kafka_ssl_cafile
-    if file is not None:
-        try:
-            context.load_verify_locations(file)
-        except (OSError, ValueError):
-            fault = f"{PREFIX}KAFKA_SSL_CAFILE {file}: contains no certificate in PEM"
-            raise SettingsError(fault) from None
-    return context

@@ -21,21 +21,14 @@ LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a date
 # The longest strings of a message. A longer one makes the record a dead letter, so that one sender
 # can fill no cache.
 LONGEST_UDID = 255
-LONGEST_NAME = 128
-LONGEST_TOKEN = 4096
 LONGEST_UUID = 64
 LONGEST_VALUE = 1024  # of a tag
-_LONGEST_IP = 64
-_LONGEST_DIGITS = 16
-_LONGEST_KEY = 255
-_LONGEST_PROXIMITY = 32
-_LONGEST_ZONE = 64
 
 Unsigned16 = Annotated[int, Meta(ge=0, le=65535)]
 DigitString = Annotated[
     str,
     # detections.py checks it, and says in words what is wrong.
-    Meta(max_length=_LONGEST_DIGITS, extra_json_schema={"pattern": r"^\s*[0-9]{1,5}\s*$"}),
+    Meta(max_length=16, extra_json_schema={"pattern": r"^\s*[0-9]{1,5}\s*$"}),
 ]
 Timestamp = (
     Annotated[
@@ -56,7 +49,7 @@ Timestamp = (
 ZoneName = Annotated[
     str,
     Meta(
-        max_length=_LONGEST_PROXIMITY,
+        max_length=32,
         description="immediate, near, far or unknown; any case, a leading 'Proximity' is allowed",
         examples=["near", "ProximityNear"],
     ),
@@ -65,14 +58,14 @@ ZoneThatTriggers = Literal["immediate", "near", "far"]
 ZoneNumber = Annotated[
     int, Meta(ge=0, le=3, description="CoreLocation: 0 unknown, 1 immediate, 2 near, 3 far")
 ]
-_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
-_Ip = Annotated[str, Meta(max_length=_LONGEST_IP)]
+_Name = Annotated[str, Meta(max_length=128)]
+_Ip = Annotated[str, Meta(max_length=64)]
 TimeZone = Annotated[
     str,
     # check_device compares it with the names that exist.
-    Meta(max_length=_LONGEST_ZONE, description="IANA name", examples=["Europe/Paris"]),
+    Meta(max_length=64, description="IANA name", examples=["Europe/Paris"]),
 ]
-ApiKey = Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)]
+ApiKey = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -82,7 +75,7 @@ class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     name: _Name | None = None
     version: _Name | None = None
     model: _Name | None = None
-    token_push: Annotated[str, Meta(max_length=LONGEST_TOKEN)] | None = None
+    token_push: Annotated[str, Meta(max_length=4096)] | None = None
     id_connector: int | None = None
     time_zone: TimeZone | None = None
 

@@ -6,17 +6,15 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-import structlog
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client import KafkaCluster
 from engine.process.failures import retry
 from engine.process.metrics import Metrics
-
-log = structlog.get_logger(__name__)
 
 # The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
@@ -49,12 +47,8 @@ class OffsetTracker:
         self._begun.extend(offsets)
         self.end = offsets[-1] + 1
 
-    def finish(self, offset: int) -> None:
-        """Note the offset as finished. Raises KeyError for one that is not unfinished."""
-        self.finish_all([offset])
-
     def finish_all(self, offsets: Iterable[int]) -> None:
-        """Note several offsets as finished, in any order."""
+        """Note offsets as finished, in any order. Raises KeyError for one that is not open."""
         for offset in offsets:
             self._open.remove(offset)
         while self._begun and self._begun[0] not in self._open:
@@ -85,48 +79,33 @@ class OffsetTracker:
         return done, [range(a + 1, b) for a, b in pairwise([*left, self.end]) if b > a + 1]
 
 
-class FinishedRanges:
-    """Finished offsets, as ascending ranges. Their text fits into the metadata of a commit."""
+def write_ranges(ranges: Iterable[range], most: int | None = None) -> str:
+    """Ascending ranges as a text for the metadata of a commit: the distance and the length of each.
 
-    def __init__(self, ranges: Sequence[range] = ()) -> None:
-        self._ranges = ranges
-        self._begins = [each.start for each in ranges]
+    Ranges at the end that do not fit into `most` characters are left out.
+    """
+    parts, size, position = list[str](), -1, 0
+    for each in ranges:
+        part = f"{each.start - position:x}.{len(each):x}"
+        size += len(part) + 1
+        if most is not None and size > most:
+            break
+        parts.append(part)
+        position = each.stop
+    return "-".join(parts)
 
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._begins, offset) - 1
-        return at >= 0 and offset in self._ranges[at]
 
-    def beyond(self, end: int) -> list[range]:
-        """The ranges from `end` on."""
-        return [range(max(each.start, end), each.stop) for each in self._ranges if each.stop > end]
-
-    def text(self, most: int | None = None) -> str:
-        """The distance and the length of each range, in hexadecimal digits.
-
-        Ranges at the end that do not fit into `most` characters are left out.
-        """
-        parts, size, position = list[str](), -1, 0
-        for each in self._ranges:
-            part = f"{each.start - position:x}.{len(each):x}"
-            size += len(part) + 1
-            if most is not None and size > most:
-                break
-            parts.append(part)
-            position = each.stop
-        return "-".join(parts)
-
-    @classmethod
-    def read(cls, text: str) -> "FinishedRanges":
-        """The ranges that `text` wrote; empty for any other text."""
-        ranges, position = list[range](), 0
-        try:
-            for distance, length in [part.split(".") for part in text.split("-")]:
-                begin = position + int(distance, 16)
-                position = begin + int(length, 16)
-                ranges.append(range(begin, position))
-        except ValueError:
-            return cls()
-        return cls(ranges)
+def read_ranges(text: str) -> list[range]:
+    """The ranges that `text` has; none for another text."""
+    ranges, position = list[range](), 0
+    try:
+        for distance, length in [part.split(".") for part in text.split("-")]:
+            begin = position + int(distance, 16)
+            position = begin + int(length, 16)
+            ranges.append(range(begin, position))
+    except ValueError:
+        return []
+    return ranges
 
 
 _METADATA = re.compile(r"topic=(?P<topic>[0-9a-f]{32})(?: finished=(?P<finished>\S*))?", re.ASCII)
@@ -138,8 +117,8 @@ class Position(NamedTuple):
     A topic that is deleted and created again counts from 0 under the old name, and once it is
     longer than the old topic, old offsets seem to fit. So the id is stored with the offset: for a
     consumer group in the metadata of the commit, for the recorder in SQL. It is None if it is not
-    known. `finished_ranges` is the text of FinishedRanges: the records after the offset that are
-    done.
+    known. `finished_ranges` are the records after the offset that are done, as `write_ranges`
+    writes them.
     """
 
     offset: int
@@ -179,25 +158,27 @@ class FinishedOffsets(OffsetTracker):
     def __init__(self, begin: Position) -> None:
         super().__init__()
         self._begin_at = begin
-        self._before = FinishedRanges.read(begin.finished_ranges)
+        self._before = read_ranges(begin.finished_ranges)
 
     def was_finished(self, offset: int) -> bool:
         """Whether an earlier owner of the partition finished the record."""
-        return offset in self._before
+        at = bisect_right(self._before, offset, key=attrgetter("start")) - 1
+        return at >= 0 and offset in self._before[at]
 
-    def ranges(self, finishing: Collection[int] = ()) -> FinishedRanges:
+    def ranges(self, finishing: Collection[int] = ()) -> list[range]:
         """The finished offsets after the one to commit, once `finishing` are finished too.
 
         Offsets that were finished before this assignment and are not read again yet are included.
         """
         _, finished = self.after(finishing)
-        return FinishedRanges([*finished, *self._before.beyond(self.end or 0)])
+        end = self.end or 0
+        return finished + [range(max(r.start, end), r.stop) for r in self._before if r.stop > end]
 
     def position(self, finishing: Collection[int] = ()) -> Position:
         """The position to commit, once `finishing` are finished too."""
         done, _ = self.after(finishing)
         offset = self._begin_at.offset if done is None else done
-        return Position(offset, self._begin_at.topic_id, self.ranges(finishing).text())
+        return Position(offset, self._begin_at.topic_id, write_ranges(self.ranges(finishing)))
 
 
 POSITION_SECONDS = 30.0

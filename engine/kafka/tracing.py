@@ -50,12 +50,6 @@ def traceparent_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
     return next((value.decode() for name, value in headers if name == TRACEPARENT), None)
 
 
-def trace_id_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
-    """The trace id in headers from `trace_headers` or from a span."""
-    parent = traceparent_of(headers)
-    return None if parent is None else parent[_ID]
-
-
 SLOW_SECONDS = 5.0
 
 
@@ -74,8 +68,8 @@ def note_exemplar(
     `record` caused it: a detection, or a call of a customer's service.
     """
     labels = {"notification": notification_id}
-    if record.headers and (trace := trace_id_of(trace_headers(record.headers))):
-        labels["trace_id"] = trace
+    if parent := traceparent_of(trace_headers(record.headers)):
+        labels["trace_id"] = parent[_ID]
     histogram.put_exemplar(seconds, labels, now)
     if seconds >= SLOW_SECONDS:
         log.warning(
@@ -89,8 +83,6 @@ def note_exemplar(
             offset=record.offset,
         )
 
-
-Attributes = Mapping[str, str | int]
 
 _EXPORT_SECONDS = 3.0
 _CLOSE_SECONDS = 4.0
@@ -120,42 +112,31 @@ class Span:
 
 
 class Tracer:
-    """Begins spans for records whose headers hold a trace context. This one makes no spans."""
-
-    def begin(self, _name: str, headers: Headers, _attributes: Attributes) -> Span:
-        """The span of a consumer. Without spans it passes the trace context on unchanged."""
-        return Span(trace_headers(headers))
-
-
-class OtelTracer(Tracer):
     """Makes spans in the traces of the senders of records.
 
-    `tracer` is OpenTelemetry's, whose sampler follows the parent.
+    `tracer` is OpenTelemetry's, whose sampler follows the parent. Without it there are no spans.
     """
 
-    def __init__(self, tracer: Any) -> None:
+    def __init__(self, tracer: Any = None) -> None:
+        self._tracer = tracer
+
+    def begin(self, name: str, headers: Headers, attributes: Mapping[str, str | int]) -> Span:
+        """The span of a consumer, if the trace context is sampled, else the unchanged context."""
+        passed = trace_headers(headers)
+        if self._tracer is None or not passed:
+            return Span(passed)
         from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._tracer = tracer
-        self._kind = SpanKind.CONSUMER
-        self._with_span = set_span_in_context
-        self._propagator = TraceContextTextMapPropagator()
-
-    def begin(self, name: str, headers: Headers, attributes: Attributes) -> Span:
-        """A span if the trace context is sampled, else the unchanged context."""
-        passed = trace_headers(headers)
-        if not passed:
-            return Span(passed)
-        came = {name: value.decode() for name, value in passed}
-        context = self._propagator.extract(came)
+        propagator = TraceContextTextMapPropagator()
+        context = propagator.extract({name: value.decode() for name, value in passed})
         span = self._tracer.start_span(
-            name, context=context, kind=self._kind, attributes=dict(attributes)
+            name, context=context, kind=SpanKind.CONSUMER, attributes=dict(attributes)
         )
         if not span.is_recording():
             return Span(passed)
         carrier: dict[str, str] = {}
-        self._propagator.inject(carrier, self._with_span(span, context))
+        propagator.inject(carrier, set_span_in_context(span, context))
         return Span([(key, value.encode()) for key, value in carrier.items()], span)
 
 
@@ -173,7 +154,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
     except ImportError:
         raise SettingsError(_MISSING) from None
     try:
-        yield OtelTracer(provider.get_tracer("proximity"))
+        yield Tracer(provider.get_tracer("proximity"))
     finally:
         # In a thread, which is abandoned after the deadline: an endpoint may hang.
         closing = threading.Thread(target=provider.shutdown, daemon=True)

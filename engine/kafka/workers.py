@@ -30,7 +30,7 @@ class PartitionWorker(Protocol):
 
     `pending` counts the records that were offered and are not finished: at two batches the
     partition is paused. `done_offset` is the offset that the consumer may commit, None for none
-    yet, and `finished_ranges` the text of FinishedRanges to commit with it. `note_lag` is called
+    yet, and `finished_ranges` (Position) to commit with it. `note_lag` is called
     each second with what was left at that time (epoch s). `failure` is the error
     that stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
     """

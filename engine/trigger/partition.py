@@ -270,8 +270,7 @@ class TriggerPartition:
         """Note which of the records are not finished; the others are."""
         edges = {records[0].offset, records[-1].offset}
         self._offsets.begin_all(sorted(edges | unfinished))
-        for offset in edges - unfinished:
-            self._offsets.finish(offset)
+        self._offsets.finish_all(edges - unfinished)
 
     def _publish(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
         if what not in self._publishing:

@@ -7,7 +7,14 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kafka.offsets import MOST_CHARACTERS, FinishedRanges, OffsetTracker, Position
+from engine.kafka.offsets import (
+    MOST_CHARACTERS,
+    FinishedOffsets,
+    OffsetTracker,
+    Position,
+    read_ranges,
+    write_ranges,
+)
 
 
 @given(st.data())
@@ -25,7 +32,7 @@ def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
         else:
             done = data.draw(st.sampled_from(open_))
             finished.add(done)
-            offsets.finish(done)
+            offsets.finish_all([done])
         assert offsets.done == _plainly(started, finished)
         assert offsets.unfinished == len(started) - len(finished)
 
@@ -35,10 +42,10 @@ def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
     offsets.begin_all([0])
     for number in range(1, 100_000):
         offsets.begin_all([number])
-        offsets.finish(number)
+        offsets.finish_all([number])
     assert (offsets.done, offsets.unfinished) == (None, 1)
     assert len(offsets._begun) < 2000
-    offsets.finish(0)
+    offsets.finish_all([0])
     assert offsets.done == 100_000
 
 
@@ -60,12 +67,12 @@ def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
         started.append(offset)
         offsets.begin_all([offset])
         if state == "finished":
-            offsets.finish(offset)
+            offsets.finish_all([offset])
         elif state == "finishing":
             finishing.append(offset)
     done, behind = offsets.after(finishing)
     for each in finishing:
-        offsets.finish(each)
+        offsets.finish_all([each])
     open_ = [o for (_, state), o in zip(records, started, strict=True) if state == "open"]
     assert (done, offsets.unfinished) == (offsets.done, len(open_))
     assert done == _plainly(started, set(started) - set(open_))
@@ -79,7 +86,7 @@ offsets = st.integers(0, 2**62)
 
 
 @given(st.sets(st.integers(0, 3000)), st.integers(0, 2**60))
-def test_text_and_back(finished: set[int], base: int) -> None:
+def test_finished_offsets_are_known_to_the_next_owner(finished: set[int], base: int) -> None:
     numbers = sorted(base + each for each in finished)
     ranges: list[range] = []
     for number in numbers:
@@ -87,24 +94,26 @@ def test_text_and_back(finished: set[int], base: int) -> None:
             ranges[-1] = range(ranges[-1].start, number + 1)
         else:
             ranges.append(range(number, number + 1))
-    read = FinishedRanges.read(FinishedRanges(ranges).text())
-    assert [number for number in range(base - 1, base + 3002) if number in read] == numbers
-    assert [number for each in read.beyond(base + 1500) for number in each] == [
-        number for number in numbers if number >= base + 1500
-    ]
+    assert read_ranges(write_ranges(ranges)) == ranges
+    offsets = FinishedOffsets(Position(base, None, write_ranges(ranges)))
+    known = [n for n in range(base - 1, base + 3002) if offsets.was_finished(n)]
+    assert known == numbers
+    offsets.begin_all([base + 1499])
+    left = [number for each in offsets.ranges() for number in each]
+    assert left == [number for number in numbers if number >= base + 1500]
 
 
 def test_a_text_that_is_too_long_leaves_out_the_last_ranges() -> None:
     ranges = [range(3 * number, 3 * number + 1) for number in range(1, 2000)]
-    text = FinishedRanges(ranges).text(MOST_CHARACTERS)
-    kept = FinishedRanges.read(text).beyond(0)
+    text = write_ranges(ranges, MOST_CHARACTERS)
+    kept = read_ranges(text)
     assert MOST_CHARACTERS - 50 < len(text) <= MOST_CHARACTERS
     assert kept == ranges[: len(kept)]
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2-", "1.2-x.3", "AQ_-8", "1.2.3"])
 def test_of_another_text_nothing_is_read(text: str) -> None:
-    assert FinishedRanges.read(text).beyond(0) == []
+    assert read_ranges(text) == []
 
 
 @given(offsets, st.uuids(), st.sampled_from(["", "3.1-2.f"]))

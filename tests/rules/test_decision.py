@@ -1,9 +1,7 @@
 """What the oracle of decisions does not look at: phases, what is shared, what is remembered."""
 
-from math import inf
-
 from rules.decision import Target, decide
-from rules.model import CampaignSnapshot, Decision, Reason, Zone
+from rules.model import CampaignSnapshot, Decision, Zone
 from tests.rules.records import beacon, campaign, epoch, venue
 
 NOW = epoch("2026-11-20T12:00:00Z")
@@ -30,12 +28,6 @@ def test_a_decision_belongs_to_the_company_of_its_venue() -> None:
     assert at(None).company_id == 0
 
 
-def test_a_company_has_a_connector_unless_the_caller_says_otherwise() -> None:
-    campaigns = [campaign(format="connector", content=None)]
-    for aim in (target(*campaigns), Target(venue(), True, None, campaigns)):
-        assert at(aim).reason is Reason.GRANTED
-
-
 def test_decisions_are_shared_so_that_they_can_be_counted_by_identity() -> None:
     aim = target(OPEN, CAPPED, EVENING)
     assert at(aim) is at(aim, t=NOW + 1)
@@ -54,12 +46,6 @@ def test_the_phase_is_worked_out_once_per_change() -> None:
     assert (noon.open, evening.open) == ((), (EVENING,))
     assert aim.phase_at(NOW) is aim.phase_at(noon.since) is noon
     assert aim.phase_at(evening.until - 0.001) is evening
-
-
-def test_without_campaigns_nothing_ever_changes() -> None:
-    phase = Target(venue(), True, Zone.FAR, ()).phase_at(NOW)
-    assert (phase.since, phase.until, phase.open) == (-inf, inf, ())
-    assert phase.none_granted.reason is Reason.NO_CAMPAIGN
 
 
 def test_asleep_keeps_what_decides_and_drops_what_is_sent() -> None:

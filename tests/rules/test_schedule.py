@@ -50,12 +50,9 @@ NO_MINUTE = {"start_minute": 0, "end_minute": 1, "weekdays": 0}
         (MARCH, "2026-03-31T23:59:59.900+02:00", OPEN),
         (MARCH, "2026-04-01T00:00:00+02:00", ENDED),
         (UNTIL_NOON, "2026-03-31T12:00:00.999+00:00", OPEN),
-        (UNTIL_NOON, "2026-03-31T12:00:01+00:00", ENDED),
         (NEWFOUNDLAND, "2026-07-01T12:29:59+00:00", CLOSED),
         (NEWFOUNDLAND, "2026-07-01T12:30:00+00:00", OPEN),
-        (NEWFOUNDLAND, "2026-07-01T13:30:00+00:00", CLOSED),
         (FRIDAY_NIGHT, "2026-11-20T01:59:59+00:00", OTHER_DAY),
-        (FRIDAY_NIGHT, "2026-11-20T21:59:59+00:00", CLOSED),
         (FRIDAY_NIGHT, "2026-11-20T22:00:00+00:00", OPEN),
         (FRIDAY_NIGHT, "2026-11-21T01:59:59+00:00", OPEN),
         (FRIDAY_NIGHT, "2026-11-21T02:00:00+00:00", OTHER_DAY),
@@ -63,21 +60,17 @@ NO_MINUTE = {"start_minute": 0, "end_minute": 1, "weekdays": 0}
         (LAST_NIGHT, "2026-11-21T02:00:00+00:00", ENDED),
         (FIRST_NIGHT, "2026-11-20T01:00:00+00:00", EARLY),
         (FIRST_NIGHT, "2026-11-20T02:00:00+00:00", CLOSED),
-        (ALL_DAY, "2026-11-20T00:00:00Z", OPEN),
         (ALL_DAY, "2026-11-20T23:59:59Z", OPEN),
         (TO_MIDNIGHT, "2026-11-20T23:59:59Z", OPEN),
         (TO_MIDNIGHT, "2026-11-21T00:00:00Z", OTHER_DAY),
         (TO_ZERO, "2026-11-20T23:59:59Z", OPEN),
         (TO_ZERO, "2026-11-20T00:00:00Z", CLOSED),
-        (SKIPPED, "2026-03-29T00:59:59Z", CLOSED),
         (SKIPPED, "2026-03-29T01:00:00Z", CLOSED),
         (REPEATED, "2026-10-25T00:29:59Z", OPEN),
-        (REPEATED, "2026-10-25T00:30:00Z", CLOSED),
         (REPEATED, "2026-10-25T01:00:00Z", OPEN),
         (REPEATED, "2026-10-25T01:30:00Z", CLOSED),
         (NEVER | NO_MINUTE | {"active": False}, "2026-11-20T12:00:00Z", Reason.INACTIVE),
         (NEVER | NO_MINUTE, "2026-11-20T12:00:00Z", EARLY),
-        (NO_MINUTE | {"end": NEVER["end"]}, "2026-11-20T12:00:00Z", ENDED),
         (NO_MINUTE, "2026-11-20T12:00:00Z", OTHER_DAY),
     ],
 )
@@ -97,12 +90,6 @@ def test_an_unknown_time_zone_is_refused(name: str) -> None:
 def test_either_date_without_an_offset_is_refused(naive: str) -> None:
     with pytest.raises(ValueError, match=r"^campaign 7: start and end need a UTC offset$"):
         Schedule(campaign(id=7, **{naive: ISO("2026-06-01T00:00:00")}))
-
-
-def test_a_date_with_a_fraction_of_a_second_is_that_whole_second() -> None:
-    start, end = ISO("2026-06-01T09:00:00.500+00:00"), ISO("2026-06-01T17:00:00.500+00:00")
-    made = Schedule(campaign(start=start, end=end))
-    assert (made.start, made.end) == (epoch("2026-06-01T09:00:00Z"), epoch("2026-06-01T17:00:00Z"))
 
 
 def test_campaigns_with_equal_hours_and_dates_share_a_schedule() -> None:
@@ -131,20 +118,11 @@ def test_instants_beyond_the_calendar_have_a_verdict(t: float) -> None:
     assert verdict.since <= t < verdict.until
 
 
-def test_a_clock_forgets_what_it_read_long_ago() -> None:
-    clock = zone_clock("Europe/Paris")
-    year = 365 * 86_400
-    offsets = [clock.stretch_at(n * year).offset for n in range(300)]
-    assert offsets == [clock.stretch_at(n * year).offset for n in range(300)]
-    assert len(clock._blocks) <= 64
-
-
 @pytest.mark.parametrize(
     ("zone", "instant", "shown"),
     [
         ("UTC", -62_135_596_800, "0001-01-01T00:00:00+0000"),
         ("Pacific/Kiritimati", 253_402_300_799, "9999-12-31T23:59:59+1400"),
-        ("Pacific/Kiritimati", 253_402_250_000, "9999-12-31T23:53:20+1400"),
         ("America/New_York", -62_135_596_800, "0001-01-01T00:00:00-0456"),
         ("Europe/Paris", 1e18, "9999-12-31T23:59:59+0100"),
         ("Europe/Paris", -inf, "0001-01-01T00:00:00+0009"),

@@ -12,7 +12,6 @@ from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
     message_factory,
-    text_format,
     timestamp_pb2,
 )
 
@@ -22,6 +21,9 @@ from tests.kafka.records import UUID
 from tests.servers.schema_registry import Registered, SchemaRegistryService
 
 FIELD = descriptor_pb2.FieldDescriptorProto
+DETECTION = ".org.example.Detection"
+ZONES = [f"PROXIMITY_{each}" for each in ("UNSPECIFIED", "IMMEDIATE", "NEAR", "FAR")]
+KINDS = ["KIND_NFC", "KIND_QRCODE"]
 
 AVRO_DEVICE = {
     "type": "record",
@@ -81,90 +83,47 @@ def avro(message: Any, schema: Any = AVRO_DETECTION) -> bytes:
     return stream.getvalue()
 
 
-_FILE = """
-syntax: "proto3" package: "org.example" dependency: "google/protobuf/timestamp.proto"
-message_type {
-  name: "Heartbeat" field { name: "at" number: 1 label: LABEL_OPTIONAL type: TYPE_INT64 }
-}
-message_type {
-  name: "Detection"
-  enum_type {
-    name: "Proximity"
-    value { name: "PROXIMITY_UNSPECIFIED" number: 0 }
-    value { name: "PROXIMITY_IMMEDIATE" number: 1 }
-    value { name: "PROXIMITY_NEAR" number: 2 }
-    value { name: "PROXIMITY_FAR" number: 3 }
-  }
-  nested_type {
-    name: "Device"
-    field { name: "udid" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-    field { name: "model" number: 2 label: LABEL_OPTIONAL type: TYPE_STRING }
-    field { name: "id_connector" number: 3 label: LABEL_OPTIONAL type: TYPE_INT64 }
-  }
-  field { name: "uuid" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { name: "major" number: 2 label: LABEL_OPTIONAL type: TYPE_UINT32 }
-  field { name: "minor" number: 3 label: LABEL_OPTIONAL type: TYPE_UINT32 }
-  field {
-    name: "proximity" number: 4 label: LABEL_OPTIONAL type: TYPE_ENUM
-    type_name: ".org.example.Detection.Proximity"
-  }
-  field {
-    name: "rssi" number: 5 label: LABEL_OPTIONAL type: TYPE_DOUBLE
-    proto3_optional: true oneof_index: 0
-  }
-  field {
-    name: "device" number: 6 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-    type_name: ".org.example.Detection.Device"
-  }
-  field {
-    name: "detected_at" number: 7 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-    type_name: ".google.protobuf.Timestamp"
-  }
-  enum_type {
-    name: "Kind" value { name: "KIND_NFC" number: 0 } value { name: "KIND_QRCODE" number: 1 }
-  }
-  nested_type {
-    name: "Tag"
-    field {
-      name: "kind" number: 1 label: LABEL_OPTIONAL type: TYPE_ENUM
-      type_name: ".org.example.Detection.Kind"
-    }
-    field { name: "value" number: 2 label: LABEL_OPTIONAL type: TYPE_STRING }
-  }
-  nested_type {
-    name: "Position"
-    field { name: "latitude" number: 1 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
-    field { name: "longitude" number: 2 label: LABEL_OPTIONAL type: TYPE_DOUBLE }
-  }
-  field {
-    name: "tag" number: 9 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-    type_name: ".org.example.Detection.Tag"
-  }
-  field {
-    name: "position" number: 10 label: LABEL_OPTIONAL type: TYPE_MESSAGE
-    type_name: ".org.example.Detection.Position"
-  }
-  field { name: "api_key" number: 11 label: LABEL_OPTIONAL type: TYPE_STRING }
-  field { name: "tags" number: 8 label: LABEL_REPEATED type: TYPE_STRING }
-  oneof_decl { name: "_rssi" }
-}
-"""
+def add_fields(message: Any, *fields: tuple[str, int, str]) -> None:
+    """Add fields: a scalar's type in upper case, or the name of a message or enumeration."""
+    for name, number, type_ in fields:
+        one = message.field.add(name=name, number=number, label=FIELD.LABEL_OPTIONAL)
+        if type_.isupper():
+            one.type = FIELD.Type.Value(f"TYPE_{type_}")
+        else:
+            one.type_name = type_
 
 
 def proto_file(name: str = "detection.proto") -> descriptor_pb2.FileDescriptorProto:
     """A file with the messages Heartbeat and Detection."""
-    file = descriptor_pb2.FileDescriptorProto(name=name)
-    return text_format.Parse(_FILE, file)
-
-
-def _message(name: str, number: int, type_name: str) -> Any:
-    return FIELD(
+    file = descriptor_pb2.FileDescriptorProto(
         name=name,
-        number=number,
-        label=FIELD.LABEL_OPTIONAL,
-        type=FIELD.TYPE_MESSAGE,
-        type_name=type_name,
+        syntax="proto3",
+        package="org.example",
+        dependency=["google/protobuf/timestamp.proto"],
     )
+    add_fields(file.message_type.add(name="Heartbeat"), ("at", 1, "INT64"))
+    message = file.message_type.add(name="Detection")
+    for enum, values in (("Proximity", ZONES), ("Kind", KINDS)):
+        made = message.enum_type.add(name=enum)
+        for number, value in enumerate(values):
+            made.value.add(name=value, number=number)
+    nested = message.nested_type.add
+    device = nested(name="Device")
+    add_fields(device, ("udid", 1, "STRING"), ("model", 2, "STRING"), ("id_connector", 3, "INT64"))
+    add_fields(nested(name="Tag"), ("kind", 1, f"{DETECTION}.Kind"), ("value", 2, "STRING"))
+    add_fields(nested(name="Position"), ("latitude", 1, "DOUBLE"), ("longitude", 2, "DOUBLE"))
+    add_fields(
+        message,
+        *(("uuid", 1, "STRING"), ("major", 2, "UINT32"), ("minor", 3, "UINT32")),
+        *(("proximity", 4, f"{DETECTION}.Proximity"), ("rssi", 5, "DOUBLE")),
+        *(("device", 6, f"{DETECTION}.Device"), ("tag", 9, f"{DETECTION}.Tag")),
+        *(("position", 10, f"{DETECTION}.Position"), ("api_key", 11, "STRING")),
+        *(("detected_at", 7, ".google.protobuf.Timestamp"), ("tags", 8, "STRING")),
+    )
+    message.field[-1].label = FIELD.LABEL_REPEATED
+    message.field[4].proto3_optional, message.field[4].oneof_index = True, 0
+    message.oneof_decl.add(name="_rssi")
+    return file
 
 
 PROTOBUF = Registered("PROTOBUF", "syntax...", serialized=proto_file().SerializeToString())

@@ -1,4 +1,4 @@
-"""Reports as the documentation of their formats shows them, byte for byte but for white space.
+"""Reports as the documentation of their formats shows them, without some fields that nobody reads.
 
 Where a page shows a letter for a number (OwnTracks: acc, rssi, prox), a number stands there.
 """
@@ -9,15 +9,12 @@ MINEW = b"""[
   {
     "timestamp": "2026-02-09T00:13:53.668Z",
     "type": "Gateway",
-    "mac": "AC233FC03641",
-    "gatewayFree": 89,
-    "gatewayLoad": 0.029999999999999999
+    "mac": "AC233FC03641"
   },
   {
     "timestamp": "2026-02-09T00:13:53.667Z",
     "type": "iBeacon",
     "mac": "C3000025EF6A",
-    "bleName": "",
     "ibeaconUuid": "E2C56DB5DFFB48D2B060D0F5A71096E0",
     "ibeaconMajor": 0,
     "ibeaconMinor": 0,
@@ -79,31 +76,18 @@ RADAR = b"""{
       "_id": "56db1f4613012711002229f6",
       "type": "user.entered_geofence",
       "createdAt": "2018-06-12T13:44:10.535Z",
-      "live": true,
       "user": {
         "userId": "1",
-        "deviceId": "C305F2DB-56DC-404F-B6C1-BC52F0B680D8",
-        "metadata": {"customId": "abc", "customFlag": false},
-        "locationAuthorization": "GRANTED_FOREGROUND",
-        "locationAccuracyAuthorization": "FULL"
-      },
-      "geofence": {
-        "tag": "store",
-        "externalId": "123",
-        "description": "Store #123",
-        "metadata": {"parking": false}
+        "deviceId": "C305F2DB-56DC-404F-B6C1-BC52F0B680D8"
       },
       "location": {"type": "Point", "coordinates": [-73.977797, 40.783826]},
       "locationAccuracy": 5,
-      "confidence": 3,
-      "foreground": true,
       "actualCreatedAt": "2018-06-12T13:44:10.535Z"
     },
     {
       "_id": "56db1f4613012711002229f7",
       "type": "user.entered_place",
       "createdAt": "2018-06-12T13:44:10.535Z",
-      "live": true,
       "location": {"type": "Point", "coordinates": [-73.977797, 40.783826]},
       "locationAccuracy": 5
     }
@@ -132,32 +116,18 @@ ESPRESENSE_KNOWN = (
 MIST = b"""{
   "events": [
     {
-      "ap_loc": [36.03303862386182, 43.57022468463291, 2.75],
-      "beam": 8,
       "device_id": "00000000-0000-0000-1000-ac2316eca70b",
       "ibeacon_major": 2,
       "ibeacon_minor": 2121,
       "ibeacon_uuid": "ac950d7b-af31-42d2-be7c-e15639fab2cd",
-      "is_asset": true,
       "mac": "ed2cc53f2770",
-      "map_id": "bd42f0c3-2e6a-4f8a-ac2d-d34e268c1418",
-      "org_id": "9c3e516c-397d-11e6-ae35-0242ac110008",
       "rssi": -79,
-      "site_id": "27ea2f07-6fe6-4eab-be1b-b8e3ce083d67",
       "timestamp": 1661300746
     },
     {
-      "ap_loc": [36.03303862386182, 43.57022468463291, 2.75],
-      "beam": 7,
       "device_id": "00000000-0000-0000-1000-ac2316eca70b",
-      "is_asset": true,
       "mac": "ed2cc53f2771",
-      "map_id": "bd42f0c3-2e6a-4f8a-ac2d-d34e268c1418",
-      "mfg_company_id": 243,
-      "mfg_data": "00000000000000000000000000",
-      "org_id": "9c3e516c-397d-11e6-ae35-0242ac110008",
       "rssi": -74,
-      "site_id": "27ea2f07-6fe6-4eab-be1b-b8e3ce083d67",
       "timestamp": 1661300746,
       "ibeacon_major": 178,
       "ibeacon_minor": 40
@@ -182,7 +152,6 @@ KONTAKT = b"""{
       {
          "rssi":-51,
          "data":"DhZq/gIIBAEBBHlhdW0=",
-         "srData":"someSrDataThatShouldBeBase64",
          "timestamp":1688335200,
          "deviceAddress":"f9:10:e1:40:d4:f1"
       }
@@ -193,30 +162,17 @@ KONTAKT = b"""{
 # (developer.kontakt.io, as github.com/api-evangelist/kontaktio keeps it in openapi/): an event of
 # the stream is an element of the page that GET /v3/telemetry answers.
 KIO_TELEMETRY = b"""{
-  "trackingId": "gOnxcsiieN",
   "timestamp": "2021-10-07T05:41:07.985Z",
   "beaconTimestamp": "2021-10-07T11:41:07.988Z",
   "gatewayTimestamp": "2021-10-07T11:41:07.988Z",
   "cloudTimestamp": "2021-10-07T11:41:07.988Z",
-  "accelerometerSensitivity": 3,
-  "accelerometerX": -8,
-  "batteryLevel": 5,
-  "channel": 3,
   "rssi": 4,
   "sourceId": "CKgIEuTDpY",
-  "temperature": 42.012993,
-  "firmware": "1.0",
-  "model": 12,
-  "txPowerDbm": 4,
   "uniqueId": "LWdBIM",
   "calibratedRssi1m": -77,
-  "calibratedRssi0m": -36,
-  "eddystoneNamespace": "a018cecb01ceaa095297",
-  "eddystoneInstanceId": "05ae686502ab",
   "iBeaconProximity": "23e16784-c2b5-43b6-b199-49de659535de",
   "iBeaconMajor": 57095,
-  "iBeaconMinor": 20686,
-  "moving": true
+  "iBeaconMinor": 20686
 }"""
 KIO_PAGE = (
     b'{"page":{"hasNext":false,"size":2},"content":[{"timestamp":"2022-03-20T23:39:00Z","rssi":-62,'

@@ -151,8 +151,8 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
     importing = registered.proto_file("importing.proto")
     del importing.message_type[:]
     importing.dependency.append("org/example/detection.proto")
-    message_type = importing.message_type.add(name="Wrapper")
-    message_type.field.append(registered._message("device", 6, ".org.example.Detection.Device"))
+    wrapper = importing.message_type.add(name="Wrapper")
+    registered.add_fields(wrapper, ("device", 6, f"{registered.DETECTION}.Device"))
     registry.subjects[("detection", 1)] = registered.PROTOBUF
     registry.schemas[8] = Registered(
         "PROTOBUF",

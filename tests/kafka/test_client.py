@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiokafka.conn import AIOKafkaConnection
 
-from engine.cli.check import check_kafka
 from engine.kafka.client import KafkaCluster
 from engine.kafka.topic_reader import partitions_of
-from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from tests.kafka.members import publish_numbers
 
@@ -57,9 +55,3 @@ async def test_brokers_before_2_8_have_no_ids(
     assert await cluster.topic_ids([topic]) == {}
     state = (await cluster.state([topic])).topics[topic]
     assert (state.error, state.partitions, state.leaderless) == (0, (0, 1, 2, 3), 0)
-
-
-async def test_check_queries_all_topics(settings: Settings) -> None:
-    found = await check_kafka(settings)
-    assert len(found) == 1 + len(Topics.named("").all())
-    assert found[0].state == "ok"

@@ -70,22 +70,3 @@ async def test_a_partition_that_has_lost_its_end_is_read_from_the_new_end(
         await publish_numbers(settings, topic, 5, 3, b"one")
         await eventually(partial(has, seen, 3))
     assert seen.values == values(5, 8)
-
-
-async def test_a_place_that_is_not_true_any_more_is_requested_again(
-    settings: Settings, topic: str
-) -> None:
-    await publish_numbers(settings, topic, 0, 5, b"one")
-    requested = 0
-
-    class Overtaken(Starts):
-        async def replace(self, _old: Places, _new: Places) -> bool:
-            nonlocal requested
-            requested += 1
-            return requested > 1
-
-    seen = RecordedValues()
-    starts = Overtaken(at(None).load)
-    async with member(settings, topic, seen.handle, starts=starts):
-        await eventually(partial(has, seen, 5))
-    assert requested == 2

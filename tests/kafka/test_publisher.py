@@ -34,23 +34,6 @@ async def test_a_key_goes_to_the_partition_of_the_java_client(
     }
 
 
-async def test_order_is_kept_within_a_partition(
-    publisher: Publisher, broker: str, topic: str
-) -> None:
-    messages = [
-        Outgoing(topic, f"key {n % 50}".encode(), f"{n:05} {'x' * 1000}".encode(), [])
-        for n in range(5000)
-    ]
-    for begin in range(0, 5000, 2500):
-        await publisher.publish(messages[begin : begin + 2500])
-    records = await read(broker, topic)
-    assert len(records) == 5000
-    for partition in range(PARTITIONS):
-        values = [record.value for record in records if record.partition == partition]
-        assert values
-        assert values == sorted(values)
-
-
 async def test_keys_values_and_headers_arrive_as_they_are(
     publisher: Publisher, broker: str, topic: str
 ) -> None:

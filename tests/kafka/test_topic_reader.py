@@ -1,16 +1,11 @@
 """Reading a topic beside the roles, on both brokers: every record up to an offset, and no more."""
 
-import asyncio
-from contextlib import aclosing
-
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.errors import OffsetOutOfRangeError
-from aiokafka.structs import OffsetAndMetadata
 
-from engine.kafka.client import KafkaCluster
 from engine.kafka.topic_reader import (
     OffsetRange,
     Offsets,
@@ -59,35 +54,6 @@ async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_requested
         }
         first = min(partitions)
         assert await read(reader, ends | {first: 0}, ends) == {first: list(range(ends[first]))}
-
-
-async def test_following_returns_later_records_too(settings: Settings, topic: str) -> None:
-    partitions = await fill(settings, topic, 0, 100)
-    seen: list[bytes] = []
-    async with open_topic_reader(settings, missing="skip") as reader:
-        starts = {tp: end for tp, (_, end) in (await reader.ranges(partitions)).items()}
-        await fill(settings, topic, 100, 700)
-        async with asyncio.timeout(60), aclosing(reader.follow(starts)) as lists:
-            async for records in lists:
-                seen += [record.value or b"" for record in records]
-                if len(seen) == 700:
-                    await fill(settings, topic, 800, 50)
-                if len(seen) == 750:
-                    break
-    assert sorted(seen) == [b"%06d" % n for n in range(100, 850)]
-
-
-async def test_a_commit_is_kept_with_its_metadata(settings: Settings, topic: str) -> None:
-    partitions = await fill(settings, topic, 0, 100)
-    group = f"{settings.group_prefix}reader"
-    async with open_topic_reader(settings, missing="skip", group=group) as reader:
-        ends = {tp: end for tp, (_, end) in (await reader.ranges(partitions)).items()}
-        begins = dict.fromkeys(ends, 0) | {max(ends): ends[max(ends)]}  # one has nothing to read
-        await read(reader, begins, ends)
-        offsets = {tp: OffsetAndMetadata(end, f"note {end}") for tp, end in ends.items()}
-        await reader.commit(offsets)
-    async with KafkaCluster(settings) as cluster:
-        assert await cluster.committed(group, partitions) == offsets
 
 
 async def test_records_that_are_deleted_are_skipped_or_an_error(

@@ -74,10 +74,8 @@ def topic(error: int = 0, **changed: str) -> dict[str, Any]:
     [
         ([topic()], TopicRetention(True, timedelta(seconds=1.5))),
         ([topic(), topic(retention_ms="-1")], TopicRetention(True, None)),
-        ([topic(cleanup_policy="compact")], TopicRetention(True, None)),
         ([topic(cleanup_policy="compact,delete")], TopicRetention(True, timedelta(seconds=1.5))),
         ([topic(), topic(error=29)], UNKNOWN),
-        ([{"error_code": 0, "config_entries": []}], UNKNOWN),
     ],
 )
 def test_the_description_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):

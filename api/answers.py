@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi.responses import JSONResponse
@@ -40,6 +40,10 @@ Timestamp = Annotated[
     Field(
         pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}$", examples=["2026-11-20T10:00:00+0100"]
     ),
+]
+# Made of epoch seconds.
+EpochTime = Annotated[
+    Timestamp, BeforeValidator(lambda seconds: datetime.fromtimestamp(seconds, UTC))
 ]
 TimeOfDay = Annotated[str, Field(pattern=r"^\d\d:\d\d$", examples=["09:00"])]
 

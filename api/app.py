@@ -21,13 +21,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api import (
-    audit,
+    activity,
     campaigns,
     connector,
     devices,
     explain,
     profile,
-    realtime,
     statistics,
     venues,
 )
@@ -47,8 +46,7 @@ _RESOURCES = (
     explain,
     connector,
     statistics,
-    realtime,
-    audit,
+    activity,
 )
 _BODIES: tuple[type[Fields], ...] = (
     profile.Credentials,

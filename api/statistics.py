@@ -7,21 +7,21 @@ connectors keep in Redis.
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BeforeValidator, Field, TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import contains_eager, load_only
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from api.answers import INT64, Answer, Count, Id, ReasonName, Text, Timestamp, bad_fields
+from api.answers import INT64, Answer, Count, Id, ReasonName, Record, Text, Timestamp, bad_fields
 from api.bodies import OwnId
-from api.permissions import PREFIX, AuthorizedCaller, may_read
-from api.tenancy import find_venue, json_array, of_company
+from api.permissions import PREFIX, AuthorizedCaller, may_read, services_of
+from api.tenancy import find_venue, json_array, of_company, streamed
 from catalog.database import Database
 from catalog.models import Campaign
 from catalog.plain_text import for_csv
@@ -43,38 +43,40 @@ from rules.visits import VisitKind
 
 router = APIRouter(prefix=f"{PREFIX}/statistics", tags=["analytic"])
 Reader = Annotated[AuthorizedCaller, may_read("statistics")]
-CSV = "text/csv"
-_JSON = "application/json"
+_CSV, _JSON = "text/csv", "application/json"
 _PAGE = 1000
 _MOST_DAYS = 366
-_MOST_DAYS_IN_REDIS = 31
 _RECENT = timedelta(minutes=14)  # and this one
+
 
 Day = Annotated[date, BeforeValidator(date.fromisoformat)]
 First = Annotated[
     Day | None, Query(alias="from", description="First day; default: a week before `to`.")
 ]
 Last = Annotated[Day | None, Query(alias="to", description="Last day; default: today.")]
+
+
+def _days(request: Request, first: First = None, last: Last = None) -> tuple[date, date]:
+    """The first and the last day of a query, both included."""
+    begin, end = latest_week(services_of(request).clock())
+    if last is not None:
+        begin, end = last - min(WEEK, last - date.min), last
+    begin = first or begin
+    if not 0 <= (end - begin).days <= _MOST_DAYS:
+        message = f"accepted: a day not after `to`, and at most {_MOST_DAYS} days before it"
+        raise bad_fields({"from": message})
+    return begin, end
+
+
+SomeDays = Annotated[tuple[date, date], Depends(_days)]
 KindName = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
-Kind = Annotated[KindName | None, Query(description="Only this kind of line.")]
+OneKind = Annotated[KindName, Query(description="The kind of record.")]
 VenueOnly = Annotated[
     int | None, Query(alias="venue", ge=1, le=INT64, description="Only this venue, by its id.")
-]
-RecordOnly = Annotated[
-    int | None,
-    Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
-]
-CampaignOnly = Annotated[
-    int | None, Query(ge=1, le=INT64, description="Only decisions about this campaign, by its id.")
 ]
 Largest = Annotated[
     int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
 ]
-CampaignsOfReason = Annotated[
-    int, Query(alias="limit", ge=0, le=100, description="The most campaigns of each reason.")
-]
-
-
 _OF_PLACES: Any = Field(description="Of geofences, NFC tags and QR codes.")
 
 
@@ -141,6 +143,10 @@ class VisitLengthAnswer(Answer):
     visits: Count
 
 
+def _by_length(lengths: Mapping[int, int]) -> list[dict[str, int]]:
+    return [{"minutes": minutes, "visits": visits} for minutes, visits in lengths.items()]
+
+
 class VisitTotalsAnswer(Answer):
     venue_id: Id
     venue: Text
@@ -153,7 +159,9 @@ class VisitTotalsAnswer(Answer):
     open: Count = Field(
         description="The visits now: those of these days that began today or yesterday and go on."
     )
-    lengths: list[VisitLengthAnswer] = Field(description="Those that have ended by length.")
+    lengths: Annotated[list[VisitLengthAnswer], BeforeValidator(_by_length)] = Field(
+        description="Those that have ended by length."
+    )
 
 
 class BeaconDetectionsAnswer(Answer):
@@ -166,23 +174,16 @@ class RecentDetectionsAnswer(Answer):
     beacons: list[BeaconDetectionsAnswer] = Field(description="Those with any, the most first.")
 
 
-Lines = Sequence[StatisticLine]
-Pages = AsyncIterator[Lines]
-_COLUMNS = tuple(StatisticLineAnswer.model_fields)
-_LINES = TypeAdapter(list[StatisticLineAnswer])
-
-
 @router.get(
     "",
     response_model=list[StatisticLineAnswer],
-    responses={200: {"content": {CSV: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {_CSV: {"schema": {"type": "string"}}}}},
 )
 async def statistics(
     caller: Reader,
     request: Request,
-    first: First = None,
-    last: Last = None,
-    kind: Kind = None,
+    days: SomeDays,
+    kind: Annotated[KindName | None, Query(description="Only this kind of line.")] = None,
     venue: VenueOnly = None,
 ) -> StreamingResponse:
     """Detections, devices and notifications by day, venue, place and campaign.
@@ -191,141 +192,121 @@ async def statistics(
     several lines cannot be added. Test devices are left out. With `accept: text/csv` the answer is
     CSV.
     """
-    days = _days(caller, first, last)
     choice = StatisticFilter(*days, venue_id=venue, kind=kind)
-    as_csv = _wants_csv(request.headers.get("accept", ""))
-    written = _rows_of if as_csv else _objects
-    found = _pages(caller.services.database, caller.company_id, choice)
-    pages = (written(lines) async for lines in found)
-    # Read before the answer begins, so that an error of SQL can still be answered.
-    first_page = await anext(pages, b"")
-    return StreamingResponse(
-        _sheet(first_page, pages) if as_csv else json_array(first_page, pages),
-        media_type=f"{CSV}; charset=utf-8" if as_csv else _JSON,
-        headers={"vary": "accept"},
-    )
+    pages = _pages(caller.services.database, caller.company_id, choice)
+    accept = request.headers.get("accept", "").lower()
+    named = [part.partition(";")[0].strip() for part in accept.split(",")]
+    # The first of the two types counts.
+    if next((name for name in named if name in (_CSV, _JSON)), _JSON) == _JSON:
+        lines = TypeAdapter(list[StatisticLineAnswer])
+        objects = (lines.dump_json(lines.validate_python(page))[1:-1] async for page in pages)
+        return await streamed(json_array(objects), _JSON, vary="accept")
+    return await streamed(_sheet(pages), f"{_CSV}; charset=utf-8", vary="accept")
 
 
-@router.get("/days")
+@router.get("/days", response_model=list[DayTotalAnswer])
 async def statistics_by_day(
     caller: Reader,
-    first: First = None,
-    last: Last = None,
-    kind: Kind = None,
+    days: SomeDays,
+    kind: OneKind = "venue",
     venue: VenueOnly = None,
-    number: RecordOnly = None,
-) -> list[DayTotalAnswer]:
-    """The sums by day, of all records of a kind (venues by default) or of one record.
+    number: Annotated[
+        int | None,
+        Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
+    ] = None,
+) -> Any:
+    """The sums by day, of all records of a kind or of one record.
 
     Days without detections and notifications are left out.
     """
-    days = _days(caller, first, last)
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind or "venue")
+    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
     async with caller.services.database.autocommit() as session:
-        found = await day_totals(session, caller.company_id, choice, number)
-    return [DayTotalAnswer.model_validate(each) for each in found]
+        return await day_totals(session, caller.company_id, choice, number)
 
 
-@router.get("/totals")
+@router.get("/totals", response_model=list[RecordTotalAnswer])
 async def statistics_by_record(
     caller: Reader,
-    first: First = None,
-    last: Last = None,
-    kind: Kind = None,
+    days: SomeDays,
+    kind: OneKind = "venue",
     venue: VenueOnly = None,
     limit: Largest = 20,
-) -> list[RecordTotalAnswer]:
-    """The sums of each record of a kind (venues by default) over the days.
+) -> Any:
+    """The sums of each record of a kind over the days.
 
     The largest come first: campaigns by notifications, the others by detections.
     """
-    days = _days(caller, first, last)
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind or "venue")
+    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
     async with caller.services.database.autocommit() as session:
-        found = await record_totals(session, caller.company_id, choice, limit)
-    return [RecordTotalAnswer.model_validate(each) for each in found]
+        return await record_totals(session, caller.company_id, choice, limit)
 
 
-@router.get("/visits")
+@router.get("/visits", response_model=list[VisitTotalsAnswer])
 async def visits(
     caller: Reader,
-    first: First = None,
-    last: Last = None,
+    days: SomeDays,
     kind: Annotated[VisitKind, Query(description="What was visited.")] = "venue",
     venue: VenueOnly = None,
     limit: Largest = 20,
-) -> list[VisitTotalsAnswer]:
+) -> Any:
     """The visits to each record of a kind, the most visited first, with their lengths.
 
     A visit counts for the day of its entry, in the venue's local time. Test devices are left out.
     Visits are counted from when the company asks for presence events.
     """
-    days = _days(caller, first, last)
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
+    choice, now = StatisticFilter(*days, venue_id=venue, kind=kind), caller.services.clock()
+    company = caller.company_id
     async with caller.services.database.autocommit() as session:
-        found = await visit_totals(
-            session,
-            choice,
-            now=caller.services.clock(),
-            company_id=caller.company_id,
-            limit=limit,
-        )
-    return [
-        VisitTotalsAnswer.model_validate(
-            {name: getattr(each, name) for name in VisitTotalsAnswer.model_fields}
-            | {"lengths": [{"minutes": m, "visits": n} for m, n in each.lengths.items()]}
-        )
-        for each in found
-    ]
+        return await visit_totals(session, choice, now=now, company_id=company, limit=limit)
 
 
-@router.get("/hours")
-async def statistics_by_hour(
-    caller: Reader, first: First = None, last: Last = None
-) -> list[HourFiguresAnswer]:
+@router.get("/hours", response_model=list[HourFiguresAnswer])
+async def statistics_by_hour(caller: Reader, days: SomeDays) -> Any:
     """Detections and notifications by the hour in which they were decided and published.
 
-    Hours and days are in UTC; hours without figures are left out. Figures are kept for a month, and
-    an answer has at most 31 days. After a crash some detections are counted twice, and test devices
+    Hours and days are in UTC; hours without figures are left out. Figures are kept for a month.
+    After a crash some detections are counted twice, and test devices
     are counted: the exact figures are the daily ones. A service may be configured to keep none.
     """
-    begin, end = _days(caller, first, last, _MOST_DAYS_IN_REDIS)
-    days = await caller.services.day_figures(caller.company_id, begin, end)
+    found = await caller.services.day_figures(caller.company_id, *days)
     return [
-        HourFiguresAnswer(
-            hour=datetime.combine(day, time(hour), UTC),  # type: ignore[arg-type]
-            detections=figures.detections[hour],
-            notifications=figures.notifications[hour],
-        )
-        for day, figures in days.items()
+        {
+            "hour": datetime.combine(day, time(hour), UTC),
+            "detections": figures.detections[hour],
+            "notifications": figures.notifications[hour],
+        }
+        for day, figures in found.items()
         for hour in sorted(figures.detections.keys() | figures.notifications.keys())
     ]
 
 
-@router.get("/reasons")
+@router.get("/reasons", response_model=list[ReasonFiguresAnswer])
 async def statistics_by_reason(
     caller: Reader,
-    first: First = None,
-    last: Last = None,
-    limit: CampaignsOfReason = 20,
-    campaign: CampaignOnly = None,
-) -> list[ReasonFiguresAnswer]:
+    days: SomeDays,
+    limit: Annotated[
+        int, Query(ge=0, le=100, description="The most campaigns of each reason.")
+    ] = 20,
+    campaign: Annotated[
+        int | None,
+        Query(ge=1, le=INT64, description="Only decisions about this campaign, by its id."),
+    ] = None,
+) -> Any:
     """The triggers' decisions by reason, the most frequent first; also of one campaign alone.
 
     Counts each campaign at each detection, or once a detection that was refused before its
     campaigns were checked. `granted` was sent, or requested from the company's service. Days are in
-    UTC. Figures are kept for a month, and an answer has at most 31 days. After a crash some
+    UTC. Figures are kept for a month. After a crash some
     detections are counted twice, and test devices are counted. Some hundred sums by campaign are
     kept for each day; under heavy load they are an estimate.
     """
-    begin, end = _days(caller, first, last, _MOST_DAYS_IN_REDIS)
-    days = await caller.services.day_figures(caller.company_id, begin, end)
+    found = await caller.services.day_figures(caller.company_id, *days)
     async with caller.services.database.autocommit() as session:
-        return await _reasons(session, caller.company_id, days.values(), limit, campaign)
+        return await _reasons(session, caller.company_id, found.values(), limit, campaign)
 
 
-@router.get("/region/{id}/recent")
-async def recent_detections(caller: Reader, number: OwnId) -> RecentDetectionsAnswer:
+@router.get("/region/{id}/recent", response_model=RecentDetectionsAnswer)
+async def recent_detections(caller: Reader, number: OwnId) -> Any:
     """The detections of each beacon of the venue in the last 15 minutes, by the detections' times.
 
     The figures are some seconds old, and without test devices. They are approximate: some
@@ -335,40 +316,16 @@ async def recent_detections(caller: Reader, number: OwnId) -> RecentDetectionsAn
         venue = await find_venue(session, caller.company_id, number)
     counts = await caller.services.recent_detections(number)
     since = caller.services.clock().replace(second=0, microsecond=0) - _RECENT
-    return RecentDetectionsAnswer(
-        since=zone_clock(venue.time_zone or "UTC").written(since.timestamp()),
-        beacons=[
-            BeaconDetectionsAnswer(id=beacon, detections=count)
-            for beacon, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-        ],
-    )
+    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return {
+        "since": zone_clock(venue.time_zone or "UTC").written(since.timestamp()),
+        "beacons": [{"id": beacon, "detections": count} for beacon, count in largest],
+    }
 
 
-def _days(
-    caller: AuthorizedCaller, first: date | None, last: date | None, most: int = _MOST_DAYS
-) -> tuple[date, date]:
-    """The first and the last of at most so many days. Raises ApiError 400."""
-    now = caller.services.clock()
-    begin, end = latest_week(now)
-    if last is not None:
-        begin, end = last - min(WEEK, last - date.min), last
-    elif first is not None and (end - first).days >= most:
-        end = now.date()
-    begin = first or begin
-    if not 0 <= (end - begin).days < most:
-        raise bad_fields(
-            {"from": f"accepted: a day not after `to`, and at most {most} days in all"}
-        )
-    return begin, end
-
-
-def _wants_csv(accept: str) -> bool:
-    """Whether the client prefers CSV: the first of the two types counts; JSON is the default."""
-    named = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    return next((name == CSV for name in named if name in (CSV, _JSON)), False)
-
-
-async def _pages(database: Database, company_id: int, choice: StatisticFilter) -> Pages:
+async def _pages(
+    database: Database, company_id: int, choice: StatisticFilter
+) -> AsyncIterator[list[StatisticLine]]:
     """The lines page by page, each in its own session: a slow client holds no connection to SQL."""
     after: StatisticCursor | None = None
     while True:
@@ -382,21 +339,17 @@ async def _pages(database: Database, company_id: int, choice: StatisticFilter) -
         after = StatisticCursor(last.day, last.venue_id, last.kind, last.id)
 
 
-def _objects(lines: Lines) -> bytes:
-    return _LINES.dump_json(_LINES.validate_python(lines))[1:-1]
+async def _sheet(pages: AsyncIterator[list[StatisticLine]]) -> AsyncIterator[bytes]:
+    columns = list(StatisticLineAnswer.model_fields)
+    rows: list[Any] = [columns]
+    async for lines in pages:
+        rows += (for_csv(getattr(line, name) for name in columns) for line in lines)
+        yield _csv_of(rows)
+        rows = []
+    yield _csv_of(rows)
 
 
-async def _sheet(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield _rows([_COLUMNS]) + first
-    async for rows in pages:
-        yield rows
-
-
-def _rows_of(lines: Lines) -> bytes:
-    return _rows(for_csv(getattr(line, name) for name in _COLUMNS) for line in lines)
-
-
-def _rows(rows: Iterable[Sequence[object]]) -> bytes:
+def _csv_of(rows: Iterable[Any]) -> bytes:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue().encode()
@@ -408,7 +361,7 @@ async def _reasons(
     days: Iterable[DayFigures],
     limit: int,
     campaign: int | None,
-) -> list[ReasonFiguresAnswer]:
+) -> list[Record]:
     """The reasons, the most frequent first, each with `limit` campaigns."""
     reasons = Counter[Reason]()
     by_reason: defaultdict[Reason, Counter[int]] = defaultdict(Counter)
@@ -425,18 +378,21 @@ async def _reasons(
     query = query.options(contains_eager(Campaign.venue), load_only(Campaign.name))
     campaigns = {each.id: each for each in await session.scalars(with_deleted(query))}
 
-    def shown(number: int, count: int) -> CampaignReasonAnswer:
-        campaign = campaigns[number]
-        venue, name = campaign.venue, campaign.name
-        return CampaignReasonAnswer(
-            venue_id=venue.id, venue=venue.name, id=number, name=name, count=count
-        )
-
     return [
-        ReasonFiguresAnswer(
-            reason=reason,
-            count=count,
-            campaigns=[shown(*each) for each in largest[reason] if each[0] in campaigns],
-        )
+        {
+            "reason": reason,
+            "count": count,
+            "campaigns": [
+                {
+                    "venue_id": campaigns[number].venue.id,
+                    "venue": campaigns[number].venue.name,
+                    "id": number,
+                    "name": campaigns[number].name,
+                    "count": of_campaign,
+                }
+                for number, of_campaign in largest[reason]
+                if number in campaigns
+            ],
+        }
         for reason, count in reasons.most_common()
     ]

@@ -82,20 +82,16 @@ async def listed(
     """A JSON array of the query's records, read and sent page by page. Raises ApiError.
 
     The header `x-total` says how many there are on all pages. Each page is a query of its own, so
-    that a slow client holds no connection to SQL. An error in a later page ends the connection, so
-    that a client cannot take a part of the list for the whole.
+    that a slow client holds no connection to SQL.
     """
     database, key = caller.services.database, query.column_descriptions[0]["entity"].id
     query, order = _chosen(query, answer, listing)
     async with database.autocommit() as session:
         total = await session.scalar(query.with_only_columns(func.count(key)))
-    headers = {"x-total": str(total)}
-    pages = _pages(database, query.where(key > listing.after), answer, listing, order, page)
-    first = await anext(pages, b"")
-    if venue_id is not None and not first:
-        async with database.autocommit() as session:
+        if venue_id is not None and not total:
             await find_venue(session, caller.company_id, venue_id)
-    return StreamingResponse(json_array(first, pages), 200, headers, "application/json")
+    pages = _pages(database, query.where(key > listing.after), answer, listing, order, page)
+    return await streamed(json_array(pages), "application/json", **{"x-total": str(total)})
 
 
 _SEARCHED = ("name", "address", "uuid", "value", "udid", "email")
@@ -153,12 +149,31 @@ async def _pages(
         left = None if left is None else left - len(found)
 
 
-async def json_array(first: bytes, pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def json_array(pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """A JSON array of the objects of each page, which commas separate."""
-    yield b"[" + first
+    separator = b"["
     async for records in pages:
-        yield b"," + records
-    yield b"]"
+        yield separator + records
+        separator = b","
+    yield b"]" if separator == b"," else b"[]"
+
+
+async def streamed(
+    pieces: AsyncIterator[bytes], media_type: str, **headers: str
+) -> StreamingResponse:
+    """An answer that is sent piece by piece.
+
+    The first piece is made before the answer begins, so that an error of SQL can be answered. An
+    error in a later one ends the connection, so that a client cannot take a part for the whole.
+    """
+    first = await anext(pieces)
+
+    async def all_pieces() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(all_pieces(), 200, headers, media_type)
 
 
 async def write(

@@ -239,7 +239,6 @@ async def test_live_decisions(api: Harness, owner: Headers):
         ("/statistics?from=2001-01-01&to=2026-01-01", {"from"}),
         ("/statistics?kind=phone&venue=0", {"kind", "venue"}),
         ("/statistics/totals?limit=101", {"limit"}),
-        ("/statistics/hours?from=2026-01-01&to=2026-02-01", {"from"}),
         ("/statistics/reasons?limit=101", {"limit"}),
         ("/realtime/decisions?after=$&campaign=0", {"after", "campaign"}),
         ("/realtime/decisions?reason=bad", {"reason"}),

@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from api.realtime import role_states
+from api.activity import role_states
 from api.reports import RoleReport
 from catalog.redis_connection import RedisClient
 from engine.redis import role_states as store_module

@@ -1,65 +1,50 @@
-"""GET /realtime/decisions, a live sample of decisions; GET /realtime/roles, states of roles."""
+"""What goes on: a live sample of decisions, the states of the roles, and the audit."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from starlette.responses import Response
 
 from api.answers import (
     INT64,
-    REASONS,
     Answer,
     Count,
+    EpochTime,
+    Id,
     ReasonName,
     Timestamp,
     ZoneName,
-    bad_fields,
     unavailable,
 )
+from api.bodies import LISTING, Listing
 from api.devices import CampaignOutcomeAnswer
-from api.permissions import PREFIX, AuthorizedCaller, may_read
+from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
-from rules.schedule import zone_clock
+from api.tenancy import PAGE, listed, of_company
+from catalog.audit import AUDITED_KINDS
+from catalog.inputs import READ
+from catalog.models import AuditEntry
+from rules.model import Reason
 
-router = APIRouter(prefix=f"{PREFIX}/realtime", tags=["realtime"])
+router = APIRouter(prefix=PREFIX)
 _CHECKS = get_args(AwaitedCheck)
 _ALIVE_SECONDS = 30.0  # a process reports every five
 _BEHIND_SECONDS = 5.0  # below it a role is up to date
-_CLOCK = zone_clock("UTC")
-Position = Annotated[
-    str | None,
-    Query(
-        pattern=r"^[0-9]{1,15}-[0-9]{1,10}$",
-        description="`after` of the previous answer: return only later decisions.",
-    ),
-]
-VenueNamed = Annotated[
-    str | None, Query(alias="lieu", description="Only at the venue with this name.")
-]
-CampaignOnly = Annotated[
-    int | None,
-    Query(
-        alias="campaign", ge=1, le=INT64, description="Only at beacons of this campaign, by its id."
-    ),
-]
-ReasonOnly = Annotated[
-    ReasonName | None,
-    Query(
-        alias="reason",
-        description="Only with this outcome, of a campaign or of the whole detection.",
-    ),
-]
 
 
 class LiveDecisionAnswer(Answer):
-    """A decision of a running trigger, without the device."""
+    """A decision of a running trigger, without the device. Times are in UTC."""
 
-    detected_at: Timestamp
-    decided_at: Timestamp
-    lieu: str = Field(description="The venue's name.")
+    detected_at: EpochTime
+    decided_at: EpochTime
+    lieu: str = Field(validation_alias="venue", description="The venue's name.")
     beacon: str = Field(description="The beacon's name.")
-    proximity: ZoneName
+    proximity: Annotated[ZoneName, BeforeValidator(lambda zone: zone.name.lower())] = Field(
+        validation_alias="zone"
+    )
     reason: ReasonName
     campaigns: list[CampaignOutcomeAnswer]
     left_out: Count = Field(description="The number of decisions before it that were left out.")
@@ -84,30 +69,56 @@ class RoleStateAnswer(Answer):
     )
 
 
-@router.get("/decisions")
+class AuditEntryAnswer(Answer):
+    """One change of one record. `before` and `after` have the fields that changed."""
+
+    id: Id
+    create_on: Timestamp
+    account_id: Id
+    email: str
+    request: str = Field(description="The `x-request-id` of the request.")
+    action: Literal["create", "edit", "delete", "restore"]
+    kind: str = Field(json_schema_extra={"enum": list(AUDITED_KINDS)})
+    ref: Id = Field(description="The id of the record.")
+    name: str = Field(description="The record's name at that time; empty for devices, accounts.")
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@router.get("/realtime/decisions", response_model=LiveDecisionsAnswer, tags=["realtime"])
 async def live_decisions(
     caller: Annotated[AuthorizedCaller, may_read("live decision")],
-    after: Position = None,
-    venue: VenueNamed = None,
-    campaign: CampaignOnly = None,
-    reason: ReasonOnly = None,
-) -> LiveDecisionsAnswer:
+    after: Annotated[
+        str | None,
+        Query(
+            pattern=r"^[0-9]{1,15}-[0-9]{1,10}$",
+            description="`after` of the previous answer: return only later decisions.",
+        ),
+    ] = None,
+    lieu: Annotated[str | None, Query(description="Only at the venue with this name.")] = None,
+    campaign: Annotated[
+        int | None,
+        Query(ge=1, le=INT64, description="Only at beacons of this campaign, by its id."),
+    ] = None,
+    reason: Annotated[
+        Reason | None,
+        Query(description="Only with this outcome, of a campaign or of the whole detection."),
+    ] = None,
+) -> Any:
     """A sample of the triggers' decisions at the company's beacons; no device is named.
 
     Poll once a second. While a client polls, each trigger process passes on at most a hundred
     decisions a second; `left_out` counts the others. Triggers stop five seconds after the last
     request. An answer has at most 200 decisions, the oldest first.
     """
-    if reason is not None and reason not in REASONS:
-        raise bad_fields({"reason": f"accepted: {', '.join(REASONS)}"})
     found = await caller.services.live_decisions(caller.company_id, after)
     if found is None:
         raise unavailable("too many companies watch at once; try again", seconds=10)
-    matching = [each for each in found.decisions if _matches(each, venue, campaign, reason)]
-    return LiveDecisionsAnswer(after=found.after, decisions=[_shown(each) for each in matching])
+    decisions = [each for each in found.decisions if _matches(each, lieu, campaign, reason)]
+    return {"after": found.after, "decisions": decisions}
 
 
-@router.get("/roles")
+@router.get("/realtime/roles", tags=["realtime"])
 async def list_role_states(
     caller: Annotated[AuthorizedCaller, may_read("role state")],
 ) -> list[RoleStateAnswer]:
@@ -119,8 +130,34 @@ async def list_role_states(
     return role_states(await caller.services.role_reports())
 
 
+@router.get("/audit", response_model=list[AuditEntryAnswer], tags=["audit"])
+async def list_audit(
+    caller: Annotated[AuthorizedCaller, may_read("audit")],
+    listing: Listing = LISTING,
+    before: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=INT64,
+            description=f"Only records whose id is smaller, the newest first, {PAGE} at most.",
+        ),
+    ] = None,
+) -> Response:
+    """Changes by the company's accounts, the oldest first; with `before` the newest first.
+
+    The list contains changes of records that the account may read. Of a secret it shows only that
+    it changed. Long texts are shortened.
+    """
+    areas = AREAS | {"account": "profile"}
+    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(areas[kind]) >= READ]
+    query = of_company(AuditEntry, caller.company_id).where(AuditEntry.kind.in_(kinds))
+    if before is not None:
+        query, listing = query.where(AuditEntry.id < before), replace(listing, sort="-id")
+    return await listed(caller, query, AuditEntryAnswer, listing)
+
+
 def _matches(
-    decision: LiveDecision, venue: str | None, campaign: int | None, reason: str | None
+    decision: LiveDecision, venue: str | None, campaign: int | None, reason: Reason | None
 ) -> bool:
     if venue is not None and decision.venue != venue:
         return False
@@ -128,21 +165,6 @@ def _matches(
     if campaign is not None and not outcomes:
         return False
     return reason is None or reason in (outcomes or [decision.reason])
-
-
-def _shown(decision: LiveDecision) -> LiveDecisionAnswer:
-    """Times are in UTC."""
-    proximity: Any = decision.zone.name.lower()
-    return LiveDecisionAnswer(
-        detected_at=_CLOCK.written(decision.detected_at),
-        decided_at=_CLOCK.written(decision.decided_at),
-        lieu=decision.venue,
-        beacon=decision.beacon,
-        proximity=proximity,
-        reason=decision.reason,
-        campaigns=[CampaignOutcomeAnswer(**each._asdict()) for each in decision.campaigns],
-        left_out=decision.left_out,
-    )
 
 
 def role_states(reports: Iterable[RoleReport]) -> list[RoleStateAnswer]:

@@ -25,7 +25,6 @@ from api import (
     campaigns,
     connector,
     devices,
-    explain,
     profile,
     statistics,
     venues,
@@ -43,7 +42,6 @@ _RESOURCES = (
     devices,
     venues,
     campaigns,
-    explain,
     connector,
     statistics,
     activity,
@@ -61,7 +59,7 @@ _BODIES: tuple[type[Fields], ...] = (
     campaigns.CampaignEdit,
     ConnectorInput,
     devices.DeviceUpdate,
-    explain.ExplainQuestion,
+    campaigns.ExplainQuestion,
 )
 _ABOUT = """Sign in with `POST /v2/auth`, then send the account's e-mail as `x-service-key` and the
 token as `x-service-token`. Flags are accepted as true/false, 1/0, also as strings; timestamps as

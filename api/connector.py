@@ -1,11 +1,10 @@
 """The company's connector: /connector."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import structlog
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import (
@@ -13,9 +12,9 @@ from api.answers import (
     ApiError,
     Count,
     DoneAnswer,
+    EpochTime,
     Id,
     Text,
-    Timestamp,
     bad_fields,
     not_found,
     unavailable,
@@ -29,24 +28,13 @@ from catalog.models import Connector
 from catalog.secrets import Cipher, encrypted
 from connectors.breaker import BreakerStatus
 from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
-from connectors.model import CallFault, Content, Pairs
+from connectors.model import CallFault, Content
 
 router = APIRouter(prefix=f"{PREFIX}/connector", tags=["connector"])
 _log = structlog.get_logger(__name__)
 Writer = Annotated[AuthorizedCaller, may_write("connector")]
 Reader = Annotated[AuthorizedCaller, may_read("connector")]
 _MOST_TRIALS = 8
-_OUTCOMES = ["published", "declined", *(fault.value for fault in CallFault)]
-_BODY = accepts(
-    ConnectorInput,
-    {
-        "name": "Loans",
-        "url": "https://library.example/proximity",
-        "method": "POST",
-        "auth": "header",
-        "parameters": '[{"key": "x-library-key", "value": "demo"}]',
-    },
-)
 
 
 class ConnectorAnswer(Answer):
@@ -63,12 +51,12 @@ Outcome = Annotated[
     str,
     Field(
         description="The outcome, or the reason of the failure.",
-        json_schema_extra={"enum": list(_OUTCOMES)},
+        json_schema_extra={"enum": ["published", "declined", *CallFault]},
     ),
 ]
 Seconds = Annotated[
     float | None,
-    BeforeValidator(lambda seconds: seconds and round(seconds, 3)),
+    AfterValidator(lambda seconds: seconds and round(seconds, 3)),
     Field(description="null if the service was not called."),
 ]
 
@@ -77,16 +65,14 @@ class BreakerAnswer(Answer):
     state: BreakerStatus
     calls: Count = Field(description="The number of last calls that it considers; 0 while open.")
     failures: Count = Field(description="How many of these calls failed.")
-    seconds: Annotated[float, BeforeValidator(lambda seconds: round(seconds, 3))] = Field(
+    seconds: Seconds = Field(
         validation_alias="wait", description="The seconds until it permits a trial call."
     )
 
 
 class CallAnswer(Answer):
     id: str = Field(description="The call's idempotency-key, and its notification's id.")
-    create_on: Annotated[
-        Timestamp, BeforeValidator(lambda seconds: datetime.fromtimestamp(seconds, UTC))
-    ] = Field(validation_alias="at")
+    create_on: EpochTime = Field(validation_alias="at")
     campaign_id: Id = Field(validation_alias="campaign")
     outcome: Outcome
     detail: str = Field(description="Details of a failure.")
@@ -105,11 +91,10 @@ class HeaderAnswer(Answer):
     value: str
 
 
-def _headers(pairs: Pairs) -> list[dict[str, str]]:
-    return [{"key": name, "value": value} for name, value in pairs]
-
-
-Headers = Annotated[list[HeaderAnswer], BeforeValidator(_headers)]
+Headers = Annotated[
+    list[HeaderAnswer],
+    BeforeValidator(lambda pairs: [{"key": name, "value": value} for name, value in pairs]),
+]
 
 
 class TrialRequestAnswer(Answer):
@@ -158,7 +143,19 @@ async def get_connector(caller: Reader) -> ConnectorAnswer:
         return _shown(await _stored(session, caller), cipher)
 
 
-@router.put("", openapi_extra=_BODY)
+@router.put(
+    "",
+    openapi_extra=accepts(
+        ConnectorInput,
+        {
+            "name": "Loans",
+            "url": "https://library.example/proximity",
+            "method": "POST",
+            "auth": "header",
+            "parameters": '[{"key": "x-library-key", "value": "demo"}]',
+        },
+    ),
+)
 async def update_connector(caller: Writer) -> ConnectorAnswer:
     """Create or change the connector.
 
@@ -200,8 +197,8 @@ async def delete_connector(caller: Writer) -> DoneAnswer:
     return DoneAnswer()
 
 
-@router.post("/test")
-async def test_connector(caller: Writer) -> ConnectorTrialAnswer:
+@router.post("/test", response_model=ConnectorTrialAnswer)
+async def test_connector(caller: Writer) -> Any:
     """Call the connector once, about a sample detection of a test device.
 
     Returns the request and the reply, with masked secrets and shortened texts, and the notification
@@ -224,14 +221,13 @@ async def test_connector(caller: Writer) -> ConnectorTrialAnswer:
     finally:
         services.trials.discard(company)
     _log.info("connector tested", company=company, outcome=trial.outcome)
-    return ConnectorTrialAnswer.model_validate(trial)
+    return trial
 
 
-@router.get("/calls")
-async def list_connector_calls(caller: Reader) -> ConnectorCallsAnswer:
+@router.get("/calls", response_model=ConnectorCallsAnswer)
+async def list_connector_calls(caller: Reader) -> Any:
     """The last 50 calls of the last day, the newest first, and the breaker."""
-    history = await caller.services.past_calls(caller.company_id)
-    return ConnectorCallsAnswer.model_validate(history)
+    return await caller.services.past_calls(caller.company_id)
 
 
 async def _stored(

@@ -24,7 +24,6 @@ from api.answers import (
     ZoneName,
     bad_fields,
     not_found,
-    timestamp,
 )
 from api.bodies import LISTING, Listing, OwnId, accepted, accepts
 from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
@@ -52,22 +51,13 @@ Reader = Annotated[AuthorizedCaller, may_read("device")]
 Traces = Annotated[
     int, Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`.")
 ]
-AfterDetection = Annotated[
-    int,
-    Query(
-        ge=0, le=INT64, description="Older entries of `beacon`: the last id of the previous page."
-    ),
-]
-AfterAuthentication = Annotated[
-    int,
-    Query(ge=0, le=INT64, description="Older entries of `auth`: the last id of the previous page."),
-]
-Udid = Annotated[
-    str | None,
-    Query(max_length=255, description="Only the device with this udid, if there is one."),
-]
 _NEWEST = 100
-_ACCEPTED = "accepted: an array with this device and its test flag, or the flag alone as test"
+_PLACES: dict[str, Any] = {
+    "beacon": Beacon,
+    "geofence": Geofence,
+    "nfc": ScanTag,
+    "qrcode": ScanTag,
+}
 
 
 def _is_none(value: object) -> bool:
@@ -187,24 +177,38 @@ class DecisionAnswer(Answer):
 
 
 @router.get("", response_model=list[DeviceAnswer])
-async def list_devices(caller: Reader, listing: Listing = LISTING, udid: Udid = None) -> Response:
+async def list_devices(
+    caller: Reader,
+    listing: Listing = LISTING,
+    udid: Annotated[
+        str | None,
+        Query(
+            max_length=255,
+            pattern=r"^[^\x00]*$",
+            description="Only the device with this udid, if there is one.",
+        ),
+    ] = None,
+) -> Response:
     """The company's devices."""
     query = of_company(Device, caller.company_id)
     if udid is not None:
-        if "\0" in udid:
-            raise bad_fields({"udid": "accepted: no NUL"})
         query = query.where(Device.udid == udid)
     return await listed(caller, query, DeviceAnswer, listing)
 
 
-@router.get("/{id}")
+@router.get("/{id}", response_model=DeviceDetailAnswer)
 async def get_device(
     caller: Reader,
     number: OwnId,
     limit: Traces = _NEWEST,
-    after: AfterDetection = 0,
-    after_auth: AfterAuthentication = 0,
-) -> DeviceDetailAnswer:
+    after: Annotated[
+        int,
+        Query(ge=0, le=INT64, description="The last id of the previous page of `beacon`."),
+    ] = 0,
+    after_auth: Annotated[
+        int, Query(ge=0, le=INT64, description="The last id of the previous page of `auth`.")
+    ] = 0,
+) -> Any:
     """A device and its traces, the newest first.
 
     `after` continues the lists `beacon` and `place`, whose ids are distinct, `after_auth` the list
@@ -215,15 +219,17 @@ async def get_device(
         return await _detail(session, device, limit, after, after_auth)
 
 
-@router.put("/{id}", openapi_extra=accepts(DeviceUpdate, {"test": True}))
-async def update_device(
-    caller: Writer, number: OwnId, limit: Traces = _NEWEST
-) -> DeviceDetailAnswer:
+@router.put(
+    "/{id}",
+    response_model=DeviceDetailAnswer,
+    openapi_extra=accepts(DeviceUpdate, {"test": True}),
+)
+async def update_device(caller: Writer, number: OwnId, limit: Traces = _NEWEST) -> Any:
     """Set the test flag, and the time zone if it is given; only devices change anything else."""
     values = _update_of(await caller.body(), number)
     query = of_company(Device, caller.company_id)
 
-    async def work(session: AsyncSession) -> DeviceDetailAnswer:
+    async def work(session: AsyncSession) -> Record:
         device = await find(session, query, number, lock=True)
         if any(getattr(device, name) != value for name, value in values.items()):
             for name, value in (values | {"update_on": caller.services.clock()}).items():
@@ -234,36 +240,33 @@ async def update_device(
     return await write(caller.services, work)
 
 
-@router.delete("/{id}")
-async def delete_device(caller: Writer, number: OwnId) -> ForgottenAnswer:
+@router.delete("/{id}", response_model=ForgottenAnswer)
+async def delete_device(caller: Writer, number: OwnId) -> Any:
     """Forget the device's person: the record, its traces, its claims and decisions.
 
     Daily figures stay: they name no device. Kafka keeps its messages until `kafka_until`, and a
     device that is detected again gets a new record. After a 503 some traces may be deleted
     already; try again.
     """
-    return ForgottenAnswer(**await _held(caller, number, caller.services.forget_device))
+    return await _held(caller, number, caller.services.forget_device)
 
 
-@router.get("/{id}/held")
-async def get_held_data(caller: Reader, number: OwnId) -> HeldDataAnswer:
+@router.get("/{id}/held", response_model=HeldDataAnswer)
+async def get_held_data(caller: Reader, number: OwnId) -> Any:
     """How much is stored about the device's person, and until when Kafka keeps its messages."""
-    return HeldDataAnswer(**await _held(caller, number, caller.services.held_data))
+    return await _held(caller, number, caller.services.held_data)
 
 
-@router.get("/{id}/decisions")
-async def list_decisions(caller: Reader, number: OwnId) -> list[DecisionAnswer]:
+@router.get("/{id}/decisions", response_model=list[DecisionAnswer])
+async def list_decisions(caller: Reader, number: OwnId) -> Any:
     """The decisions on the device's last detections of the last day, the newest first.
 
     Exact repeats are left out: a device that stays at a beacon with the same outcome. A setting of
     the service limits how many are kept, and may be 0. Under high load more are left out.
     """
-    company = caller.company_id
-    udid = await _udid(caller, number)
-    kept = await caller.services.recent_decisions(company, udid)
+    kept = await caller.services.recent_decisions(caller.company_id, await _udid(caller, number))
     async with caller.services.database.autocommit() as session:
-        shown = await shown_decisions(session, company, kept)
-    return [DecisionAnswer(**each) for each in shown]
+        return await shown_decisions(session, caller.company_id, kept)
 
 
 def _update_of(body: Any, number: int) -> Record:
@@ -275,26 +278,27 @@ def _update_of(body: Any, number: int) -> Record:
     for place, item in enumerate(items):
         if isinstance(item, dict) and item.get("id", number) in (number, str(number)):
             return accepted(DeviceUpdate, item, place=f"{name}[{place}]")
-    raise bad_fields({name: _ACCEPTED})
+    message = "accepted: an array with this device and its test flag, or the flag alone as test"
+    raise bad_fields({name: message})
 
 
 async def _detail(
     session: AsyncSession, device: Device, limit: int, after: int = 0, after_auth: int = 0
-) -> DeviceDetailAnswer:
+) -> Record:
     company = device.company_id
-    detections = await _traces(session, DetectionTrace, device.id, after, limit)
-    venue_ids = {trace.venue_id for trace in detections}
-    beacon_ids = {trace.beacon_id for trace in detections if trace.beacon_id}
-    fence_ids = {trace.geofence_id for trace in detections if trace.geofence_id}
-    tag_ids = {trace.scan_tag_id for trace in detections if trace.scan_tag_id}
-    venues = await _with_deleted(session, Venue, company, venue_ids)
-    beacons = await _with_deleted(session, Beacon, company, beacon_ids, selectinload(Beacon.tags))
-    fences = await _with_deleted(session, Geofence, company, fence_ids)
-    tags = await _with_deleted(session, ScanTag, company, tag_ids)
+    traces = await _traces(session, DetectionTrace, device.id, after, limit)
+    venues = await _with_deleted(session, Venue, company, {each.venue_id for each in traces})
+    ids = {each.beacon_id for each in traces}
+    beacons = await _with_deleted(session, Beacon, company, ids, selectinload(Beacon.tags))
+    ids = {each.geofence_id for each in traces}
+    fences = await _with_deleted(session, Geofence, company, ids)
+    ids = {each.scan_tag_id for each in traces}
+    tags = await _with_deleted(session, ScanTag, company, ids)
     at_beacons, at_places = [], []
-    for trace in detections:
+    for trace in traces:
+        venue = venues.get(trace.venue_id)
         shown = {
-            "lieu": venues[trace.venue_id].name if trace.venue_id in venues else "",
+            "lieu": "" if venue is None else venue.name,
             "lieu_id": trace.venue_id,
             "id": trace.id,
             "create_on": trace.create_on,
@@ -305,18 +309,15 @@ async def _detail(
             at_beacons.append(shown | {"beacon": beacon, "status": trace.status})
             continue
         place = fences.get(trace.geofence_id) or tags.get(trace.scan_tag_id)
-        number = trace.geofence_id or trace.scan_tag_id
-        named = {"id": number, "name": "" if place is None else place.name}
         kind = "geofence" if trace.geofence_id else getattr(place, "kind", "nfc")
+        named = {"id": trace.geofence_id or trace.scan_tag_id, "name": getattr(place, "name", "")}
         at_places.append(shown | {"kind": kind, "place": named})
-    return DeviceDetailAnswer.model_validate(
-        {
-            "device": [device],
-            "auth": await _traces(session, AuthenticationTrace, device.id, after_auth, limit),
-            "beacon": at_beacons,
-            "place": at_places,
-        }
-    )
+    return {
+        "device": [device],
+        "auth": await _traces(session, AuthenticationTrace, device.id, after_auth, limit),
+        "beacon": at_beacons,
+        "place": at_places,
+    }
 
 
 async def _traces(
@@ -338,13 +339,10 @@ async def _traces(
 
 
 async def _with_deleted(
-    session: AsyncSession, model: Any, company_id: int, ids: Iterable[int], *options: Any
-) -> dict[int, Any]:
+    session: AsyncSession, model: Any, company_id: int, ids: Iterable[int | None], *options: Any
+) -> dict[int | None, Any]:
     """Those of the records that are the company's, deleted ones included, by id."""
-    wanted = list(ids)
-    if not wanted:
-        return {}
-    query = of_company(model, company_id).where(model.id.in_(wanted)).options(*options)
+    query = of_company(model, company_id).where(model.id.in_(set(ids) - {None})).options(*options)
     return {found.id: found for found in await session.scalars(with_deleted(query))}
 
 
@@ -359,41 +357,35 @@ async def _held(
     data = await work(caller.company_id, await _udid(caller, number))
     if not data.rows.devices:  # deleted meanwhile
         raise not_found("device")
-    kafka, longest = "unknown", data.kafka.longest
-    if data.kafka.is_known:
-        kafka = "unbounded" if longest is None else "bounded"
-    until = None if longest is None else timestamp(caller.services.clock() + longest)
-    held = {name: getattr(data.rows, name) for name in ("detections", "authentications")}
-    held["presences"] = data.rows.presences
-    return held | {"keys": data.keys, "kafka": kafka, "kafka_until": until}
+    longest = data.kafka.longest
+    kept = "unbounded" if longest is None else "bounded"
+    return {
+        "detections": data.rows.detections,
+        "authentications": data.rows.authentications,
+        "presences": data.rows.presences,
+        "keys": data.keys,
+        "kafka": kept if data.kafka.is_known else "unknown",
+        "kafka_until": None if longest is None else caller.services.clock() + longest,
+    }
 
 
 async def shown_decisions(
     session: AsyncSession, company_id: int, decisions: Sequence[StoredDecision]
 ) -> list[Record]:
     """Decisions about a device, as the interface and `proximity device` show them."""
-    places: dict[tuple[str, int], Any] = {}
+    places: dict[tuple[str, int | None], Any] = {}
     for kind, model in _PLACES.items():
         heard = {each.beacon for each in decisions if each.kind == kind}
         venue = joinedload(model.venue)
         found = await _with_deleted(session, model, company_id, heard, venue)
         places |= {(kind, number): record for number, record in found.items()}
     numbers = {n for each in decisions for listed in each.campaigns.values() for n in listed}
-    campaigns = await _with_deleted(
-        session, Campaign, company_id, numbers, load_only(Campaign.name)
-    )
+    name = load_only(Campaign.name)
+    campaigns = await _with_deleted(session, Campaign, company_id, numbers, name)
     return [_shown(each, places.get((each.kind, each.beacon)), campaigns) for each in decisions]
 
 
-_PLACES: dict[str, Any] = {
-    "beacon": Beacon,
-    "geofence": Geofence,
-    "nfc": ScanTag,
-    "qrcode": ScanTag,
-}
-
-
-def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int, Any]) -> Record:
+def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int | None, Any]) -> Record:
     venue = None if place is None else place.venue
     written = zone_clock((venue and venue.time_zone) or "UTC").written
     return {
@@ -401,15 +393,11 @@ def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int, Any]) -> Re
         "decided_at": written(kept.decided_at),
         "lieu": "" if venue is None else venue.name,
         "kind": kept.kind,
-        "beacon": {"id": kept.beacon, "name": "" if place is None else place.name},
+        "beacon": {"id": kept.beacon, "name": getattr(place, "name", "")},
         "proximity": kept.zone.name.lower(),
         "reason": kept.reason,
         "campaigns": [
-            {
-                "id": number,
-                "name": campaigns[number].name if number in campaigns else "",
-                "outcome": outcome,
-            }
+            {"id": number, "name": getattr(campaigns.get(number), "name", ""), "outcome": outcome}
             for outcome, numbers in kept.campaigns.items()
             for number in numbers
         ],

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from api.explain import shown_campaign, shown_check
+from api.campaigns import shown_campaign, shown_check
 from catalog.redis_connection import RedisClient
 from engine.cli.command import CommandError, begin_quietly, command, moment, new_app
 from engine.cli.output import echo_json, say

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.explain import ExplanationAnswer
+from api.campaigns import ExplanationAnswer
 from catalog.models import Company
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings

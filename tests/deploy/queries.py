@@ -5,78 +5,28 @@ from functools import cache
 from typing import Any
 
 import yaml
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from api.middleware import ApiMetrics
 from engine.process.metrics import Metrics
 from engine.process.workers import WORKER_UP
 from tests.deploy.files import DEPLOY
 
+RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yaml"))
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"')
-_GROUPING = re.compile(
-    r"\b(?:by|without|on|ignoring|group_left|group_right)\b\s*\(([^)]*)\)", re.IGNORECASE
-)
-_NAME = re.compile(r"(?<![\w:.$])([a-zA-Z_:][\w:]*)(?![\w:]|\s*\()")
-_WORDS = frozenset({"and", "or", "unless", "offset", "bool", "inf", "nan"})
-_DURATION = re.compile(r"\[[^\]]*\]|\boffset\s+\w+")
+_MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*""')
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_SERIES = re.compile(r"\b(\w+(?:_|:)[\w:]+|up|ALERTS)\b(?!\s*\()")
 
 
 def metrics_of(query: str) -> set[str]:
     """The names of metrics and of recorded series."""
-    bare = _DURATION.sub(" ", _GROUPING.sub(" ", re.sub(r"\{[^}]*\}", " ", _TEXT.sub('""', query))))
-    return {name for name in _NAME.findall(bare) if name.lower() not in _WORDS}
+    return set(_SERIES.findall(_GROUPING.sub("", re.sub(r"\{[^}]*\}|\[[^]]*\]", "", query))))
 
 
 def grouped_labels(query: str) -> set[str]:
     """The labels that by, on and their kind name."""
-    named = _GROUPING.findall(_TEXT.sub('""', query))
-    return {label.strip() for labels in named for label in labels.split(",") if label.strip()}
-
-
-RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yaml"))
-# What Prometheus itself adds to each series.
-_OF_SCRAPING = frozenset({"job", "instance"})
-
-
-@cache
-def known_labels() -> dict[str, frozenset[str]]:
-    """The labels of every series, by its name."""
-    found = {"up": _OF_SCRAPING, "ALERTS": frozenset({"alertname", "alertstate", "severity"})}
-    for family in _registry().collect():
-        if family.name.startswith("process_"):
-            found |= {sample.name: _OF_SCRAPING for sample in family.samples}
-    for name, collector in _collectors().items():
-        bucket = {"le"} if name.endswith("_bucket") else set()
-        found[name] = _OF_SCRAPING | bucket | set(collector._labelnames)
-    found[WORKER_UP] = _OF_SCRAPING | {"worker"}
-    for rule in rules("record"):
-        found[rule["record"]] = frozenset(_outermost(rule["expr"]))
-    return found
-
-
-@cache
-def _registry() -> CollectorRegistry:
-    registry = CollectorRegistry()
-    Metrics(registry)
-    ApiMetrics(registry)
-    return registry
-
-
-def _collectors() -> dict[str, Any]:
-    """By the names of series: a counter and a histogram have none of their plain name."""
-    named = _registry()._names_to_collectors
-    return {
-        name: collector
-        for name, collector in named.items()
-        if isinstance(collector, Gauge) or name.endswith(("_total", "_bucket", "_sum", "_count"))
-    }
-
-
-def _outermost(expression: str) -> set[str]:
-    """The labels that are left by the aggregation that a recorded expression begins with."""
-    grouped = re.match(r"\s*sum by \([^)]*\)", expression)
-    return grouped_labels(grouped[0]) if grouped else set()
+    return {label for labels in _GROUPING.findall(query) for label in re.findall(r"\w+", labels)}
 
 
 def rules(kind: str) -> list[dict[str, Any]]:
@@ -86,11 +36,29 @@ def rules(kind: str) -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"] if kind in rule]
 
 
+@cache
+def known_labels() -> dict[str, set[str]]:
+    """The labels of every series, by its name."""
+    registry = CollectorRegistry()
+    Metrics(registry)
+    ApiMetrics(registry)
+    found = {"up": set[str](), "ALERTS": {"alertname", "alertstate"}, WORKER_UP: {"worker"}}
+    found |= {sample.name: set() for each in registry.collect() for sample in each.samples}
+    for name, collector in registry._names_to_collectors.items():
+        own = set(getattr(collector, "_labelnames", ()))
+        found[name] = own | ({"le"} if name.endswith("_bucket") else set())
+    for rule in rules("record"):
+        first = re.match(r"\s*sum by \([^)]*\)", rule["expr"])
+        found[rule["record"]] = grouped_labels(first[0]) if first else set()
+    # What Prometheus itself adds to each series.
+    return {name: labels | {"job", "instance"} for name, labels in found.items()}
+
+
 def faults_of(query: str) -> list[str]:
     """A line for each metric that does not exist, and each label that none of them has."""
     names, known = metrics_of(query), known_labels()
     of_all = set[str]().union(*(known.get(name, ()) for name in names))
-    used = grouped_labels(query) | set(_MATCHER.findall(query))
+    used = grouped_labels(query) | set(_MATCHER.findall(_TEXT.sub('""', query)))
     return [
         *(f"no metric {name}" for name in names - known.keys()),
         *(f"no metric of the query has the label {label}" for label in used - of_all),

@@ -1,36 +1,52 @@
-"""What can be known of the compose file without a Docker engine."""
+"""What can be known of the compose file and of the Dockerfile without a Docker engine."""
 
 import re
 import shlex
+import tomllib
+from typing import Any
 
 import pytest
 import yaml
 
-from engine.process.settings import Settings
+from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
-from tests.deploy.files import DEPLOY, ROOT, default, document, of_ours, parse, services
+from tests.deploy.files import DEPLOY, ROOT, parse
 
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ROLES = ("trigger", "connector", "recorder")
+TEXT = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+INSTRUCTIONS = [line.split(maxsplit=1) for line in TEXT.splitlines() if line.strip(" #")]
+ENVIRONMENT = dict(
+    word.split("=", 1) for name, rest in INSTRUCTIONS if name == "ENV" for word in rest.split()
+)
 
 
-@pytest.mark.parametrize("name", of_ours())
+def default(value: str) -> str:
+    """The value with each `${NAME:-default}` replaced by its default, as compose does."""
+    while "${" in value:
+        value = re.sub(r"\$\{\w+(?::-([^{}]*))?\}", r"\1", value)
+    return value
+
+
+@pytest.mark.parametrize("name", [name for name, each in SERVICES.items() if "build" in each])
 def test_settings_and_commands_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, value in of_ours()[name]["environment"].items():
+    service = SERVICES[name]
+    for variable, value in service["environment"].items():
         monkeypatch.setenv(variable, default(value))
     assert load_settings().kafka_bootstrap_servers == "kafka:9092"
-    command = of_ours()[name]["command"]
     if name != "example":
-        parse(command)
+        parse(service["command"])
         return
-    for line in command[0].split("&&"):
+    for line in service["command"][0].split("&&"):
         program, *words = shlex.split(line)
         assert program == "proximity"
         parse([word.replace("/examples/", f"{ROOT}/docs/examples/") for word in words])
 
 
-@pytest.mark.parametrize("name", services())
+@pytest.mark.parametrize("name", SERVICES)
 def test_a_service_is_exact_and_bounded_and_stays_on_loopback(name: str) -> None:
-    service = services()[name]
+    service = SERVICES[name]
     _, _, tag = service["image"].partition(":")
     numbers = 2 if name == "postgres" else 3  # its releases have two
     assert len(re.findall(r"[0-9]+", tag.partition("-")[0])) == numbers
@@ -39,21 +55,38 @@ def test_a_service_is_exact_and_bounded_and_stays_on_loopback(name: str) -> None
     assert set(service["logging"]["options"]) == {"max-size", "max-file"}
     for volume in service.get("volumes", []):
         source = volume.partition(":")[0]
-        known = (DEPLOY / source).exists() if source[0] == "." else source in document()["volumes"]
-        assert known, volume
+        assert (DEPLOY / source).exists() if source[0] == "." else source in COMPOSE["volumes"]
 
 
-def test_redis_forgets_no_claim() -> None:
-    command = services()["redis"]["command"]
+def test_redis_forgets_no_claim_and_a_role_has_time_to_drain() -> None:
+    command = SERVICES["redis"]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--appendonly"] == "yes"
     assert options["--maxmemory-policy"] == "noeviction"
-
-
-def test_a_role_has_time_to_drain_and_is_scraped() -> None:
     drain = Settings.model_fields["drain_timeout"].default
     for name in ROLES:
-        assert int(services()[name]["stop_grace_period"].removesuffix("s")) > drain
+        assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > drain
     scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     (job,) = scraped["scrape_configs"]
     assert set(job["dns_sd_configs"][0]["names"]) == {"api", *ROLES}
+
+
+def test_every_package_of_the_wheel_is_in_the_image() -> None:
+    copies = [rest.split()[:-1] for word, rest in INSTRUCTIONS if word == "COPY"]
+    copied = {source for sources in copies if "--from" not in sources[0] for source in sources}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {"pyproject.toml", project["project"]["readme"], *packages} <= copied
+    assert all((ROOT / source).exists() for source in copied)
+
+
+def test_the_image_runs_as_a_numbered_user_and_its_ports_can_be_reached() -> None:
+    ours = {name for name in ENVIRONMENT if name.startswith(PREFIX)}
+    assert {name.removeprefix(PREFIX).lower() for name in ours} <= set(Settings.model_fields)
+    assert ENVIRONMENT["PROXIMITY_API_HOST"] == ENVIRONMENT["PROXIMITY_METRICS_HOST"] == "0.0.0.0"
+    stage = dict(INSTRUCTIONS)  # what the last stage says
+    assert all(int(number) > 0 for number in stage["USER"].split(":"))
+    port = ENVIRONMENT["PROXIMITY_METRICS_PORT"]
+    assert port == ENVIRONMENT["PROXIMITY_API_METRICS_PORT"]
+    assert f":{port}/healthz" in stage["HEALTHCHECK"]
+    assert stage["EXPOSE"].split() == [str(Settings.model_fields["api_port"].default), port]

@@ -13,68 +13,52 @@ from tests.deploy.files import DEPLOY, parse
 
 SYSTEMD = DEPLOY / "systemd"
 SERVICES = sorted(SYSTEMD.glob("*.service"))
-FILES = sorted(SYSTEMD.glob("*.env"))
-ROLES = ("trigger", "connector", "recorder")
 PROGRAM = "/opt/proximity/bin/proximity"
-
-each_service = pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+SECRETS = set(secret_settings())
+OPEN = {variable_name(name) for name in set(Settings.model_fields) - SECRETS}
 
 
 def _values(path: Path, key: str) -> list[str]:
     return re.findall(rf"^{key}=(.*)$", path.read_text(), flags=re.MULTILINE)
 
 
-@each_service
-def test_the_command_is_one_of_proximity(path: Path) -> None:
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+def test_a_unit_runs_a_command_with_secrets_in_files_and_time_to_drain(path: Path) -> None:
     (command,) = _values(path, "ExecStart")
     program, *words = command.split()
     assert program == PROGRAM
-    for role in ROLES if "%i" in command else ("",):
+    for role in ("trigger", "connector", "recorder") if "%i" in command else ("",):
         parse([word.replace("%i", role) for word in words])
-
-
-@each_service
-def test_secrets_are_handed_over_as_files(path: Path) -> None:
-    credentials = dict(each.split(":", 1) for each in _values(path, "LoadCredential"))
+    credentials = {each.partition(":")[0] for each in _values(path, "LoadCredential")}
     given = dict(each.split("=", 1) for each in _values(path, "Environment"))
-    of_files = {file_variable(name) for name in secret_settings()}
-    for name, value in given.items():
-        if name in of_files:
-            assert value.removeprefix("%d/") in credentials
-        else:
-            assert name in {variable_name(field) for field in Settings.model_fields}
-    assert {value for value in given.values() if "%d" in value} == {f"%d/{n}" for n in credentials}
-    assert not {variable_name(name) for name in secret_settings()} & given.keys()
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_files_of_settings_hold_settings_and_no_secret(path: Path) -> None:
-    lines = [line for line in path.read_text().splitlines() if line and line[0] != "#"]
-    open_settings = set(Settings.model_fields) - set(secret_settings())
-    for line in lines:
-        name, _, value = line.partition("=")
-        assert name.removeprefix(PREFIX).lower() in open_settings
-        assert value
-    assert lines
-
-
-@each_service
-def test_there_is_time_to_drain(path: Path) -> None:
+    files = {file_variable(name) for name in SECRETS}
+    assert given.keys() <= files | OPEN
+    assert {given[name] for name in given.keys() & files} == {f"%d/{n}" for n in credentials}
     drain = Settings.model_fields["drain_timeout"].default
-    for seconds in _values(path, "TimeoutStopSec"):
-        assert int(seconds) > drain
-    assert _values(path, "TimeoutStopSec") or path.name == "proximity-migrate.service"
+    seconds = _values(path, "TimeoutStopSec")
+    assert path.name == "proximity-migrate.service" or int(seconds[0]) > drain
+
+
+def test_files_of_settings_hold_settings_and_no_secret() -> None:
+    for path in SYSTEMD.glob("*.env"):
+        lines = re.findall(r"^#?(\w+)=(.*)$", path.read_text(), re.MULTILINE)
+        assert lines
+        for name, value in lines:
+            assert name.startswith(PREFIX)
+            assert name in OPEN
+            assert value
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 def test_systemd_understands_them(tmp_path: Path) -> None:
-    for path in (*SERVICES, SYSTEMD / "proximity.target"):
+    units = [SYSTEMD / "proximity.target", *SERVICES]
+    for path in units:
         text = path.read_text().replace(PROGRAM, "/bin/true")
         text = re.sub(r"^(User|Group)=.*", r"\1=root", text, flags=re.MULTILINE)
         (tmp_path / path.name).write_text(text)
-    units = [tmp_path / name.replace("@.", "@trigger.") for name in _unit_names()]
     done = subprocess.run(
-        ["systemd-analyze", "verify", *units],
+        ["systemd-analyze", "verify"]
+        + [str(tmp_path / path.name.replace("@.", "@trigger.")) for path in units],
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +67,3 @@ def test_systemd_understands_them(tmp_path: Path) -> None:
     )
     # Faults of this machine's other units are not this project's.
     assert [line for line in done.stderr.splitlines() if "proximity" in line] == []
-
-
-def _unit_names() -> list[str]:
-    return ["proximity.target", *(path.name for path in SERVICES)]

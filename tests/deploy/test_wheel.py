@@ -28,15 +28,9 @@ def test_every_file_is_in_the_wheel_and_no_other(wheel: zipfile.ZipFile) -> None
     ours = {name for name in names if name.partition("/")[0] in PACKAGES}
     assert ours == {name for package in PACKAGES for name in _tracked(package)}
     assert {name.partition("/")[0].rpartition(".")[2] for name in names - ours} == {"dist-info"}
-    (entries,) = [name for name in names if name.endswith("entry_points.txt")]
-    assert b"proximity = engine.cli.__main__:main" in wheel.read(entries)
-
-
-def test_the_wheel_has_what_was_compiled(wheel: zipfile.ZipFile) -> None:
     compiled("engine.trigger.refusal_filter")
-    for name in COMPILED:
-        (file,) = [f for f in wheel.infolist() if f.filename.startswith(f"{name}.cpython")]
-        assert file.file_size > 10_000
+    made = {name for name in wheel.namelist() if name.endswith(".so")}
+    assert {name.partition(".cpython")[0] for name in made} == set(COMPILED)
 
 
 def test_without_a_compiler_the_wheel_is_for_all_platforms(tmp_path: Path) -> None:

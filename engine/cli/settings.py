@@ -1,6 +1,5 @@
 """`proximity settings`: prints every setting with its value and source; secrets are hidden."""
 
-import os
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ from engine.cli.output import echo_json, say
 from engine.process.settings import Settings, unit_of, variable_name
 from engine.process.settings_sources import (
     file_variable,
-    read_env_file,
-    secret_files,
+    given_settings,
     secret_settings,
     shown,
 )
@@ -72,26 +70,17 @@ async def settings(
 
 
 def _rows(invocation: Invocation) -> Iterator[_Row]:
-    current = invocation.settings()
-    written = {} if invocation.env_file is None else read_env_file(invocation.env_file)
-    environment = {key.upper() for key in os.environ}
-    files, secrets = secret_files(written), frozenset(secret_settings())
+    current, given = invocation.settings(), given_settings(invocation.env_file)
+    secrets = frozenset(secret_settings())
     groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
-        variable = variable_name(name)
-        source = "default"
-        if name in files:
-            source = str(files[name])
-        elif variable in environment:
-            source = "environment"
-        elif variable in written:
-            source = str(invocation.env_file)
+        source = given[name].source if name in given else "default"
         meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
         group = groups.get(name.partition("_")[0], "Roles")
         value, default = shown(getattr(current, name)), shown(field.default)
-        yield _Row(variable, value, default, source, meaning, unit_of(name), group)
+        yield _Row(variable_name(name), value, default, source, meaning, unit_of(name), group)
 
 
 def _print(row: _Row) -> None:

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, FilePath, SecretStr, model_validator
 
 from engine.process.settings_types import (
     REGISTERED_FORMATS,
@@ -16,7 +15,6 @@ from engine.process.settings_types import (
     Extensions,
     Networks,
     Port,
-    ReadableFile,
     RedisUrl,
     RegistryUrl,
     Seconds,
@@ -34,10 +32,10 @@ _OF_OAUTH = tuple(
 _OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The settings of one process. Durations are in seconds unless the name says otherwise."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
     # Longest time (s) that a broker delays the answer to a fetch when it has no new records.
     fetch_wait: ClassVar[float] = 0.1
 
@@ -63,12 +61,12 @@ class Settings(BaseSettings):
     kafka_sasl_oauth_extensions: Extensions = setting(
         (), "SASL extensions that the brokers need: name=value, comma-separated"
     )
-    kafka_ssl_cafile: ReadableFile | None = setting(
+    kafka_ssl_cafile: FilePath | None = setting(
         None,
         "PEM file that verifies the brokers, and the token endpoint if no known authority does",
     )
-    kafka_ssl_certfile: ReadableFile | None = setting(None, "PEM client certificate")
-    kafka_ssl_keyfile: ReadableFile | None = setting(None, "PEM key of the client certificate")
+    kafka_ssl_certfile: FilePath | None = setting(None, "PEM client certificate")
+    kafka_ssl_keyfile: FilePath | None = setting(None, "PEM key of the client certificate")
     kafka_ssl_password: SecretStr | None = setting(None, "password of the key file")
     kafka_session_timeout: Seconds = setting(
         10.0, "time without a heartbeat after which the group removes a member"
@@ -89,7 +87,7 @@ class Settings(BaseSettings):
         None,
         "http:// or https://, [user:password@]host; for the formats avro, protobuf and json-schema",
     )
-    schema_registry_ca_file: ReadableFile | None = setting(
+    schema_registry_ca_file: FilePath | None = setting(
         None, "PEM file that verifies the schema registry"
     )
     group_prefix: str = setting("proximity-", "prefix of every consumer group")

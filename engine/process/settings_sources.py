@@ -7,10 +7,10 @@ Docker provide it. An unknown name is refused. Whatever is shown has no secrets.
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import get_args
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from typing import NamedTuple, get_args
+from urllib.parse import parse_qsl, urlencode
 
 from dotenv.parser import parse_stream
 from pydantic import SecretStr, ValidationError
@@ -22,47 +22,53 @@ HIDDEN = "********"
 _SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_password")
 # The prefix of the variables that name servers for the project's tests; they are no settings.
 _TEST_PREFIX = "TEST_"
-_ENCODING = "utf-8-sig"  # an editor's byte order mark is no part of the first name
 # Variables that Kubernetes sets in every container for a service whose name begins with the prefix.
 _LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
+class GivenSetting(NamedTuple):
+    """The text that a setting has, the variable that gives it, and where: environment or a file."""
+
+    text: str
+    variable: str
+    source: str
+
+
 def load_settings(env_file: Path | None = None, **overrides: object) -> Settings:
     """Settings from overrides, the environment, then the file. Raises SettingsError."""
-    written = {} if env_file is None else read_env_file(env_file)
-    _refuse_unknown(written)
-    if unknown := overrides.keys() - Settings.model_fields.keys():
-        raise SettingsError(f"no setting has the name {min(unknown)}")
-    files = {name: path for name, path in secret_files(written).items() if name not in overrides}
-    overrides |= {name: _read_secret(name, path) for name, path in files.items()}
+    given = given_settings(env_file)
+    values: dict[str, object] = {name: each.text for name, each in given.items()}
     try:
-        # pydantic checks these at run time; its stubs know neither the keyword nor the names.
-        return Settings(_env_file=env_file, _env_file_encoding=_ENCODING, **overrides)  # type: ignore[call-arg,arg-type]
+        return Settings.model_validate(values | overrides)
     except ValidationError as error:
-        raise SettingsError(_one_line(error, files)) from None
+        raise SettingsError(_one_line(error, given)) from None
 
 
-def read_env_file(path: Path) -> dict[str, str]:
-    """The names in the file, in upper case, with their values. Raises SettingsError."""
-    try:
-        with path.open(encoding=_ENCODING) as stream:
-            bindings = list(parse_stream(stream))
-    except FileNotFoundError:
-        raise SettingsError(f"--env-file {path}: no such file") from None
-    except OSError as error:
-        raise SettingsError(f"--env-file {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"--env-file {path}: not UTF-8") from None
-    found: dict[str, str] = {}
-    for binding in bindings:
-        if binding.error or (binding.key is not None and binding.value is None):
-            text, first = binding.original.string, binding.original.line
-            line = first + text.count("\n", 0, len(text) - len(text.lstrip()))  # after blank lines
-            accepted = "accepted: KEY=value, a line each, # comments"
-            raise SettingsError(f"--env-file {path}:{line}: {accepted}")
-        if binding.key is not None:
-            found[binding.key.upper()] = binding.value or ""
+def given_settings(env_file: Path | None) -> dict[str, GivenSetting]:
+    """The settings in the environment and in the file, by name. Raises SettingsError."""
+    plain = {variable_name(name): name for name in Settings.model_fields}
+    of_files = {file_variable(name): name for name in secret_settings()}
+    environment = {name.upper(): value for name, value in os.environ.items()}
+    places = {"environment": environment}
+    if env_file is not None:
+        places[str(env_file)] = _read_env_file(env_file)
+    found: dict[str, GivenSetting] = {}
+    for place, variables in places.items():
+        here: dict[str, GivenSetting] = {}
+        for variable, text in variables.items():
+            name = plain.get(variable) or of_files.get(variable)
+            if name is None:
+                _refuse_unknown(variable, text, {*plain, *of_files}, place)
+            elif name in here:
+                other = f"{variable_name(name)} is set as well; set one of them"
+                raise SettingsError(f"{file_variable(name)}: {other}")
+            else:
+                here[name] = GivenSetting(text, variable, place)
+        found = here | found  # what the environment says counts
+    for name, each in found.items():
+        if each.variable in of_files:
+            found[name] = each._replace(text=_read_secret(each), source=each.text)
     return found
 
 
@@ -78,25 +84,6 @@ def file_variable(name: str) -> str:
     return variable_name(name) + "_FILE"
 
 
-def secret_files(written: Mapping[str, str]) -> dict[str, Path]:
-    """The file of each secret setting that a file provides.
-
-    `written` has the lines of the --env-file; the environment overrides them. Raises SettingsError
-    if a secret is given twice in one place.
-    """
-    found = {}
-    for name in secret_settings():
-        plain, file = variable_name(name), file_variable(name)
-        for place in (_environment(), written):
-            if plain in place and file in place:
-                raise SettingsError(f"{file}: {plain} is set as well; set one of them")
-            if file in place:
-                found[name] = Path(place[file])
-            if plain in place or file in place:
-                break
-    return found
-
-
 def shown(value: object) -> str:
     """The text for a setting's value: only that a secret is set, and a URL without its password."""
     if isinstance(value, SecretStr):
@@ -108,25 +95,21 @@ def shown(value: object) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password. A text that is no valid URL is hidden whole."""
-    try:
-        parts = urlsplit(url)
-        for place in parts.netloc.rpartition("@")[2].split(","):  # several behind Sentinel
-            _ = urlsplit(f"//{place}").port
-        query = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
-        return HIDDEN
-    if "@" in parts.path or "@" in parts.query or "@" in parts.fragment:
-        return HIDDEN  # for example a password with a slash: its end is not certain
-    user, at, host = parts.netloc.rpartition("@")
-    name, colon, _password = user.partition(":")
-    # Without a colon the user may be a password in the wrong place.
-    shown_user = f"{name}:{HIDDEN}" if colon else HIDDEN
-    written = url.replace(parts.netloc, f"{shown_user}@{host}", 1) if at else url
-    if any(key in _SECRET_PARAMETERS and given for key, given in query):
-        hidden = [(key, HIDDEN if key in _SECRET_PARAMETERS else given) for key, given in query]
-        return written.partition("?")[0] + "?" + urlencode(hidden, safe="*/,:")
-    return written
+    """The URL without its password."""
+    address, question, query = url.partition("?")
+    if "@" in query:
+        return HIDDEN  # perhaps of a password with a question mark: its end is not certain
+    login, at, host = address.rpartition("@")
+    if at:
+        scheme, _, login = login.partition("://")
+        name, colon, _ = login.partition(":")
+        # Without a colon the user may be a password in the wrong place.
+        address = f"{scheme}://{name + colon if colon else ''}{HIDDEN}@{host}"
+    pairs = [
+        (key, HIDDEN if text and key in _SECRET_PARAMETERS else text)
+        for key, text in parse_qsl(query, keep_blank_values=True)
+    ]
+    return address + question + urlencode(pairs, safe="*/,:")
 
 
 def shown_servers(settings: Settings) -> dict[str, str]:
@@ -140,34 +123,47 @@ def shown_servers(settings: Settings) -> dict[str, str]:
     }
 
 
-def _environment() -> dict[str, str]:
-    return {name.upper(): value for name, value in os.environ.items()}
-
-
-def _read_secret(name: str, path: Path) -> str:
-    """The content of the file, without line ends after it; an error never quotes it."""
-    fault = f"{file_variable(name)}: {path}: "
+def _read_env_file(path: Path) -> dict[str, str]:
     try:
-        text = path.read_bytes().decode().rstrip("\r\n")
+        with path.open(encoding="utf-8-sig") as stream:  # an editor may write a byte order mark
+            bindings = list(parse_stream(stream))
+    except OSError as error:
+        raise SettingsError(f"--env-file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"--env-file {path}: not UTF-8") from None
+    for binding in bindings:
+        if binding.error or (binding.key is not None and binding.value is None):
+            text, first = binding.original.string, binding.original.line
+            line = first + text.count("\n", 0, len(text) - len(text.lstrip()))  # after blank lines
+            accepted = "accepted: KEY=value, a line each, # comments"
+            raise SettingsError(f"--env-file {path}:{line}: {accepted}")
+    return {each.key.upper(): each.value or "" for each in bindings if each.key is not None}
+
+
+def _read_secret(given: GivenSetting) -> str:
+    """The content of the file, without line ends after it; an error never quotes it."""
+    try:
+        text = Path(given.text).read_bytes().decode().rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise SettingsError(fault + (getattr(error, "strerror", None) or "not UTF-8")) from None
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise SettingsError(f"{given.variable}: {given.text}: {reason}") from None
     if not text:
-        raise SettingsError(f"{fault}the file is empty")
+        raise SettingsError(f"{given.variable}: {given.text}: the file is empty")
     return text
 
 
-def _one_line(error: ValidationError, files: Collection[str]) -> str:
+def _one_line(error: ValidationError, given: Mapping[str, GivenSetting]) -> str:
     faults = []
     for fault in error.errors(include_url=False):
         message = fault["msg"].removeprefix("Value error, ")
         if fault["loc"]:
-            name, given = str(fault["loc"][0]), fault["input"]
-            named = file_variable(name) if name in files else variable_name(name)
+            name, value = str(fault["loc"][0]), fault["input"]
+            named = given[name].variable if name in given else variable_name(name)
             if (unit := unit_of(name)) and fault["type"] != "value_error":
-                number = f"{given:g}" if isinstance(given, float) else given
+                number = f"{value:g}" if isinstance(value, float) else value
                 message = f"{number}: {message} {unit}"
             message = f"{named}: {message}"
-            if isinstance(given, str) and _LINK_VALUE.match(given):
+            if isinstance(value, str) and _LINK_VALUE.match(value):
                 message += (
                     "; Kubernetes sets this for a service of that name: enableServiceLinks: false"
                 )
@@ -175,16 +171,12 @@ def _one_line(error: ValidationError, files: Collection[str]) -> str:
     return "; ".join(faults)
 
 
-def _refuse_unknown(file: Mapping[str, str]) -> None:
+def _refuse_unknown(variable: str, text: str, names: set[str], place: str) -> None:
     """Raise SettingsError for a variable with the prefix that names no setting."""
-    names = {variable_name(name) for name in Settings.model_fields}
-    names |= {file_variable(name) for name in secret_settings()}
-    for place, found in (("", _environment()), (" (in the --env-file)", file)):
-        for variable, value in found.items():
-            name = variable.removeprefix(PREFIX)
-            if variable == name or variable in names or name.startswith(_TEST_PREFIX):
-                continue
-            if not _LINK.fullmatch(name) and not _LINK_VALUE.match(value):
-                close = difflib.get_close_matches(variable, names, n=1, cutoff=0.85)
-                meant = f"did you mean {close[0]}?" if close else "`proximity settings` prints all"
-                raise SettingsError(f"{variable}{place}: no setting has this name; {meant}")
+    name = variable.removeprefix(PREFIX)
+    if variable == name or name.startswith(_TEST_PREFIX):
+        return
+    if not _LINK.fullmatch(name) and not _LINK_VALUE.match(text):
+        close = difflib.get_close_matches(variable, names, n=1, cutoff=0.85)
+        meant = f"did you mean {close[0]}?" if close else "`proximity settings` prints all"
+        raise SettingsError(f"{variable} ({place}): no setting has this name; {meant}")

@@ -125,7 +125,7 @@ async def test_the_login_of_the_url() -> None:
     [
         (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
         ("localhost:8081", "accepted: http:// or https://"),
-        ("http://h/a b", "must be escaped"),
+        ("http://h/a b", "escaped where needed"),
     ],
 )
 def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None:

@@ -42,7 +42,8 @@ def known_labels() -> dict[str, set[str]]:
     registry = CollectorRegistry()
     Metrics(registry)
     ApiMetrics(registry)
-    found = {"up": set[str](), "ALERTS": {"alertname", "alertstate"}, WORKER_UP: {"worker"}}
+    alerts = {"alertname", "alertstate", "severity"}
+    found = {"up": set[str](), "ALERTS": alerts, WORKER_UP: {"worker"}}
     found |= {sample.name: set() for each in registry.collect() for sample in each.samples}
     for name, collector in registry._names_to_collectors.items():
         own = set(getattr(collector, "_labelnames", ()))

@@ -1,13 +1,12 @@
-"""Looks up the catalog's records of devices: in memory, in Redis, then in SQL.
+"""Looks up the catalog's records of devices: in memory, then in SQL.
 
-A copy, in Redis or in memory, is fresh for 4 s, so that a change in SQL by an authentication, a
-detection or an edit is known within 5 s. An older copy, in Redis, is used only while SQL does not
-answer. Neither server may stop a notification: it leaves without the fields that cannot be looked
-up in time.
+Memory keeps a record for 4 s, so that a change in SQL by an authentication, a detection or an edit
+is known within 5 s. Redis has copies for the time in which SQL does not answer. Neither server may
+stop a notification: it leaves without the fields that cannot be looked up in time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from engine.process.metrics import Metrics
 from rules.decision import NOT_ASKED
 
 FRESH_SECONDS = 4.0
-_MOST_REMEMBERED = 20_000  # devices of each of two generations
+_MOST_REMEMBERED = 40_000  # devices
 # Time zones that are only needed to refuse a detection: at a place where a device stays through
 # the quiet hours, nobody is asked for each detection.
 _ZONE_SECONDS = 60.0
@@ -52,6 +51,7 @@ class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NO_ANSWER = DeviceRecord(None, None, False)
+_NEVER_READ: tuple[float, DeviceRecord | None] = (float("-inf"), None)
 
 
 class DeviceCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,39 +63,6 @@ class DeviceCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 encode_copy = msgspec.json.Encoder().encode
 decode_copy = msgspec.json.Decoder(DeviceCopy).decode
-
-
-class RecentCopies:
-    """The copies that were read in the last seconds.
-
-    A device that is sent several campaigns is read once. The age of a copy counts from the time at
-    which SQL was read.
-    """
-
-    def __init__(self) -> None:
-        self._since = float("-inf")
-        self._young: dict[DeviceKey, DeviceCopy] = {}
-        self._old: dict[DeviceKey, DeviceCopy] = {}
-
-    def fresh(self, keys: Iterable[DeviceKey], now: float) -> dict[DeviceKey, DeviceRecord | None]:
-        """The records of the remembered keys whose copies are fresh."""
-        if not 0 <= now - self._since < FRESH_SECONDS or len(self._young) > _MOST_REMEMBERED:
-            self._old, self._young, self._since = self._young, {}, now
-        found: dict[DeviceKey, DeviceRecord | None] = {}
-        for key in keys:
-            copy = self._young.get(key) or self._old.get(key)
-            if copy is not None and is_fresh(copy, now):
-                found[key] = copy.record
-        return found
-
-    def remember(self, copies: Mapping[DeviceKey, DeviceCopy]) -> None:
-        """Add copies that were just read."""
-        self._young.update(copies)
-
-
-def is_fresh(copy: DeviceCopy, now: float) -> bool:
-    """Whether the copy is fresh. A copy from the future is not: a wrong clock wrote it."""
-    return 0 <= now - copy.read_at < FRESH_SECONDS
 
 
 _COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
@@ -147,7 +114,6 @@ class DeviceLookup:
         clock: Callable[[], float],
     ) -> None:
         self._redis = redis
-        self._clustered = isinstance(redis, RedisCluster)
         self._prefix = prefix
         self._dialect = database.dialect
         # A connection without a session: this is asked in each cycle. No device is soft-deleted.
@@ -157,24 +123,34 @@ class DeviceLookup:
         self._metrics = metrics
         self._clock = clock
         self._sql_down_until = float("-inf")
-        self._recent = RecentCopies()
+        self._recent: dict[DeviceKey, tuple[float, DeviceRecord | None]] = {}  # with the time
         self._zones: dict[DeviceKey, str | None] = {}
         self._zones_since = clock()
         self._next = _Lookup()
         self._lock = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
-        """The records of the keys, and of others; None if the catalog has no such device.
+        """The records of the keys; None if the catalog has no such device.
 
         NO_ANSWER stands for a record that could not be read in time.
         """
-        batch = self._next
-        batch.keys.update(keys)
-        async with self._lock:
-            if batch.found is None:  # else another caller has looked up all keys
-                self._next = _Lookup()
-                batch.found = await self._find(list(batch.keys))
-        return batch.found
+        found, missing = dict[DeviceKey, DeviceRecord | None](), list[DeviceKey]()
+        now, recent = self._clock(), self._recent
+        for key in keys:
+            read_at, record = recent.get(key, _NEVER_READ)
+            if 0 <= now - read_at < FRESH_SECONDS:
+                found[key] = record
+            else:
+                missing.append(key)
+        if missing:
+            batch = self._next
+            batch.keys.update(missing)
+            async with self._lock:
+                if batch.found is None:  # else another caller has looked up all keys
+                    self._next = _Lookup()
+                    batch.found = await self._read(list(batch.keys))
+            found |= {key: batch.found[key] for key in missing}
+        return found
 
     async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:
         """The devices' time zones by their records; None if there is none."""
@@ -195,55 +171,33 @@ class DeviceLookup:
             return NOT_ASKED
         return self._zones.get(key, NOT_ASKED)
 
-    async def _find(self, wanted: list[DeviceKey]) -> DeviceRecords:
-        found = self._recent.fresh(wanted, self._clock())
-        unknown = [key for key in wanted if key not in found] if found else wanted
-        if unknown:
-            found.update(await self._read(unknown))
-        return found
-
     async def _read(self, wanted: list[DeviceKey]) -> DeviceRecords:
-        copies = await self._copies(wanted)
-        now = self._clock()
-        fresh = {key: copy for key, copy in copies.items() if is_fresh(copy, now)}
-        self._recent.remember(fresh)
-        found = {key: copy.record for key, copy in fresh.items()}
-        missing = [key for key in wanted if key not in found]
-        if missing:
-            stored = await self._stored(missing)
-            if stored is None:
-                older = {key: copies[key].record for key in missing if key in copies}
-                found.update(dict.fromkeys(missing, NO_ANSWER) | older)
-            else:
-                found.update(stored)
-                self._recent.remember({key: DeviceCopy(now, each) for key, each in stored.items()})
-                await self._remember(stored, now)
-        return found
-
-    async def _copies(self, keys: list[DeviceKey]) -> dict[DeviceKey, DeviceCopy]:
-        names = [self._name(key) for key in keys]
-        if self._clustered:
-            pipeline: Any = self._redis.pipeline(transaction=False)
-            for name in names:
-                pipeline.get(name)
-            values = await self._run(pipeline.execute())
-        else:
-            values = await self._run(self._redis.mget(names))
-        copies: dict[DeviceKey, DeviceCopy] = {}
-        for key, value in zip(keys, values or (), strict=bool(values)):
-            if value is not None:
-                with suppress(msgspec.DecodeError):  # another program's value
-                    copies[key] = decode_copy(value)
-        return copies
-
-    async def _remember(self, stored: DeviceRecords, read_at: float) -> None:
+        stored, now = await self._stored(wanted), self._clock()
+        if stored is None:
+            return await self._copies(wanted)
+        if len(self._recent) > _MOST_REMEMBERED:
+            self._recent.clear()
+        self._recent.update((key, (now, record)) for key, record in stored.items())
         pipeline: Any = self._redis.pipeline(transaction=False)
         for key, record in stored.items():
-            if record is not None:  # a device that SQL lacks is usually about to be added
-                copy = encode_copy(DeviceCopy(read_at, record))
+            if record is not None:
+                copy = encode_copy(DeviceCopy(now, record))
                 pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
         if len(pipeline):
             await self._run(pipeline.execute())
+        return stored
+
+    async def _copies(self, keys: list[DeviceKey]) -> DeviceRecords:
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipeline.get(self._name(key))
+        copies: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys, NO_ANSWER)
+        values = await self._run(pipeline.execute())
+        for key, value in zip(keys, values or (), strict=bool(values)):
+            if value is not None:
+                with suppress(msgspec.DecodeError):  # another program's value
+                    copies[key] = decode_copy(value).record
+        return copies
 
     async def _run(self, call: Awaitable[Any]) -> list[Any] | None:
         try:

@@ -113,18 +113,6 @@ class RememberedClaims:
         until = claims.get(_CAPPED_UNTIL + company_id)
         return until is not None and claims.get(_CAPPED_AFTER + company_id, inf) < at < until
 
-    def may_deny(self, udid: str, campaigns: Sequence[CampaignSnapshot], company_id: int) -> bool:
-        """Whether a claim on one of these campaigns of a device is young, or a refusal by the caps
-        of their company; to be checked then."""
-        claims = self.young.get(udid)
-        if claims is not None:
-            if _CAPPED_UNTIL + company_id in claims:
-                return True
-            for campaign in campaigns:
-                if campaign.id in claims or -campaign.id in claims:
-                    return True
-        return False
-
     def was_read(self, udid: str) -> bool:
         """Whether all claims of the device were read in this assignment and are remembered."""
         return _READ in self.of(udid)
@@ -132,32 +120,38 @@ class RememberedClaims:
     def remember(
         self,
         udid: str,
-        claims: Iterable[tuple[CampaignSnapshot, float]],
+        campaigns: Iterable[CampaignSnapshot],
+        at: float,
         now: float,
         *,
         read: Mapping[int, float] | None = None,
         briefly: bool = False,
     ) -> None:
-        """Remember claims of a device, each if it is the newest of its campaign.
+        """Remember claims of a device at `at`, each if it is the newest of its campaign.
 
         `read` has all that Redis had. Claims of connector campaigns, and those remembered
         `briefly`, are forgotten some seconds after `now`: they may be given back.
         """
         if self._is_closed:
             return
-        known = self._known(udid)
+        known = self.young.get(udid)
+        if known is None:
+            known = self._known(udid)
         before = len(known)
         if read is not None:
             known[_READ] = 0.0
-            for campaign_id, at in read.items():
-                known[campaign_id] = max(at, known.get(campaign_id, at))
-        for campaign, at in claims:
+            for campaign_id, since in read.items():
+                known[campaign_id] = max(since, known.get(campaign_id, since))
+        for campaign in campaigns:
+            if campaign.delay <= 0:
+                continue
             key = campaign.id if campaign.format != "connector" else -campaign.id
             if key not in known or known[key] <= at:
                 known[key] = at
             if briefly or key < 0:
                 self._brief.append((now + _BRIEFLY, udid, key))
-        self._grown(known, before)
+        if len(known) > before:
+            self._grown(known, before)
 
     def remember_capped(
         self, udid: str, company_id: int, denied: Sequence[int], now: float

@@ -10,9 +10,9 @@ its bounds. It does not wait for acknowledgements: these finish the records in t
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.producer import Outgoing
@@ -23,8 +23,10 @@ from engine.redis.claims import (
     COUNTED,
     NOT_COUNTED,
     RETURNABLE,
-    ClaimAnswers,
+    Answer,
+    CapPlace,
     Claims,
+    ClaimUpdate,
     ClaimUpdater,
     DeviceRequests,
     pack_caps,
@@ -33,9 +35,15 @@ from engine.redis.claims import (
 from engine.redis.devices import DeviceLookup
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
-from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
+from engine.trigger.grants import (
+    DecidedDetection,
+    Message,
+    decide_from_memory,
+    notification_ids,
+)
 from engine.trigger.message import MessageWriter, content_bytes
 from engine.trigger.place_index import PlaceIndex
+from rules.model import Cap
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -185,9 +193,9 @@ class Cycle:
         detections = [each for each in taken if each.detection.event is None] if moments else taken
         self._counter.count([each.decision for each in detections], detections)
         self._feed.note_claims(taken)
-        sending = [each for each in taken if each.grants]
+        sending = [each for each in taken if each.decision.granted]
         if len(sending) < len(taken):
-            _finish([each for each in taken if not each.grants])
+            _finish([each for each in taken if not each.decision.granted])
         if sending:
             self._claimed.append(sending)
             if self._composing is None:
@@ -202,8 +210,7 @@ class Cycle:
         while self._claimed:
             sending = list(chain.from_iterable(self._claimed))
             self._claimed.clear()
-            await self._compose(sending)
-            self._send(sending)
+            self._send(sending, await self._compose(sending))
             self._room.set()
         self._composing = None
 
@@ -244,17 +251,14 @@ class Cycle:
         return {id(each) for each in asked}
 
     def _decide(self, taken: list[DecidedDetection], edited: set[int]) -> None:
-        """Make the grants; decide again if something has changed since the intake decided."""
+        """Name the notifications; decide again if something has changed since the intake did."""
         now = self._clock()
         oldest = now - self._max_age
         for each in taken:
             detection, remembered = each.detection, each.partition.remembered
+            claims = remembered.young.get(detection.message.device.udid)
             if (
-                remembered.may_deny(
-                    detection.message.device.udid,
-                    each.decision.granted,
-                    each.decision.company_id,
-                )
+                (claims is not None and len(claims) != each.claims)
                 or detection.detected_at < oldest
                 or (edited and id(each) in edited)
             ):
@@ -268,8 +272,8 @@ class Cycle:
                     each.elsewhere,
                     each.time_zone,
                 )
-            if each.beacon is not None:
-                each.grants = grants_of(detection, each.beacon, each.decision)
+            if each.decision.granted:
+                each.ids = notification_ids(detection, each.decision.granted)
 
     async def _claim(self, taken: list[DecidedDetection]) -> None:
         """Take the claims of all grants in one call; waits while Redis does not answer."""
@@ -277,90 +281,98 @@ class Cycle:
         requests: list[DeviceRequests] = []
         unread: set[str] = set()
         for each in taken:
-            rules = None if each.beacon is None else each.beacon.target.rules
-            caps = () if rules is None else rules.caps
-            at = round(each.detection.detected_at * 1000)
-            packed = []
-            for grant in each.grants:
-                campaign, counted = grant.campaign, NOT_COUNTED
+            if each.beacon is None or not each.ids:
+                continue
+            caps, packed = each.beacon.target.rules.caps, b""
+            at, udid = round(each.detection.detected_at * 1000), each.detection.message.device.udid
+            for campaign, id_ in zip(each.decision.granted, each.ids, strict=True):
+                counted = NOT_COUNTED
                 if caps and not campaign.ignores_caps:
-                    counted = RETURNABLE if grant.is_call else COUNTED
+                    counted = RETURNABLE if campaign.format == "connector" else COUNTED
                 if campaign.delay > 0 or counted:
-                    delay, owner = campaign.delay * 1000, grant.notification_id
-                    packed.append(pack_request(campaign.id, owner, at, delay, counted))
+                    packed += pack_request(campaign.id, id_, at, campaign.delay * 1000, counted)
             if not packed:
                 continue
-            udid = each.detection.message.device.udid
             read = (
                 len(unread) < _MOST_READ
-                and udid not in unread
                 and not each.partition.remembered.was_read(udid)
+                and udid not in unread
             )
             if read:
                 unread.add(udid)
             claiming.append(each)
             counting = pack_caps(each.decision.company_id, caps) if caps else b""
-            requests.append(DeviceRequests(udid, b"".join(packed), read, counting))
+            requests.append(DeviceRequests(udid, packed, read, counting))
         if claiming:
             now = self._clock()
             answers = await retry(
                 lambda: self._claims.take(requests, now), self._redis_errors, "claims"
             )
-            _note_answers(claiming, answers, now)
+            for each, forbidden, request in zip(
+                claiming, answers.forbidden_by, requests, strict=True
+            ):
+                read_claims = answers.read.get(request.udid) if request.read else None
+                _note_answers(each, forbidden, read_claims, now)
 
-    async def _compose(self, sending: list[DecidedDetection]) -> None:
+    async def _compose(self, sending: list[DecidedDetection]) -> list[Message]:
         """Write the messages; calls need no records of devices."""
-        keys = [each.device for each in sending]
-        needed = {
-            key
-            for key, each in zip(keys, sending, strict=True)
-            if each.grants[0].beacon.connector is None or not all(g.is_call for g in each.grants)
-        }
-        known = await self._devices.find(needed) if needed else {}
-        now = self._clock()
-        for key, each in zip(keys, sending, strict=True):
-            each.unsent = len(each.grants)
-            each.size = self._writer.write(each, known.get(key), now)
+        keys = {each.device for each in sending if self._writer.needs_device(each)}
+        known = await self._devices.find(keys) if keys else {}
+        now, messages = self._clock(), list[Message]()
+        for each in sending:
+            messages += self._writer.write(each, known.get(each.device), now)
+        return messages
 
-    def _send(self, sending: list[DecidedDetection]) -> None:
+    def _send(self, sending: list[DecidedDetection], messages: list[Message]) -> None:
         """Publish in a task of its own, so that the next cycle claims meanwhile."""
-        send = _Send(sending, self._note_finished)
-        self._unacknowledged += send.size
+        send = _Send(sending, messages, self._note_finished)
+        self._unacknowledged += sum([each.size for each in sending])
         task = asyncio.create_task(self._publish(send), name="send")
         self._sends[task] = send
         task.add_done_callback(self._note_end)
 
     async def _publish(self, send: "_Send") -> None:
-        grants = send.grants
+        messages = send.messages
         with self.step("publish"):
-            refused = await self.letters.publish_or_dead_letter(grants, send.note_acknowledged)
+            refused = await self.letters.publish_or_dead_letter(messages, send.note_acknowledged)
             if refused:
-                await self._give_back(refused, send)
+                await self._give_back(refused)
         send.finish_all()
-        too_large = {id(grant) for grant in refused}
-        for grant in grants:
-            if grant.span is not None:
-                grant.span.end("too_large" if id(grant) in too_large else "published")
+        too_large = set(map(id, refused))
+        for message in messages:
+            if message.span is not None:
+                message.span.end("too_large" if id(message) in too_large else "published")
         if too_large:
-            grants = [grant for grant in grants if id(grant) not in too_large]
-        self._counter.count_sent(grants, self._clock())
+            messages = [each for each in messages if id(each) not in too_large]
+        self._counter.count_sent(messages, self._clock())
 
-    async def _give_back(self, refused: Sequence[Grant], send: "_Send") -> None:
-        """Give back the claims of grants whose messages were too large.
+    async def _give_back(self, refused: Sequence[Message]) -> None:
+        """Give back the claims of messages that were too large.
 
         This process still remembers them for a while, so that a device that stays does not lead to
         a dead letter every second.
         """
-        now = self._clock()
-        claimed = [grant for grant in refused if grant.needs_claim]
-        for grant in claimed:
-            claim = grant.campaign, grant.detection.detected_at
-            remembered = send.partition_of(grant).remembered
-            remembered.remember(grant.udid, [claim], now, briefly=True)
-            if grant.caps:  # what they have denied meanwhile may be free again
-                company = grant.beacon.company_reference.id
-                remembered.remember_capped(grant.udid, company, (0, 0, 0), now)
-        updates = [grant.refused_claim() for grant in claimed]
+        now, updates = self._clock(), list[ClaimUpdate]()
+        for message in refused:
+            decided, campaign = message.decided, message.campaign
+            detection, caps = decided.detection, _caps_of(message)
+            if not (campaign.delay or caps):
+                continue
+            udid, remembered = detection.message.device.udid, decided.partition.remembered
+            remembered.remember(udid, [campaign], detection.detected_at, now, briefly=True)
+            place = None
+            if caps:  # what they have denied meanwhile may be free again
+                company = decided.decision.company_id
+                remembered.remember_capped(udid, company, (0, 0, 0), now)
+                place = CapPlace(pack_caps(company, caps), "refused")
+            updates.append(
+                ClaimUpdate(
+                    *(campaign.id, udid, message.notification_id, detection.detected_at),
+                    campaign.delay,
+                    keep=0,
+                    place=place,
+                )
+            )
         await retry(lambda: self._updater.apply(updates), self._redis_errors, "claims")
 
     def _note_finished(
@@ -368,17 +380,15 @@ class Cycle:
     ) -> None:
         """All messages of these detections are acknowledged; `free` partitions may send again."""
         _finish(finished)
-        self._unacknowledged -= sum(each.size for each in finished)
+        self._unacknowledged -= sum([each.size for each in finished])
         self._room.set()
         for partition in free:
             if partition.held_back:
                 held_back, partition.held_back = partition.held_back, []
-                self._put_first(held_back)
-
-    def _put_first(self, held_back: list[DecidedDetection]) -> None:
-        for each in reversed(held_back):
-            self._queues.setdefault(each.decision.company_id, deque()).appendleft(each)
-        self.put(())
+                for each in reversed(held_back):
+                    queue = self._queues.setdefault(each.decision.company_id, deque())
+                    queue.appendleft(each)
+                self.put(())
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._sends.pop(task, None)
@@ -405,79 +415,86 @@ class _Send:
     def __init__(
         self,
         sending: list[DecidedDetection],
+        messages: list[Message],
         finished: "Callable[[list[DecidedDetection], list[TriggerPartition]], None]",
     ) -> None:
-        self.grants = [grant for each in sending for grant in each.grants]
-        self.size = sum(each.size for each in sending)
+        self.messages = messages
+        self._sending = sending
         self._finished = finished
-        self._waiting = {id(grant.message): each for each in sending for grant in each.grants}
         self._left = Counter([each.partition for each in sending])
+        self._is_closed = False
         for partition in self._left:
             partition.unfinished_sends += 1
 
-    def partition_of(self, grant: Grant) -> "TriggerPartition":
-        """The partition of a grant whose message is not acknowledged."""
-        return self._waiting[id(grant.message)].partition
-
-    def note_acknowledged(self, messages: Iterable[Outgoing]) -> None:
+    def note_acknowledged(self, messages: Sequence[Outgoing]) -> None:
         """The brokers have these messages."""
-        finished, waiting = [], self._waiting
-        for message in messages:
-            each = waiting.pop(id(message), None)
-            if each is not None:
-                each.unsent -= 1
-                if not each.unsent:
-                    finished.append(each)
+        finished = list[DecidedDetection]()
+        for message in cast(Sequence[Message], messages):
+            each = message.decided
+            each.unsent -= 1
+            if not each.unsent:
+                finished.append(each)
         self._finish(finished)
 
     def close(self) -> None:
         """Nobody waits for these messages any more; acknowledgements move nothing."""
-        self._waiting.clear()
+        self._is_closed = True
 
     def finish_all(self) -> None:
         """All is published, or has a dead letter in its place."""
-        left = {id(each): each for each in self._waiting.values()}
-        self._waiting.clear()
-        self._finish(list(left.values()))
+        left = [each for each in self._sending if each.unsent]
+        for each in left:
+            each.unsent = 0
+        self._finish(left)
 
     def _finish(self, finished: list[DecidedDetection]) -> None:
+        if not finished or self._is_closed:
+            return
         free, left = [], self._left
         for partition, count in Counter([each.partition for each in finished]).items():
             left[partition] -= count
             if not left[partition]:
                 partition.unfinished_sends -= 1
                 free.append(partition)
-        if finished:
-            self._finished(finished, free)
+        self._finished(finished, free)
 
 
-def _note_answers(claiming: list[DecidedDetection], answers: ClaimAnswers, now: float) -> None:
-    """Remember the answers, and take the denied grants from their detections.
+def _caps_of(message: Message) -> tuple[Cap, ...]:
+    """The company's caps that count the campaign."""
+    beacon = message.decided.beacon
+    return () if beacon is None or message.campaign.ignores_caps else beacon.target.rules.caps
 
-    The claim that denies a grant is remembered like one that was read.
+
+def _note_answers(
+    each: DecidedDetection,
+    forbidden: list[Answer],
+    read: Mapping[int, float] | None,
+    now: float,
+) -> None:
+    """Remember the answers, and take the denied campaigns from the decision.
+
+    The claim that denies a campaign is remembered like one that was read.
     """
-    read = answers.read
-    for each, forbidden in zip(claiming, answers.forbidden_by, strict=True):
-        udid, at, grants, remembered = (
-            each.detection.message.device.udid,
-            each.detection.detected_at,
-            each.grants,
-            each.partition.remembered,
-        )
-        if len(forbidden) < len(grants):
-            grants = [grant for grant in grants if grant.needs_claim]
-        claims = [
-            (grant.campaign, by / 1000 if by else at)
-            for grant, by in zip(grants, forbidden, strict=True)
-            if not isinstance(by, list) and grant.campaign.delay > 0
-        ]
-        remembered.remember(udid, claims, now, read=read.get(udid))
-        if any(forbidden):
-            company = each.decision.company_id
-            for by in forbidden:
-                if isinstance(by, list):
-                    remembered.remember_capped(udid, company, by, now)
-            each.deny({id(grant): by for grant, by in zip(grants, forbidden, strict=True) if by})
+    detection, remembered, granted = (
+        each.detection,
+        each.partition.remembered,
+        each.decision.granted,
+    )
+    udid, at = detection.message.device.udid, detection.detected_at
+    if not any(forbidden):
+        remembered.remember(udid, granted, at, now, read=read)
+        return
+    answers, left = list[Answer](), iter(forbidden)
+    caps = () if each.beacon is None else each.beacon.target.rules.caps
+    for campaign in granted:
+        asked = campaign.delay > 0 or (caps and not campaign.ignores_caps)
+        by = next(left) if asked else 0
+        answers.append(by)
+        if isinstance(by, list):
+            remembered.remember_capped(udid, each.decision.company_id, by, now)
+        else:
+            remembered.remember(udid, [campaign], by / 1000 if by else at, now, read=read)
+    each.deny(answers)
 
 
 def _finish(finished: list[DecidedDetection]) -> None:

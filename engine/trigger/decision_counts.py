@@ -14,7 +14,7 @@ from uuid import UUID
 from engine.kafka.tracing import note_exemplar
 from engine.process.metrics import Metrics
 from engine.redis.figures import FigureSums
-from engine.trigger.grants import DecidedDetection, Grant
+from engine.trigger.grants import DecidedDetection, Message
 from rules.model import Decision, DecisionTally, Reason
 
 _WRITE_SECONDS = 5.0
@@ -72,38 +72,35 @@ class DecisionCounter:
         if self.sums is not None:
             self.sums.note_claims(decided)
 
-    def count_sent(self, grants: Sequence[Grant], now: float) -> None:
-        """Count grants whose messages were published, at `now` (epoch s)."""
+    def count_sent(self, messages: Sequence[Message], now: float) -> None:
+        """Count messages that were published, at `now` (epoch s)."""
         metrics = self._metrics
-        formats = Counter([grant.campaign.format for grant in grants])
-        metrics.connector_handovers.inc(formats.pop("connector", 0))
+        formats = Counter([each.campaign.format for each in messages])
+        calls = formats.pop("connector", 0)
+        metrics.connector_handovers.inc(calls)
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
-        sent = grants if formats.total() == len(grants) else [g for g in grants if not g.is_call]
-        timely = [grant for grant in sent if not grant.is_exit]
-        times = Counter([grant.detection.detected_at for grant in timely])
+        sent = [each for each in messages if not each.is_call] if calls else messages
+        timely = [each for each in sent if not each.decided.is_exit]
         ages: Counter[float] = Counter()
-        for at, count in times.items():
-            ages[max(0.0, now - at)] += count
+        for at, n in Counter([each.decided.detection.detected_at for each in timely]).items():
+            ages[max(0.0, now - at)] += n
         metrics.latency.observe_counts(ages)
         if timely and metrics.latency.wants_exemplar(now):
-            self._note_slowest(timely, now)
+            slowest = min(timely, key=lambda each: each.decided.detection.detected_at)
+            note_exemplar(
+                metrics.latency,
+                seconds=max(0.0, now - slowest.decided.detection.detected_at),
+                notification_id=str(UUID(bytes=slowest.notification_id)),
+                record=slowest.record,
+                company=slowest.decided.decision.company_id,
+                campaign=slowest.campaign.id,
+                now=now,
+            )
         if self.sums is not None:
-            companies = Counter([grant.beacon.company_reference.id for grant in sent])
+            companies = Counter([each.decided.decision.company_id for each in sent])
             for company, count in companies.items():
                 self.sums.figures.note_notifications(company, count)
-
-    def _note_slowest(self, sent: Sequence[Grant], now: float) -> None:
-        slowest = min(sent, key=lambda grant: grant.detection.detected_at)
-        note_exemplar(
-            self._metrics.latency,
-            seconds=max(0.0, now - slowest.detection.detected_at),
-            notification_id=str(UUID(bytes=slowest.notification_id)),
-            record=slowest.record,
-            company=slowest.beacon.company_reference.id,
-            campaign=slowest.campaign.id,
-            now=now,
-        )
 
 
 def _by_reason(tallies: Counter[DecisionTally]) -> tuple[Counter[Reason], Counter[Reason]]:
@@ -152,7 +149,7 @@ class DecisionSums:
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Grants that hold their claim or need none."""
-        self._granted.update([each.decision for each in decided if each.grants])
+        self._granted.update([each.decision for each in decided if each.decision.granted])
         if len(self._granted) > _MOST_WAITING:
             self._add_grants()
 

@@ -144,11 +144,11 @@ class DecisionNotes:
             self._seen, self._seen_since = {}, now
         seen, decision = self._seen.setdefault(udid, set()), decided.decision
         outcome = beacon.place.kind, beacon.reference.id, decision.reason, decision.outcomes
-        if decided.grants or len(seen) >= _MOST_OUTCOMES:
+        if decided.decision.granted or len(seen) >= _MOST_OUTCOMES:
             seen.clear()  # later outcomes are no repeats
         if outcome in seen:
             return
-        if not decided.grants:
+        if not decided.decision.granted:
             seen.add(outcome)
         device = DeviceKey(beacon.company_reference.id, udid)
         self._to_write.append(DeviceDecision(device, _stored(decided, beacon, now)))

@@ -1,8 +1,8 @@
-"""The objects that a detection becomes on its way: decided detection, grants, messages."""
+"""The objects that a detection becomes on its way: a decided detection, and its messages."""
 
 import hashlib
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ from aiokafka import ConsumerRecord
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import Answer, CapPlace, ClaimUpdate, pack_caps
+from engine.redis.claims import Answer
 from engine.redis.devices import DeviceKey, DeviceLookup
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, Target, decide, refusal
-from rules.model import Campaigns, CampaignSnapshot, Cap, Decision, Reason
+from rules.model import Campaigns, CampaignSnapshot, Decision, Reason
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -33,68 +33,15 @@ _NO_CLAIMS: dict[int, float] = {}
 SHARED = frozenset(list(Reason)[: list(Reason).index(Reason.INACTIVE)])
 
 
-class Grant(msgspec.Struct, gc=False):
-    """A campaign that passed every check for a detection. `notification_id` has 16 bytes.
-
-    `message` is set when it is composed; `span` is its work in the trace of the record, where that
-    has one.
-    """
-
-    detection: DecodedDetection
-    beacon: IndexedPlace
-    campaign: CampaignSnapshot
-    notification_id: bytes
-    message: Outgoing = None  # type: ignore[assignment]  # set later
-    span: Span | None = None
-
-    @property
-    def udid(self) -> str:
-        """The udid of the detected device."""
-        return self.detection.message.device.udid
-
-    @property
-    def is_call(self) -> bool:
-        """Whether the message is a call of the customer's service, and not a notification."""
-        return self.campaign.format == "connector"
-
-    @property
-    def is_exit(self) -> bool:
-        """Whether the end of a visit fired it, which may be long after the last detection."""
-        return self.detection.event is not None and self.detection.event.type == "exit"
-
-    @property
-    def record(self) -> ConsumerRecord[bytes, bytes]:
-        """The record that led to the grant."""
-        return self.detection.record
-
-    @property
-    def caps(self) -> tuple[Cap, ...]:
-        """The company's caps that count the campaign."""
-        return () if self.campaign.ignores_caps else self.beacon.target.rules.caps
-
-    @property
-    def needs_claim(self) -> bool:
-        """Whether Redis is asked: for its delay, or for the caps."""
-        return self.campaign.delay > 0 or bool(self.caps)
-
-    def refused_claim(self) -> ClaimUpdate:
-        """The update that gives back what a message has that brokers refuse."""
-        campaign, at = self.campaign, self.detection.detected_at
-        place = None
-        if self.caps:
-            place = CapPlace(pack_caps(self.beacon.company_reference.id, self.caps), "refused")
-        id_, delay = self.notification_id, campaign.delay
-        return ClaimUpdate(campaign.id, self.udid, id_, at, delay, keep=0, place=place)
-
-
 class DecidedDetection(msgspec.Struct, gc=False):
     """A detection and its decision; `beacon` is None if the index does not have it.
 
     Only one that may fire has a `partition`, where its record is open, and the beacon cache's
-    `version` at which it was decided. `elsewhere` has the campaigns that the same position fires at
-    a geofence before this one, `time_zone` is the device's. A cycle adds what Redis has granted,
-    and how many claims it has denied: the decision is without those. Of its messages `unsent` are
-    not acknowledged, `size` bytes in all.
+    `version` at which it was decided, when `claims` claims of its device were remembered.
+    `elsewhere` has the campaigns that the same position fires at a geofence before this one,
+    `time_zone` is the device's. A cycle adds the `ids` (16 bytes each) of the notifications of the
+    granted campaigns, and how many claims Redis has denied: the decision is without those.
+    Of its messages `unsent` are not acknowledged, `size` bytes in all.
     """
 
     detection: DecodedDetection
@@ -102,9 +49,10 @@ class DecidedDetection(msgspec.Struct, gc=False):
     decision: Decision
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
+    claims: int = 0
     elsewhere: frozenset[int] = frozenset()
     time_zone: str | None = None
-    grants: list[Grant] = []
+    ids: list[bytes] = []
     denied: int = 0
     unsent: int = 0
     size: int = 0
@@ -114,22 +62,27 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """The key of the detected device in the catalog."""
         return DeviceKey(self.decision.company_id, self.detection.message.device.udid)
 
-    def deny(self, denied: Mapping[int, Answer]) -> None:
-        """Redis has denied grants: its answers by the grants' identities."""
-        kept, capped = [], self.decision.capped
-        for grant in self.grants:
-            answer = denied.get(id(grant))
-            if answer is None:
-                kept.append(grant)
+    @property
+    def is_exit(self) -> bool:
+        """Whether it is the end of a visit, which may be long after the last detection."""
+        return self.detection.event is not None and self.detection.event.type == "exit"
+
+    def deny(self, answers: Sequence[Answer]) -> None:
+        """Redis has answered for each granted campaign: 0 grants it, the others are denied."""
+        kept, ids, capped = list[CampaignSnapshot](), list[bytes](), self.decision.capped
+        for campaign, id_, answer in zip(self.decision.granted, self.ids, answers, strict=True):
+            if not answer:
+                kept.append(campaign)
+                ids.append(id_)
             elif isinstance(answer, list):
-                capped = (*capped, grant.campaign)
+                capped = (*capped, campaign)
             else:
                 self.denied += 1
-        self.grants = kept
+        self.ids = ids
         if self.beacon is not None:
             target = _target(self.detection, self.beacon)
             phase = target.phase_at(self.detection.detected_at, self.time_zone)
-            self.decision = phase.granting(tuple([grant.campaign for grant in kept]), capped)
+            self.decision = phase.granting(tuple(kept), capped)
 
     def outcomes(self) -> dict[str, list[int]]:
         """A bounded number of campaign ids by reason; those that fired come first.
@@ -147,6 +100,31 @@ class DecidedDetection(msgspec.Struct, gc=False):
                 found[reason.value] = numbers[:room]
                 room -= len(found[reason.value])
         return found
+
+
+class Message(Outgoing, frozen=True, gc=False):
+    """The message of a campaign that a detection fires: a notification, or a call of the company's
+    service. `span` is its work in the trace of the record, where that has one."""
+
+    decided: DecidedDetection
+    campaign: CampaignSnapshot
+    notification_id: bytes
+    span: Span | None = None
+
+    @property
+    def message(self) -> Outgoing:
+        """What is published."""
+        return self
+
+    @property
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        """The record that led to it."""
+        return self.decided.detection.record
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call of the company's service, and not a notification."""
+        return self.campaign.format == "connector"
 
 
 def decide_from_memory(
@@ -209,18 +187,15 @@ def unknown(key: PlaceKey | None) -> Decision:
     return UNKNOWN["geofence" if isinstance(key, GeofenceKey) else "beacon"]
 
 
-def grants_of(detection: DecodedDetection, beacon: IndexedPlace, decision: Decision) -> list[Grant]:
-    """One grant for each campaign that the decision grants."""
-    identity = _identity(detection)
-    return [
-        Grant(detection, beacon, campaign, _id_of(campaign.id, identity))
-        for campaign in decision.granted
-    ]
-
-
-def notification_id(detection: DecodedDetection, campaign: CampaignSnapshot) -> bytes:
-    """The 16 bytes of a UUID (version 5) of campaign, device and detection record."""
-    return _id_of(campaign.id, _identity(detection))
+def notification_ids(detection: DecodedDetection, campaigns: Campaigns) -> list[bytes]:
+    """For each campaign the 16 bytes of a UUID (version 5) of campaign, device and record."""
+    identity, ids = _identity(detection), []
+    for campaign in campaigns:
+        hashed = _hash_of_campaign(campaign.id).copy()
+        hashed.update(identity)
+        number = int.from_bytes(hashed.digest()[:16])
+        ids.append((number & _RANDOM_BITS | _VERSION_5).to_bytes(16))
+    return ids
 
 
 def _identity(detection: DecodedDetection) -> bytes:
@@ -241,13 +216,6 @@ def _identity(detection: DecodedDetection) -> bytes:
     if detection.index:
         identity += f"\0{detection.index}"
     return identity.encode()
-
-
-def _id_of(campaign_id: int, identity: bytes) -> bytes:
-    hashed = _hash_of_campaign(campaign_id).copy()
-    hashed.update(identity)
-    number = int.from_bytes(hashed.digest()[:16])
-    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(16)
 
 
 @lru_cache(maxsize=4096)

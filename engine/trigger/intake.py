@@ -133,6 +133,7 @@ class Intake:
             if decision.granted:
                 each = DecidedDetection(detection, beacon, decision, version=version)
                 each.elsewhere, each.time_zone = frozenset(fired), time_zone
+                each.claims = len(remembered.young.get(detection.message.device.udid, ()))
                 decided.append(each)
             else:
                 refused.append(decision)

@@ -15,15 +15,15 @@ import msgspec
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.messages import CampaignReference, ConnectorEndpoint, format_instant
-from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Span, Tracer
 from engine.redis.devices import DeviceRecord, completed_device
-from engine.trigger.grants import DecidedDetection, Grant
+from engine.trigger.grants import DecidedDetection, Message
 from engine.trigger.place_cache import IndexedPlace
-from rules.model import CampaignSnapshot, Cap, Zone
+from rules.model import BeaconSnapshot, CampaignSnapshot, Cap, Zone
 
-_ZONES = tuple(zone.name.lower().encode() for zone in Zone)  # by the zone's number
+# By the zone's number.
+_ZONES = tuple(b'"proximity":"%b",' % zone.name.lower().encode() for zone in Zone)
 _NO_CAPS: tuple[Cap, ...] = ()
 _MOST_BYTES = 16 * 1024 * 1024
 _ENDPOINT_FIELDS = ConnectorEndpoint.__struct_fields__
@@ -46,41 +46,6 @@ class CampaignParts(msgspec.Struct, frozen=True, gc=False):
     header: tuple[str, bytes]
 
 
-class CampaignFragments:
-    """The parts of the campaigns that fired lately, bounded in bytes."""
-
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._known: dict[int, CampaignParts] = {}
-
-    def of(
-        self,
-        campaign: CampaignSnapshot,
-        connector: ConnectorEntry | None,
-        caps: tuple[Cap, ...] = (),
-    ) -> CampaignParts:
-        """The parts of a campaign. For one that needs the company's `connector`, `caps` are those
-        that count it."""
-        known = self._known.get(campaign.id)
-        if (
-            known is not None
-            and known.campaign is campaign
-            and (known.connector is connector or known.connector == connector)
-            and known.caps == caps
-        ):
-            return known
-        made = _parts(campaign, connector, caps)
-        # Counted twice, because the campaign that the parts were made from stays in memory too.
-        self._bytes += 2 * (len(made.reference) + len(made.texts) + len(made.content))
-        if self._bytes > self._most_bytes:
-            self._known.clear()
-            self._bytes = 0
-        else:
-            self._known[campaign.id] = made
-        return made
-
-
 class MessageWriter:
     """Writes messages. `lifetime` (seconds) runs from detected_at to expires_at."""
 
@@ -89,66 +54,93 @@ class MessageWriter:
         self._connector_calls = topics.connector_calls
         self._lifetime = lifetime
         self._tracer = tracer or Tracer()
-        self._fragments = CampaignFragments()
+        # The parts of the campaigns that fired lately, bounded in bytes.
+        self._known: dict[int, CampaignParts] = {}
+        self._bytes = 0
+
+    def needs_device(self, decided: DecidedDetection) -> bool:
+        """Whether a message is a notification; calls need no record of the device."""
+        return any(each.format != "connector" for each in decided.decision.granted)
 
     def write(
-        self,
-        decided: DecidedDetection,
-        known: DeviceRecord | None,
-        now: float,
-    ) -> int:
-        """Write the message of each grant, at `now` (epoch s). Returns the bytes of all.
+        self, decided: DecidedDetection, known: DeviceRecord | None, now: float
+    ) -> list[Message]:
+        """The message of each granted campaign, at `now` (epoch s), noted as not acknowledged.
 
         `known` is the catalog's record of the device.
         """
-        detection, beacon = decided.detection, decided.grants[0].beacon
+        detection, beacon, event = decided.detection, decided.beacon, decided.detection.event
+        if beacon is None:
+            return []
         record, received, at = detection.record, detection.message.device, detection.detected_at
         key = received.udid.encode()
         device = received if known is None else completed_device(received, known)
-        zone, event, expires = b"", detection.event, at + self._lifetime
-        if beacon.place.kind == "beacon" and detection.zone:
-            zone = b'"proximity":"%b",' % _ZONES[detection.zone]
+        zone, expires = b"", now if decided.is_exit else at
+        if detection.zone and isinstance(beacon.place, BeaconSnapshot):
+            zone = _ZONES[detection.zone]
         if event is not None:
-            zone += b'"on":"%b","visit_id":"%b",' % (
-                event.type.encode(),
-                str(event.visit.uuid).encode(),
-            )
-            expires = now + self._lifetime if event.type == "exit" else expires
-        place = b'%b%b"device":%b,' % (
-            beacon.encoded_place or _place_of(beacon),
-            zone,
-            _encode(device),
-        )
-        when = times(floor(at), floor(now), floor(expires))
-        size = 0
-        for grant in decided.grants:
-            campaign = grant.campaign
+            visit = str(event.visit.uuid).encode()
+            zone += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
+        place = beacon.encoded_place or _place_of(beacon)
+        middle = b'%b%b"device":%b,' % (place, zone, _encode(device))
+        when = times(floor(at), floor(now), floor(expires + self._lifetime))
+        messages, size = list[Message](), 0
+        for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
             topic, connector, caps = self._notifications, None, _NO_CAPS
             if campaign.format == "connector":
-                topic, connector, caps = self._connector_calls, beacon.connector, grant.caps
-            parts = self._fragments.of(campaign, connector, caps)
-            id_ = b"-".join(_uuid_parts(hexlify(grant.notification_id)))
+                topic, connector = self._connector_calls, beacon.connector
+                caps = _NO_CAPS if campaign.ignores_caps else beacon.target.rules.caps
+            parts = self._known.get(campaign.id)
+            if parts is None or not (
+                parts.campaign is campaign and parts.connector == connector and parts.caps == caps
+            ):
+                parts = self._encode(campaign, connector, caps)
+            text = b"-".join(_uuid_parts(hexlify(id_)))
             value = b"".join(
-                (b'{"id":"', id_, parts.reference, place, parts.texts, when, parts.content)
+                (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
             )
-            headers = [("id", id_), parts.header]
-            if record.headers:  # else there is no trace to look for
-                grant.span = self._span_of(grant)
-                headers += grant.span.headers
-            grant.message = Outgoing(topic, key, value, headers)
             size += len(value)
-        return size + len(key) * len(decided.grants)
+            headers, span = [("id", text), parts.header], None
+            if record.headers:  # else there is no trace to look for
+                span = self._span_of(decided, campaign)
+                headers += span.headers
+            messages.append(Message(topic, key, value, headers, decided, campaign, id_, span))
+        decided.unsent, decided.size = len(messages), size + len(key) * len(messages)
+        return messages
 
-    def _span_of(self, grant: Grant) -> Span:
-        record = grant.record
+    def _encode(
+        self, campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
+    ) -> CampaignParts:
+        texts = {name: getattr(campaign, name) for name in ("title", "push", "background", "color")}
+        parts = CampaignParts(
+            campaign,
+            connector,
+            caps,
+            b'","campaign":%b,'
+            % _encode(CampaignReference(campaign.id, campaign.name, campaign.hash)),
+            _encode(texts)[1:-1] + b",",
+            _encode(_content(campaign, connector, caps))[1:],
+            ("campaign", b"%d" % campaign.id),
+        )
+        # Counted twice, because the campaign that the parts were made from stays in memory too.
+        self._bytes += 2 * (len(parts.reference) + len(parts.texts) + len(parts.content))
+        if self._bytes > _MOST_BYTES:
+            self._known.clear()
+            self._bytes = 0
+        else:
+            self._known[campaign.id] = parts
+        return parts
+
+    def _span_of(self, decided: DecidedDetection, campaign: CampaignSnapshot) -> Span:
+        record = decided.detection.record
         attributes = {
             "messaging.system": "kafka",
             "messaging.operation.type": "process",
             "messaging.destination.name": record.topic,
             "messaging.destination.partition.id": str(record.partition),
             "messaging.kafka.offset": record.offset,
-            "proximity.company": grant.beacon.company_reference.id,
-            "proximity.campaign": grant.campaign.id,
+            "proximity.company": decided.decision.company_id,
+            "proximity.campaign": campaign.id,
         }
         return self._tracer.begin("proximity.trigger", record.headers, attributes)
 
@@ -160,22 +152,6 @@ def content_bytes(campaigns: tuple[CampaignSnapshot, ...]) -> int:
         if campaign.content is not None:
             size += len(campaign.content)
     return size
-
-
-def _parts(
-    campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
-) -> CampaignParts:
-    reference = _encode(CampaignReference(campaign.id, campaign.name, campaign.hash))
-    texts = {name: getattr(campaign, name) for name in ("title", "push", "background", "color")}
-    return CampaignParts(
-        campaign,
-        connector,
-        caps,
-        b'","campaign":%b,' % reference,
-        _encode(texts)[1:-1] + b",",
-        _encode(_content(campaign, connector, caps))[1:],
-        ("campaign", b"%d" % campaign.id),
-    )
 
 
 def _content(

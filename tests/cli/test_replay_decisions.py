@@ -25,6 +25,7 @@ from engine.cli.replay.catalogs import (
 from engine.cli.replay.decisions import (
     CatalogComparison,
     CatalogReplay,
+    Grant,
     LocalHour,
     ReplayPeriod,
     TallyKey,
@@ -39,7 +40,6 @@ from engine.kafka.messages import (
     ReceivedDevice,
     ScannedTag,
 )
-from engine.trigger.grants import Grant
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.geofences import Circle, GeofenceGrid

@@ -21,8 +21,7 @@ from engine.process.settings import Settings
 from engine.trigger.message import MessageWriter
 from tests.connectors.calls import ENDPOINT
 from tests.connectors.test_calls import CONTENT, received
-from tests.trigger.samples import campaign, decoded, granted
-from tests.trigger.test_message import NOW, TOPICS
+from tests.trigger.samples import NOW, TOPICS, campaign, decoded, granted
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
@@ -98,10 +97,9 @@ async def test_the_span_of_a_message_names_its_record_company_and_campaign(
     object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
     writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
     decided = granted(sent, detection=detection)
-    writer.write(decided, None, NOW)
-    (message,) = decided.grants
+    (message,) = writer.write(decided, None, NOW)
     assert message.span is not None
-    assert message.message.headers[2:] == message.span.headers
+    assert message.headers[2:] == message.span.headers
     message.span.end("published")
     (made,) = exporter.get_finished_spans()
     assert made.name == "proximity.trigger"

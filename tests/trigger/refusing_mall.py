@@ -83,10 +83,10 @@ class Mall:
         self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
         self.cache.keep(self.companies, self.cache.version)
         for udid in DEVICES:
-            self.remembered.remember(udid, [(daily, NOON - 70)], NOON)
-        self.remembered.remember("sent", [(hourly, NOON - 30), (call, NOON - 30)], NOON)
+            self.remembered.remember(udid, [daily], NOON - 70, NOON)
+        self.remembered.remember("sent", [hourly, call], NOON - 30, NOON)
         read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
-        self.remembered.remember("read", [], NOON, read=read)
+        self.remembered.remember("read", [], NOON, NOON, read=read)
         self.remembered.young.pop("new")
         self.remembered.young.pop(LONG)
         self.remembered._old["old"] = self.remembered.young.pop("old")

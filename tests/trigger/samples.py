@@ -6,11 +6,16 @@ from typing import Any
 import msgspec
 
 from engine.kafka.detections import DecodedDetection, decode_record
-from engine.trigger.grants import DecidedDetection, grants_of
+from engine.kafka.topics import Topics
+from engine.redis.devices import DeviceRecord
+from engine.trigger.grants import DecidedDetection, Message, notification_ids
+from engine.trigger.message import MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import BeaconSnapshot, CampaignSnapshot, Decision, Reason, VenueSnapshot, Zone
 from tests.kafka import records
 
+NOW = 1_795_165_260.0
+TOPICS = Topics.named("proximity.")
 VENUE = VenueSnapshot(id=3, name="Mall", company_id=9, active=True)
 BEACON = BeaconSnapshot(
     id=5,
@@ -47,6 +52,11 @@ def decoded(**fields: Any) -> DecodedDetection:
     return decode_record(records.record(records.detection(**fields)), 2.0)
 
 
+def notification_id(detection: DecodedDetection, sent: CampaignSnapshot) -> bytes:
+    (id_,) = notification_ids(detection, (sent,))
+    return id_
+
+
 def granted(
     *sent: CampaignSnapshot,
     detection: DecodedDetection | None = None,
@@ -56,7 +66,12 @@ def granted(
     detection = detection or decoded()
     beacon = beacon or IndexedPlace(BEACON, sent, None)
     company = beacon.company_reference.id
-    decision = Decision(Reason.GRANTED, granted=sent, company_id=company)
+    decision = Decision(Reason.GRANTED, open=sent, granted=sent, company_id=company)
     decided = DecidedDetection(detection, beacon, decision)
-    decided.grants = grants_of(detection, beacon, decision)
+    decided.ids = notification_ids(detection, sent)
     return decided
+
+
+def messages_of(decided: DecidedDetection, known: DeviceRecord | None = None) -> list[Message]:
+    """Its messages, written a minute later."""
+    return MessageWriter(topics=TOPICS, lifetime=300).write(decided, known, NOW)

@@ -33,7 +33,7 @@ def free(
 def test_a_claim_denies_later_detections_until_its_delay_is_over() -> None:
     """One at the claim's own time, or before it, may be its owner that is delivered again."""
     one = memory()
-    one.remember("phone", [(HOURLY, 100.0)], NOW)
+    one.remember("phone", [HOURLY], 100.0, NOW)
     assert [free(one, at) for at in (99, 100, 100.5, 3699, 3700)] == [
         [1, 2],
         [1, 2],
@@ -46,8 +46,8 @@ def test_a_claim_denies_later_detections_until_its_delay_is_over() -> None:
 
 def test_the_newest_claim_counts() -> None:
     one = memory()
-    one.remember("phone", [(HOURLY, 100.0)], NOW)
-    one.remember("phone", [(HOURLY, 50.0)], NOW, read={1: 70.0, 2: 80.0})
+    one.remember("phone", [HOURLY], 100.0, NOW)
+    one.remember("phone", [HOURLY], 50.0, NOW, read={1: 70.0, 2: 80.0})
     assert dict(one.of("phone")) == {0: 0.0, 1: 100.0, 2: 80.0}
     assert one.was_read("phone")
     assert not one.was_read("other")
@@ -57,9 +57,9 @@ def test_the_newest_claim_counts() -> None:
 def test_what_was_read_denies_no_call() -> None:
     """The connector role may have given the claim back meanwhile: Redis is asked."""
     one = memory()
-    one.remember("phone", [], NOW, read={3: 100.0})
+    one.remember("phone", [], NOW, NOW, read={3: 100.0})
     assert free(one, 101, CALL) == [3]
-    one.remember("phone", [(CALL, 100.0)], NOW)
+    one.remember("phone", [CALL], 100.0, NOW)
     assert free(one, 101, CALL) == []
     one.forget_expired(NOW + 4.9)
     assert free(one, 101, CALL) == []
@@ -70,7 +70,7 @@ def test_what_was_read_denies_no_call() -> None:
 def test_a_claim_that_may_be_given_back_is_remembered_briefly() -> None:
     memory = ClaimMemory(1000)
     one = memory.for_assignment()
-    one.remember("phone", [(HOURLY, 100.0)], NOW, briefly=True)
+    one.remember("phone", [HOURLY], 100.0, NOW, briefly=True)
     assert memory.held == 1 + 3
     one.forget_expired(NOW + 5)
     assert free(one, 101) == [1, 2]
@@ -81,9 +81,9 @@ def test_what_ends_with_the_assignment_is_not_remembered() -> None:
     memory = ClaimMemory(1000)
     one, other = memory.for_assignment(), memory.for_assignment()
     for each in (one, other):
-        each.remember("phone", [(HOURLY, 100.0)], NOW)
+        each.remember("phone", [HOURLY], 100.0, NOW)
     one.close()
-    one.remember("phone", [(HOURLY, 100.0)], NOW)
+    one.remember("phone", [HOURLY], 100.0, NOW)
     one.close()
     assert memory.held == 1 + 3
     assert not one.of("phone")
@@ -93,9 +93,9 @@ def test_what_ends_with_the_assignment_is_not_remembered() -> None:
 def test_the_claims_of_a_device_that_stays_are_not_forgotten() -> None:
     memory = ClaimMemory(100)
     one = memory.for_assignment()
-    one.remember("stays", [(HOURLY, 100.0)], NOW)
+    one.remember("stays", [HOURLY], 100.0, NOW)
     for number in range(1000):
-        one.remember(f"phone {number}", [(HOURLY, 100.0)], NOW)
+        one.remember(f"phone {number}", [HOURLY], 100.0, NOW)
         assert free(one, 101, udid="stays") == [2]
         assert memory.held <= 400
     assert free(one, 101, udid="phone 10") == [1, 2]
@@ -114,7 +114,7 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
         one, truth = remembered[number], stored[number]
         kind, udid, id_, at, briefly = events.draw(EVENTS)
         if kind == "remember":
-            one.remember(udid, [(campaign(id=id_), at)], at, briefly=briefly)
+            one.remember(udid, [campaign(id=id_)], at, at, briefly=briefly)
             truth.setdefault((udid, id_), []).append(at)
         elif kind == "expire":
             one.forget_expired(at)

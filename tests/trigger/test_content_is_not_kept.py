@@ -34,7 +34,7 @@ class Edited:
     def __init__(self) -> None:
         self.contents: list[weakref.ref[Content]] = []
         self._remembered = ClaimMemory(100).for_assignment()
-        self._remembered.remember("phone", [(campaign(id=1), AT - 1)], AT)
+        self._remembered.remember("phone", [campaign(id=1, delay=60)], AT - 1, AT)
 
     def decided(self) -> tuple[DecodedDetection, Decision, IndexedPlace]:
         content = Content("x" * 100)

@@ -4,19 +4,17 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import pytest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from engine.kafka.detections import DecodedDetection
 from engine.process.metrics import Metrics
-from engine.redis.claims import ClaimUpdate
 from engine.trigger.decision_counts import DecisionCounter
-from engine.trigger.grants import Grant, grants_of, notification_id
-from engine.trigger.place_cache import IndexedPlace
+from engine.trigger.grants import Message
 from rules.model import CampaignSnapshot, Decision, Reason
-from tests.trigger.samples import BEACON, campaign, decoded, granted
+from tests.trigger.samples import campaign, decoded, granted, messages_of
 
 
 @pytest.fixture
@@ -69,15 +67,15 @@ def test_the_counts_of_all_companies_and_of_all_decisions_are_added_up(two_campa
 
 def test_grants_that_redis_denies_are_throttled(two_campaigns):
     metrics = Metrics()
-    both, one = (granted(*two_campaigns[:most]) for most in (2, 1))
-    partly, wholly, alone, full = (msgspec.structs.replace(each) for each in (both, both, one, one))
-    first, second = map(id, both.grants)
-    partly.deny({first: 1})
-    assert partly.grants == both.grants[1:]
-    wholly.deny({first: 1, second: [2, 3, 0]})
-    alone.deny({id(one.grants[0]): 1})
-    full.deny({id(one.grants[0]): [2, 3, 0]})
-    assert (wholly.grants, alone.grants, full.grants) == ([], [], [])
+    both, one, partly, wholly, alone, full = (
+        granted(*two_campaigns[:most]) for most in (2, 1, 2, 2, 1, 1)
+    )
+    partly.deny([1, 0])
+    assert partly.ids == both.ids[1:]
+    wholly.deny([1, [2, 3, 0]])
+    alone.deny([1])
+    full.deny([[2, 3, 0]])
+    assert (wholly.ids, alone.ids, full.ids) == ([], [], [])
     decided = [both, one, partly, wholly, alone, full]
     DecisionCounter(metrics).count([each.decision for each in decided], decided)
     assert totals(metrics, "proximity_detections_total") == {
@@ -120,22 +118,17 @@ def histogram(metrics: Metrics) -> dict[str, Any]:
     }
 
 
-def grant_of(**fields: Any) -> Grant:
-    (grant,) = granted(campaign(**fields)).grants
-    return grant
+def message_of(detection: DecodedDetection | None = None, **fields: Any) -> Message:
+    (message,) = messages_of(granted(campaign(**fields), detection=detection))
+    return message
 
 
 def test_sent_messages_are_counted_by_format_and_calls_separately():
     metrics = Metrics()
-    html, url, call = (
-        grant_of(format="html"),
-        grant_of(),
-        grant_of(format="connector", content=None),
-    )
-    DecisionCounter(metrics).count_sent([html, url, url, call], html.detection.detected_at + 2.5)
-    DecisionCounter(metrics).count_sent(
-        [html], html.detection.detected_at - 60
-    )  # from a phone whose clock is fast
+    html, url = message_of(format="html"), message_of()
+    call, at = message_of(format="connector", content=None), html.decided.detection.detected_at
+    DecisionCounter(metrics).count_sent([html, url, url, call], at + 2.5)
+    DecisionCounter(metrics).count_sent([html], at - 60)  # from a phone whose clock is fast
     formats = {
         sample.labels["format"]: sample.value
         for family in metrics.notifications.collect()
@@ -150,25 +143,12 @@ def test_sent_messages_are_counted_by_format_and_calls_separately():
     assert metrics.registry.get_sample_value(f"{latency}_sum") == 3 * 2.5
 
 
-def test_a_grant_names_its_device_its_claim_and_its_message():
-    grant = grant_of(delay=3600)
-    detection, owner = grant.detection, notification_id(grant.detection, grant.campaign)
-    at = detection.detected_at
-    assert grant.udid == "device-1"
-    assert granted(grant.campaign).device == (BEACON.venue.company_id, "device-1")
-    assert grant.notification_id == owner
-    assert grant.refused_claim() == ClaimUpdate(7, "device-1", owner, at, 3600, keep=0)
-    assert not grant.is_call
-
-
 def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
-    metrics, sent = Metrics(), campaign()
-    decision = Decision(Reason.GRANTED, granted=(sent,))
+    metrics = Metrics()
     quick, slow = decoded(), decoded(detected_at="2026-11-20T09:59:30+0100")
     traced = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     object.__setattr__(slow.record, "headers", [("traceparent", traced)])
-    beacon = IndexedPlace(BEACON, [sent], None)
-    (fast,), (late,) = (grants_of(each, beacon, decision) for each in (quick, slow))
+    fast, late = message_of(quick), message_of(slow)
     now = quick.detected_at + 1
     with capture_logs() as logs:
         DecisionCounter(metrics).count_sent([fast, late], now)
@@ -185,13 +165,6 @@ def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
     assert (line["topic"], line["partition"], line["offset"]) == ("proximity.detections", 3, 7)
     assert (line["company"], line["campaign"]) == (9, 7)
     assert "device-1" not in str(line)
-
-
-def test_a_notification_of_a_phone_whose_clock_is_fast_took_no_time() -> None:
-    metrics, grant = Metrics(), grant_of()
-    DecisionCounter(metrics).count_sent([grant], grant.detection.detected_at - 60)
-    ((labels, value),) = exemplars(metrics).values()
-    assert (labels["notification"], value) == (str(UUID(bytes=grant.notification_id)), 0.0)
 
 
 def exemplars(metrics: Metrics) -> dict[str, tuple[dict[str, str], float]]:

@@ -9,26 +9,19 @@ import pytest
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.producer import message_size
-from engine.kafka.topics import Topics
-from engine.trigger.grants import notification_id
-from engine.trigger.message import MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot
 from tests.kafka import records
-from tests.trigger.samples import BEACON, campaign, decoded, granted
-
-NOW = 1_795_165_260.0
-TOPICS = Topics.named("proximity.")
+from tests.trigger.samples import BEACON, campaign, decoded, granted, messages_of, notification_id
 
 
 def composed(sent: CampaignSnapshot, connector: ConnectorEntry | None = None, **fields: Any):
     detection = decoded(**fields)
-    owner = notification_id(detection, sent)
     beacon = IndexedPlace(BEACON, [sent], connector)
     made = granted(sent, detection=detection, beacon=beacon)
-    size = MessageWriter(topics=TOPICS, lifetime=300).write(made, None, NOW)
-    outgoing = made.grants[0].message
-    assert size == message_size(outgoing)
+    (outgoing,) = messages_of(made)
+    assert (made.size, made.unsent) == (message_size(outgoing), 1)
+    owner = notification_id(detection, sent)
     assert outgoing.key == b"device-1"
     assert dict(outgoing.headers) == {"id": str(UUID(bytes=owner)).encode(), "campaign": b"7"}
     return outgoing.topic, orjson.loads(outgoing.value or b"")

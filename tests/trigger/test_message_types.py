@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import astuple
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.detections import decode_record
@@ -24,7 +23,7 @@ from engine.kafka.messages import (
 from engine.kafka.producer import message_size
 from engine.kafka.topics import Topics
 from engine.redis.devices import DeviceRecord, completed_device
-from engine.trigger.grants import Grant
+from engine.trigger.grants import Message
 from engine.trigger.message import MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import (
@@ -128,9 +127,11 @@ device_records = st.builds(
 )
 
 
-def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
+def as_types_say(message: Message, id_: str, device: KnownDevice) -> bytes:
     """The message without fragments."""
-    campaign, beacon, at = grant.campaign, grant.beacon, grant.detection.detected_at
+    campaign, beacon = message.campaign, message.decided.beacon
+    detection, at = message.decided.detection, message.decided.detection.detected_at
+    assert beacon is not None
     firing: dict[str, Any] = {
         "id": id_,
         "campaign": CampaignReference(campaign.id, campaign.name, campaign.hash),
@@ -147,8 +148,8 @@ def as_types_say(grant: Grant, id_: str, device: KnownDevice) -> bytes:
         "expires_at": format_instant(at + LIFETIME),
     }
     if isinstance(beacon.place, BeaconSnapshot):
-        firing["proximity"] = grant.detection.zone.name.lower()
-    event = grant.detection.event
+        firing["proximity"] = detection.zone.name.lower()
+    event = detection.event
     if event is not None:
         firing |= {"on": event.type, "visit_id": str(event.visit.uuid)}
         if event.type == "exit":
@@ -197,16 +198,15 @@ def test_a_message_matches_its_type(
     indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
-    size = writer.write(decided, record, NOW)
-    for grant in decided.grants:
-        topic, key, value, headers = astuple(grant.message)
-        id_ = str(UUID(bytes=grant.notification_id))
-        assert value == as_types_say(grant, id_, completed_device(device, record))
-        assert headers == [("id", id_.encode()), ("campaign", b"%d" % grant.campaign.id)]
-        assert topic == ("p.connector-calls" if grant.is_call else "p.notifications")
-        assert key == device.udid.encode()
-        assert grant.span is None
-    assert size == sum(message_size(grant.message) for grant in decided.grants)
+    messages = writer.write(decided, record, NOW)
+    for message in messages:
+        id_ = str(UUID(bytes=message.notification_id))
+        assert message.value == as_types_say(message, id_, completed_device(device, record))
+        assert message.headers == [("id", id_.encode()), ("campaign", b"%d" % message.campaign.id)]
+        assert message.topic == ("p.connector-calls" if message.is_call else "p.notifications")
+        assert message.key == device.udid.encode()
+        assert message.span is None
+    assert (decided.size, decided.unsent) == (sum(map(message_size, messages)), len(messages))
 
 
 @pytest.mark.parametrize("name", [n for n in ReceivedDevice.__struct_fields__ if n != "udid"])
@@ -255,8 +255,7 @@ def test_cached_fragments_are_bounded() -> None:
         )
         indexed = IndexedPlace(beacon, [campaign], None)
         decided = granted(campaign, detection=detection, beacon=indexed)
-        writer.write(decided, None, NOW)
-        (grant,) = decided.grants
-        assert msgspec.json.decode(grant.message.value or b"")["html"] == campaign.content
-        held = sum(len(each.content) for each in writer._fragments._known.values())
+        (message,) = writer.write(decided, None, NOW)
+        assert msgspec.json.decode(message.value or b"")["html"] == campaign.content
+        held = sum(len(each.content) for each in writer._known.values())
         assert held <= 8 * 1024 * 1024

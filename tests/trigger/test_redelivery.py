@@ -12,13 +12,13 @@ from engine.kafka.detections import decode_record
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Publisher
 from engine.redis.claims import Claims
-from engine.trigger.grants import notification_id
 from rules.model import CampaignSnapshot
 from tests.redis.claim_requests import ClaimRequest, take
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import campaign
 from tests.servers.waiting import eventually
 from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
+from tests.trigger.samples import notification_id
 
 DELAY = 3
 

@@ -19,7 +19,7 @@ from engine.process.metrics import Metrics
 from engine.redis.claims import Answer, ClaimAnswers, Claims, DeviceRequests
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
-from engine.trigger.grants import DecidedDetection, Grant, decide_from_memory, grants_of
+from engine.trigger.grants import DecidedDetection, decide_from_memory, notification_ids
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules
 from tests.kafka import records
@@ -125,20 +125,28 @@ class Process:
         )
         self._partition: Any = Partition(most_remembered)
 
-    async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> list[Grant]:
+    async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> list[bytes]:
         """What is to be published of a batch: decided from memory first, then for certain."""
         candidates = [each for each in map(self.decide, batch) if each.decision.granted]
         self._cycle._decide(candidates, set())
         await self._cycle._claim(candidates)
-        return [grant for each in candidates for grant in each.grants]
+        return [id_ for each in candidates for id_ in each.ids]
 
     def decide(self, made: tuple[DecodedDetection, IndexedPlace]) -> DecidedDetection:
         decision = decide_from_memory(*made, self._partition.remembered, BEGIN, 300.0)
         return DecidedDetection(*made, decision, self._partition)
 
 
-def all_grants(made: tuple[DecodedDetection, IndexedPlace]) -> list[Grant]:
-    return grants_of(*made, Process(BruteForce(), 10).decide(made).decision)
+def all_requests(made: tuple[DecodedDetection, IndexedPlace]) -> list[tuple[ClaimRequest, bytes]]:
+    """A request for each campaign, and whether caps count it."""
+    detection, beacon = made
+    granted = Process(BruteForce(), 10).decide(made).decision.granted
+    udid, at = detection.message.device.udid, detection.detected_at
+    caps = b"caps" if beacon.target.rules.caps else b""
+    return [
+        (ClaimRequest(each.id, udid, id_, at, each.delay), caps)
+        for each, id_ in zip(granted, notification_ids(detection, granted), strict=True)
+    ]
 
 
 def decoded(
@@ -150,19 +158,14 @@ def decoded(
     return decode_record(records.record(body, offset=offset), 2.0), BEACONS[caps][beacon]
 
 
-def request_of(grant: Grant) -> ClaimRequest:
-    chosen, at = grant.campaign, grant.detection.detected_at
-    return ClaimRequest(chosen.id, grant.udid, grant.notification_id, at, chosen.delay)
-
-
 def without_memory(stream: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> set[bytes]:
     """The ids that must leave: each record requests each campaign, in their order."""
     redis = BruteForce()
     return {
-        grant.notification_id
+        request.notification_id
         for each in stream
-        for grant in all_grants(each)
-        if redis.answer(request_of(grant), b"caps" if grant.caps else b"") is None
+        for request, caps in all_requests(each)
+        if redis.answer(request, caps) is None
     }
 
 
@@ -199,16 +202,17 @@ def test_nothing_is_lost_and_nothing_else_is_sent(
         first = Process(redis, most_remembered)
         for begin in range(0, claimed, size):
             batch = stream[begin : min(begin + size, claimed)]
-            left += [grant.notification_id for grant in await first.handle(batch)]
+            left += await first.handle(batch)
         # What was committed has left; of the rest, so many more.
         before = {
-            grant.notification_id for each in stream[:committed] for grant in all_grants(each)
+            request.notification_id
+            for each in stream[:committed]
+            for request, _ in all_requests(each)
         }
         sent = {id_ for id_ in left if id_ in before} | set(left[:published])
         second = Process(redis, most_remembered)
         for begin in range(committed, len(stream), size):
-            granted = await second.handle(stream[begin : begin + size])
-            sent |= {grant.notification_id for grant in granted}
+            sent |= set(await second.handle(stream[begin : begin + size]))
         return sent
 
     assert asyncio.run(run()) == without_memory(stream)

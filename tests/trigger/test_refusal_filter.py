@@ -244,8 +244,7 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
     mall = Mall()
     mall.put(1, campaign(id=1, delay=86_400))
     value = usual(device='{"udid":"brief"}').encode()
-    claim = campaign(id=1, delay=86_400), NOON - 30
-    mall.remembered.remember("brief", [claim], NOON, briefly=True)
+    mall.remembered.remember("brief", [campaign(id=1, delay=86_400)], NOON - 30, NOON, briefly=True)
     assert mall.decided(at_noon(value)) is mall.filtered(value)
     later = at_noon(value)
     others, refused = mall.filter.split([later], mall.remembered, NOON + 5)

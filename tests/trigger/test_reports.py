@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.kafka.producer import OnAcknowledged
-from engine.trigger.grants import Grant
+from engine.trigger.grants import Message
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -109,10 +109,10 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     letters: Any = gateways.role.cycle.letters
     publish, proceed = letters.publish_or_dead_letter, asyncio.Event()
 
-    async def slowly(grants: Sequence[Grant], acknowledged: OnAcknowledged) -> list[Grant]:
+    async def slowly(grants: Sequence[Message], acknowledged: OnAcknowledged) -> list[Message]:
         await publish([each for each in grants if each.campaign.id == 7], acknowledged)
         await proceed.wait()
-        refused: list[Grant] = await publish(
+        refused: list[Message] = await publish(
             [each for each in grants if each.campaign.id == 8], acknowledged
         )
         return refused

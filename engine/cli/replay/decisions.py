@@ -23,11 +23,11 @@ from engine.cli.replay.catalogs import (
 from engine.cli.replay.visits import VisitReplay, VisitTally
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
-from engine.trigger.grants import Grant, grants_of, unknown
+from engine.trigger.grants import unknown
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide, with_caps
-from rules.model import Decision, Reason
+from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import LocalClock, zone_clock
 from rules.visits import VisitKind
 
@@ -98,6 +98,19 @@ class TallyKey(NamedTuple):
     reason: Reason
 
 
+class Grant(NamedTuple):
+    """A campaign that a detection fires."""
+
+    detection: DecodedDetection
+    beacon: IndexedPlace
+    campaign: CampaignSnapshot
+
+    @property
+    def udid(self) -> str:
+        """The udid of the detected device."""
+        return self.detection.message.device.udid
+
+
 class CatalogReplay:
     """Decides detections in the given order. Call `fold` before reading the counts.
 
@@ -156,7 +169,8 @@ class CatalogReplay:
                     self._cells[beacon, decision, each.detected_at // _QUARTER] += 1
                 if decision.granted and beacon is not None:
                     self._claim(each, decision)
-                    granting += grants_of(each, beacon, decision) if counted else ()
+                    if counted:
+                        granting += [Grant(each, beacon, sent) for sent in decision.granted]
         self.sent += len(granting)
         for grant in granting:
             self.reached[grant.campaign.id].add(grant.udid)

@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from catalog.plain_text import for_csv, for_terminal
 from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table
-from engine.cli.replay.decisions import CampaignRow, CatalogReplay, HourRow, Outcome
+from engine.cli.replay.decisions import CampaignRow, CatalogReplay, Grant, HourRow, Outcome
 from engine.cli.replay.visits import VisitTally
 from engine.kafka.messages import format_instant
-from engine.trigger.grants import Grant
+from engine.trigger.grants import notification_ids
 from rules.model import Reason
 from rules.visits import LENGTHS, VisitKind
 
@@ -272,9 +272,10 @@ class SentCsv:
         """
         for position, grant in enumerate(grants):
             campaign = replay.campaign_of(grant)
+            (number,) = notification_ids(grant.detection, (grant.campaign,))
             cells = (
                 replay.catalog.name,
-                str(UUID(bytes=grant.notification_id)),
+                str(UUID(bytes=number)),
                 format_instant(grant.detection.detected_at),
                 *campaign.place,
                 campaign.id,

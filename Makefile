@@ -79,12 +79,10 @@ COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
 
-libraries: ## update the libraries of the pages (htmx, uPlot) and of their tests (axe-core) from npm
-	$(call library,uplot,$(UPLOT),$(BROWSER)/uplot,LICENSE dist/uPlot.iife.min.js dist/uPlot.min.css)
+libraries: ## update the libraries of the pages (htmx) and of their tests (axe-core) from npm
 	$(call library,htmx.org,$(HTMX),$(BROWSER)/htmx,LICENSE dist/htmx.min.js)
 	$(call library,axe-core,$(AXE),tests/browser/axe,LICENSE axe.min.js)
 
-UPLOT ?= 1.6.32
 HTMX ?= 2.0.11
 AXE ?= 4.14.1
 BROWSER := api/console/vendor

@@ -33,3 +33,9 @@ def _cell(text: str) -> str:
 
 def _no_formula(part: str) -> str:
     return f"'{part}" if part.lstrip().startswith(_FORMULA) else part
+
+
+def of_csv(text: str) -> str:
+    """The text of a cell that `for_csv` has written."""
+    parts = text.split(";")
+    return ";".join(part[1:] if _no_formula(part[1:]) == part else part for part in parts)

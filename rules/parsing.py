@@ -21,7 +21,7 @@ ACCEPTED = (
     "or an ISO 8601 duration of whole numbers (PT15M); at most 100 years"
 )
 
-_UNITS = {
+DELAY_UNITS = {
     "second": SECOND,
     "minute": MINUTE,
     "hour": HOUR,
@@ -31,7 +31,7 @@ _UNITS = {
     "year": YEAR,
 }
 _LONGEST_TEXT = 64
-_WORDS = re.compile(rf"(?:([0-9]+)\s+)?({'|'.join(_UNITS)})s?", re.IGNORECASE | re.ASCII)
+_WORDS = re.compile(rf"(?:([0-9]+)\s+)?({'|'.join(DELAY_UNITS)})s?", re.IGNORECASE | re.ASCII)
 _WEEKS = re.compile(r"P([0-9]+)W", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(
     r"P(?=[0-9T])(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)D)?"
@@ -57,7 +57,7 @@ def _seconds(text: str) -> int | None:
     if text.lower() == "none":
         return 0
     if words := _WORDS.fullmatch(text):
-        return int(words[1] or 1) * _UNITS[words[2].lower()]
+        return int(words[1] or 1) * DELAY_UNITS[words[2].lower()]
     if weeks := _WEEKS.fullmatch(text):
         return int(weeks[1]) * WEEK
     if duration := _DURATION.fullmatch(text):

@@ -1,41 +1,54 @@
 """The context of a page: one request of a signed-in user, with the objects that a page needs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import httpx
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.console.forms import PostedForm
-from api.console.interface import InterfaceClient, InterfaceReply, RefusedError
+from api.console.interface import (
+    RefusedError,
+    SessionKey,
+    call_interface,
+    faults_of,
+    message_of,
+)
 from api.console.rendering import rendered
 from api.console.session import (
     PATH,
     Notice,
-    SessionCookie,
-    delete_notice,
+    forgery_token,
+    forget_notice,
+    keep_notice,
     read_notice,
-    set_notice,
 )
-from api.console.texts import Translations
+from api.console.texts import Translations, in_zone
 from api.permissions import AREAS, services_of
 from api.sessions import SignedIn
 from catalog.inputs import READ, WRITE
 
-_RECORDS_A_PAGE = 50
+A_PAGE = 50
 _VENUES = 500
-_EMPTY = ('"": ', "null: ", "required")  # how faults of fields without a value begin
+_VENUES_OF_ZONE = 20
 
 
-class RecordPage(NamedTuple):
-    """The records of one page of a list; `next_address` is empty on the last one."""
+class RecordList(NamedTuple):
+    """The records of one page of a list, and where they stand among all that were found."""
 
     records: list[dict[str, Any]]
-    next_address: str
-    is_first: bool
+    offset: int
+    total: int
+    is_filtered: bool
+
+    @property
+    def end(self) -> int:
+        """The place of the last record, counted from 1."""
+        return self.offset + len(self.records)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +58,18 @@ class PageContext:
     request: Request
     texts: Translations
     account: SignedIn
-    session: SessionCookie
-    interface: InterfaceClient
-    form: PostedForm = field(default_factory=lambda: PostedForm({}))
+    session: SessionKey
+    form: PostedForm
 
     @property
     def now(self) -> datetime:
         """The present time, in UTC."""
         return services_of(self.request).clock()
+
+    @property
+    def path(self) -> str:
+        """The path of the page below the console's."""
+        return self.request.url.path.removeprefix(PATH)
 
     def may_read(self, record: str) -> bool:
         """Whether to show links to records of this kind. (/v2 checks the permission again.)"""
@@ -75,6 +92,24 @@ class PageContext:
         text = self.query(name)
         return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
+    def here(self, **changes: object) -> str:
+        """The query of this page with some parameters changed."""
+        return "?" + urlencode({**self.request.query_params, **changes})
+
+    async def call(
+        self, method: str, path: str, body: Any = None, **query: object
+    ) -> httpx.Response:
+        """The answer of an operation, also that of a failure."""
+        return await call_interface(self.request, self.session, method, path, body, query=query)
+
+    async def ask(self, method: str, path: str, body: Any = None, **query: object) -> Any:
+        """The body of the answer of an operation. Raises RefusedError if it fails."""
+        return _accepted(await self.call(method, path, body, **query)).json()
+
+    async def get(self, path: str, **query: object) -> Any:
+        """The body of the answer to a GET. Raises RefusedError if the operation fails."""
+        return await self.ask("GET", path, **query)
+
     def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
         """Render a template, or a block of it (`overview.html#figures`).
 
@@ -83,14 +118,12 @@ class PageContext:
         done = None if "#" in template else read_notice(self.request)
         common = {
             "context": self,
-            "email": self.account.email,
-            "forgery_token": self.session.forgery_token,
-            "path": self.request.url.path,
+            "forgery_token": forgery_token(self.session),
             "done": done,
         }
         answer = rendered(template, self.texts, common | values, status)
         if done is not None:
-            delete_notice(answer)
+            forget_notice(answer)
         return answer
 
     def form_page(
@@ -98,72 +131,81 @@ class PageContext:
         template: str,
         record: str,
         values: dict[str, Any],
-        refusal: InterfaceReply | None = None,
+        refusal: httpx.Response | None = None,
         **more: Any,
     ) -> Response:
         """Render the form of a record, with the faults of the values if they were refused."""
+        faults = {} if refusal is None else faults_of(refusal)
         return self.page(
             template,
-            HTTPStatus.OK if refusal is None else refusal.status,
+            HTTPStatus.OK if refusal is None else refusal.status_code,
             values=values,
-            faults={} if refusal is None else self._faults(refusal),
-            message="" if refusal is None else refusal.message,
+            faults={at: self.fault(at, text, values.get(at)) for at, text in faults.items()},
+            message="" if refusal is None else message_of(refusal),
             may_write=self.may_write(record),
             **more,
         )
 
-    def _faults(self, refusal: InterfaceReply) -> dict[str, str]:
-        """The faults by field; an empty field has its own words in the language of the page."""
-        return {
-            place: self.texts.get(f"enter_{place}" if f"enter_{place}" in self.texts else "enter")
-            if fault.startswith(_EMPTY)
-            else fault
-            for place, fault in refusal.fields.items()
-        }
+    def fault(self, place: str, fault: str, value: Any) -> str:
+        """The fault of a field; an empty one has its own words in the language of the page."""
+        words = self.texts
+        return fault if value else words.get(f"enter_{place}", words("enter"))
 
     def redirect(self, path: str, done: Notice | None = None) -> Response:
         """Redirect to another page of the console, which says what a form has done."""
         answer = RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
         if done is not None:
-            set_notice(answer, self.request, done)
+            keep_notice(answer, self.request, done)
         return answer
 
     async def change(
-        self,
-        method: str,
-        path: str,
-        then: str,
-        body: dict[str, Any] | None = None,
-        *,
-        done: Notice | None = None,
+        self, method: str, path: str, then: str, body: Any = None, *, done: Notice | None = None
     ) -> Response:
         """Call an operation, and redirect to the page `then`. Raises RefusedError."""
-        reply = await self.interface.call(method, path, body)
-        if not reply.is_success:
-            raise RefusedError(reply.status, reply.message)
+        await self.ask(method, path, body)
         return self.redirect(then, done)
 
     async def venues(self) -> list[dict[str, Any]]:
         """The venues to choose from; none if the account may not read them."""
         if not self.may_read("venue"):
             return []
-        found: list[dict[str, Any]] = await self.interface.get("/region", limit=_VENUES)
+        found: list[dict[str, Any]] = await self.get("/region", sort="name", limit=_VENUES)
         return found
 
-    async def record_page(
-        self, path: str, *, by: str = "after", size: int = _RECORDS_A_PAGE, **query: object
-    ) -> RecordPage:
+    async def local_now(self) -> datetime:
+        """The present time: the venues' local time if they all have the same, else UTC."""
+        venues: list[dict[str, Any]] = []
+        if self.may_read("venue"):
+            venues = await self.get("/region", limit=_VENUES_OF_ZONE)
+        zones = {venue["time_zone"] or "UTC" for venue in venues}
+        return in_zone(self.now, zones.pop() if len(zones) == 1 else "UTC")
+
+    async def listed(self, path: str, *, sort: str = "name") -> RecordList:
         """A page of the list that an operation returns. Raises RefusedError.
 
-        The query parameter `by` says where the page begins. One record more than is shown is read,
-        to see whether there is another page.
+        The query says what is searched, in which state, and how the list is sorted.
         """
-        place = self.query_number(by)
-        begin = place or (2**63 - 1 if by == "before" else 0)
-        found = await self.interface.get(path, **query, **{by: begin, "limit": size + 1})
-        shown = found[:size]
-        if len(found) <= size:
-            return RecordPage(shown, "", not place)
-        others = {name: value for name, value in self.request.query_params.items() if name != by}
-        address = f"{self.request.url.path}?{urlencode(others | {by: shown[-1]['id']})}"
-        return RecordPage(shown, address, not place)
+        offset, search, state = (
+            self.query_number("offset"),
+            self.query("search"),
+            self.query("state"),
+        )
+        reply = await self.call(
+            "GET",
+            path,
+            search=search,
+            active={"on": "true", "off": "false"}.get(state, ""),
+            sort=self.query("sort") or sort,
+            offset=offset,
+            limit=A_PAGE,
+        )
+        records, total = _accepted(reply).json(), int(reply.headers["x-total"])
+        return RecordList(records, offset, total, bool(search or state))
+
+
+def _accepted(reply: httpx.Response) -> httpx.Response:
+    """The answer of an operation that succeeded. Raises RefusedError."""
+    if not reply.is_success:
+        faults = "; ".join(f"{place}: {fault}" for place, fault in faults_of(reply).items())
+        raise RefusedError(reply.status_code, faults or message_of(reply))
+    return reply

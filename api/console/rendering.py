@@ -3,8 +3,10 @@
 All values are escaped, and pages may load only the console's own files.
 """
 
+import csv
 import hashlib
-from collections.abc import Mapping
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -16,10 +18,13 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from api.console.forms import DELAY_UNITS, split_delay
+from api.console.forms import split_delay
 from api.console.interface import RefusedError
 from api.console.session import FORGERY_FIELD, PATH
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
+from catalog.models import WEEKDAYS
+from catalog.plain_text import for_csv
+from rules.parsing import DELAY_UNITS
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -44,11 +49,8 @@ _ASSETS = {
     "console.js": ("static", "text/javascript"),
     "live.js": ("static", "text/javascript"),
     "plan.js": ("static", "text/javascript"),
-    "plots.js": ("static", "text/javascript"),
     "icon.svg": ("static", "image/svg+xml"),
     "htmx.min.js": ("vendor/htmx", "text/javascript"),
-    "uPlot.iife.min.js": ("vendor/uplot", "text/javascript"),
-    "uPlot.min.css": ("vendor/uplot", "text/css"),
 }
 
 
@@ -71,6 +73,14 @@ def previewed(content: str) -> Response:
     return HTMLResponse(content, headers=headers)
 
 
+def csv_file(name: str, rows: Iterable[Sequence[Any]]) -> Response:
+    """Rows as a file that the browser stores; no spreadsheet reads a text in it as a formula."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(for_csv(row) for row in rows)
+    headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(stream.getvalue(), media_type="text/csv", headers=headers)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -90,7 +100,8 @@ def _environment() -> Environment:
         languages=LANGUAGES,
         display_zone=display_zone,
         split_delay=split_delay,
-        delay_units=DELAY_UNITS,
+        delay_units=list(DELAY_UNITS),
+        weekdays=WEEKDAYS,
     )
     environment.filters.update(
         moment=display_time,

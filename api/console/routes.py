@@ -11,14 +11,15 @@ from starlette.types import Scope
 
 from api.console.context import PageContext
 from api.console.forms import PostedForm, read_form
-from api.console.interface import InterfaceClient, RefusedError
+from api.console.interface import RefusedError, SessionKey
 from api.console.pages import (
     activity,
     campaigns,
-    company,
-    connector,
     devices,
     overview,
+    records,
+    settings,
+    sheets,
     sign_in,
     statistics,
     venues,
@@ -27,9 +28,8 @@ from api.console.rendering import rendered, serve_asset
 from api.console.session import (
     FORGERY_FIELD,
     PATH,
-    SessionCookie,
-    delete_cookie,
-    read_cookie,
+    forget_session,
+    read_session,
     refuse_forged,
 )
 from api.console.texts import translations_for
@@ -42,11 +42,12 @@ PageHandler = Callable[[PageContext], Awaitable[Response]]
 _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *overview.PAGES,
     *activity.PAGES,
+    *records.PAGES,
+    *sheets.PAGES,
     *venues.PAGES,
     *campaigns.PAGES,
     *devices.PAGES,
-    *connector.PAGES,
-    *company.PAGES,
+    *settings.PAGES,
     *statistics.PAGES,
     *sign_in.PAGES,
 )
@@ -82,31 +83,24 @@ def _signed_in(page: PageHandler) -> Endpoint:
     """A page that needs a session. Without one the browser is redirected to the sign-in."""
 
     async def signed_in(request: Request) -> Response:
-        session = read_cookie(request)
-        services = services_of(request)
-        account = None if session is None else await _account(services, session)
+        session = read_session(request)
+        account = None if session is None else await _account(services_of(request), session)
         if session is None or account is None:
             return _to_sign_in(request)
-        form = PostedForm({})
+        form = PostedForm()
         if request.method == "POST":
-            form = await read_form(request, services.max_body)
-            refuse_forged(request, session, form.text(FORGERY_FIELD))
+            form = await read_form(request)
+            refuse_forged(request, session, form.get(FORGERY_FIELD, ""))
         request.scope["company"] = account.company_id
-        interface = InterfaceClient(request, email=session.email, token=session.token)
-        context = PageContext(
-            request=request,
-            texts=translations_for(request),
-            account=account,
-            session=session,
-            interface=interface,
-            form=form,
+        texts = translations_for(request)
+        return await page(
+            PageContext(request=request, texts=texts, account=account, session=session, form=form)
         )
-        return await page(context)
 
     return signed_in
 
 
-async def _account(services: Services, session: SessionCookie) -> SignedIn | None:
+async def _account(services: Services, session: SessionKey) -> SignedIn | None:
     try:
         return await services.sessions.find(session.email, session.token)
     except (SQLAlchemyError, OSError):
@@ -138,7 +132,7 @@ def _to_sign_in(request: Request) -> Response:
         answer = Response(status_code=HTTPStatus.NO_CONTENT, headers={"hx-redirect": address})
     else:
         answer = RedirectResponse(address, HTTPStatus.SEE_OTHER)
-    delete_cookie(answer)
+    forget_session(answer)
     return answer
 
 

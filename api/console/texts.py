@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 from babel.messages.pofile import read_po
 from starlette.requests import Request
 
+from api.answers import timestamp
+from api.console.session import LANGUAGE
 from catalog.fields import ZONES
 
 LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
-COOKIE = "console_language"
 _DEFAULT = "en"
-_FORM = "%Y-%m-%dT%H:%M:%S%z"
 
 
 class Translations:
@@ -32,19 +32,16 @@ class Translations:
         text = self._texts[key]
         return text.format_map(values) if values else text
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._texts
-
-    def get(self, key: str) -> str:
-        """The text of a key that may be unknown; for an unknown key the key itself."""
-        return self._texts.get(key, key)
+    def get(self, key: str, default: str | None = None) -> str:
+        """The text of a key that may be unknown; for an unknown key the default, else the key."""
+        return self._texts.get(key, key if default is None else default)
 
 
 def translations_for(request: Request) -> Translations:
     """The language that the visitor chose, else the first known one of Accept-Language."""
     named = request.headers.get("accept-language", "")[:200].split(",")
     preferred = [
-        request.cookies.get(COOKIE, ""),
+        request.cookies.get(LANGUAGE, ""),
         *(part.partition(";")[0].strip().lower().partition("-")[0] for part in named),
     ]
     return load_translations(next((each for each in preferred if each in LANGUAGES), _DEFAULT))
@@ -64,53 +61,33 @@ def read_texts(language: str) -> dict[str, str]:
     return {str(each.id): str(each.string) for each in catalog if each.id and each.string}
 
 
-def parse_time(written: str) -> datetime:
-    """Parse a time of the interface, such as 2026-11-20T10:00:00+0100."""
-    return datetime.strptime(written, _FORM)  # noqa: DTZ007  # with %z
-
-
-def format_time(moment: datetime) -> str:
-    """The time in the form of the interface."""
-    return moment.strftime(_FORM)
-
-
 def display_time(written: str | None) -> str:
     """Date and time, as 2026-11-20 10:00:00; `display_zone` has the offset."""
-    return f"{parse_time(written):%Y-%m-%d %H:%M:%S}" if written else ""
+    return f"{datetime.fromisoformat(written):%Y-%m-%d %H:%M:%S}" if written else ""
 
 
 def display_zone(written: str) -> str:
     """The offset, as UTC or UTC+01:00."""
-    offset = f"{parse_time(written):%z}"
+    offset = f"{datetime.fromisoformat(written):%z}"
     return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
 
 
-def start_of_day(day: str, zone: str) -> str:
-    """Midnight at the start of a day (2026-11-20) in a time zone, in the form of the interface."""
-    try:
-        date.fromisoformat(day)
-    except ValueError:
-        return day
-    return local_time(f"{day}T00:00", zone)
-
-
 def local_time(text: str, zone: str) -> str:
-    """A local time (2026-11-20T10:00) of a time zone, in the form of the interface.
+    """A local time (2026-11-20T10:00) or day of a time zone, in the form of the interface.
 
     An invalid text is returned unchanged, because the interface refuses it with a message.
     """
     try:
-        return format_time(datetime.fromisoformat(text).replace(tzinfo=_zone_named(zone)))
+        return timestamp(datetime.fromisoformat(text).replace(tzinfo=zone_named(zone)))
     except (ValueError, OverflowError):
         return text
 
 
 def in_zone(now: datetime, zone: str) -> datetime:
     """The time with the present offset of a time zone."""
-    offset = now.astimezone(_zone_named(zone)).utcoffset() or timedelta()
-    return now.astimezone(timezone(offset))
+    return now.astimezone(timezone(now.astimezone(zone_named(zone)).utcoffset() or timedelta()))
 
 
-def _zone_named(name: str) -> ZoneInfo:
+def zone_named(name: str) -> ZoneInfo:
     """A time zone by its name; UTC for an unknown name."""
     return ZoneInfo(name if name in ZONES else "UTC")

@@ -133,6 +133,11 @@ class BrowserPage:
         """Drag an element by so many pixels."""
         ActionChains(self.driver).drag_and_drop_by_offset(element, right, down).perform()
 
+    def unit(self) -> float:
+        """The pixels of one unit of the venue's plan."""
+        wide = "return document.querySelector('.plan').getScreenCTM().a"
+        return float(self.driver.execute_script(wide))
+
     def set_viewport(self, *, width: int, dark: bool) -> None:
         """Emulate a screen width, and the light or dark colour scheme."""
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}

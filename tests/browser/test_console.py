@@ -36,12 +36,14 @@ async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: W
         page.wait_for_text("farther than the beacon reacts to 8 18")
         zone = f"{datetime.now(UTC).astimezone(ZoneInfo('Europe/Paris')):%z}"
         page.wait_for_text(f"Times in UTC{zone[:3]}:{zone[3:]}.")
-        plots = page.driver.find_elements(By.CSS_SELECTOR, "[data-plot] canvas")
-        assert len(plots) == 2
-        legend = page.driver.find_elements(By.CSS_SELECTOR, ".u-legend")
-        assert legend[1].text.startswith("Hour")
+        assert len(page.driver.find_elements(By.CSS_SELECTOR, ".bars svg")) == 5
         page.click("Last boat")
-        page.wait_for_text("Would it fire?")
+        page.wait_for_text("Held back: 90")
+        page.click("Statistics")
+        page.wait_for_text("Last boat Pier 721 140 49 90 not at this hour 90")
+        page.click("Last 30 days")
+        page.wait_for_text("Last boat Pier 1\u202f045 200 70 90 not at this hour 90")
+        assert page.driver.find_elements(By.CSS_SELECTOR, ".heat")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -60,18 +62,23 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
             "The ferry is here\nBoard now"
         )
         page.fill("Pause", "often")
-        page.fill("Tags", "study")
-        page.driver.find_element(By.CSS_SELECTOR, "[data-finder=beacons] input").send_keys("quay")
-        shown = "#beacons label:not([hidden])"
-        page.until(
-            lambda: (
-                [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, shown)]
-                == ["Quay study"]
-            ),
-            "the beacon that was searched",
-        )
-        page.driver.find_element(By.CSS_SELECTOR, f"{shown} input").click()
+        page.click("study 2")
+        finder = page.driver.find_element(By.CSS_SELECTOR, "[data-finder=beacons] input")
+        finder.send_keys("quay")
+        page.wait_for_text("0 chosen · 1 / 2")
+        page.click("Choose on the plan")
+        page.field("Quay, x").click()
         page.wait_for_text("1 chosen · 1 / 2")
+        page.choose("Format", "HTML page")
+        page.fill("HTML page", "<b>All aboard</b>")
+        page.driver.switch_to.frame("on-phone")
+        page.wait_for_text("All aboard")
+        page.driver.switch_to.default_content()
+        page.choose("Format", "Link")
+        page.fill("Link", "no link")
+        page.press(Keys.TAB)
+        assert page.field("Link").get_attribute("aria-invalid") == "true"
+        page.fill("Link", "")
         page.click("Save")
         page.wait_for_text("Enter a link")
         page.fill("Link", "https://pier.example/ferry")
@@ -93,13 +100,13 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.wait_for_text("Beacon known")
         page.click("Campaigns")
         page.wait_for_text("Ferry")
-        names = "#campaign-list tbody tr:not([hidden]) td:first-child"
-        for heading in ("Name", "Name"):
-            page.click(heading)
-        cells = [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, names)]
-        assert cells == ["Last boat", "Ferry"]
+        names = (By.CSS_SELECTOR, "#list tbody td:first-child")
+        for expected in (["Ferry", "Last boat"], ["Last boat", "Ferry"]):
+            page.click("Name")
+            cells = [each.text for each in page.driver.find_elements(*names)]
+            assert cells == expected
         page.driver.find_element(By.CSS_SELECTOR, "[type=search]").send_keys("ferr")
-        page.wait_for_text("1 / 2")
+        page.wait_for_text("1–1 of 1")
         assert page.complaints() == []
 
     await visit.walk(steps)
@@ -118,6 +125,7 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
         sign_in(page)
         page.click("Venues")
         page.click("Pier")
+        page.click("Beacons")
         page.click("New beacon")
         page.fill("Name", "Kiosk")
         page.fill("UUID", "f7826da6-4fa2-4e98-8024-bc5b71e0893e")
@@ -126,22 +134,39 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
         page.click("Save")
         page.wait_for_text("less than or equal to 65535")
         page.fill("Minor", "9")
-        page.fill("x", "10")
-        page.fill("y", "6")
         page.click("Save")
-        page.wait_for_text("Drag a beacon to its place")
-        wide = page.driver.find_element(By.ID, "plan").rect["width"]
-        page.drag(page.field("Kiosk"), round(5 * wide / 30), 0)
-        page.wait_for_text("Kiosk: Placed. x 15, y 6")
-        # The focus is still on it.
-        page.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
-        page.wait_for_text("Kiosk: Placed. x 15, y 8")
+        page.wait_for_text("Created: Kiosk")
+        page.click("Plan")
+        page.wait_for_text("Not on the plan yet")
+        # From the tray into the middle of the plan, and on by keys.
+        tray = page.driver.find_element(By.CSS_SELECTOR, "[data-tray]")
+        page.driver.execute_script("arguments[0].focus()", tray)
+        page.press(Keys.ENTER, Keys.ARROW_DOWN, Keys.ENTER)
+        page.wait_for_text("Kiosk: Placed. x 15, y 7")
+        assert not page.driver.find_elements(By.CSS_SELECTOR, "[data-tray]")
+        dot = page.field("Kiosk, x")
+        page.drag(dot, round(5 * page.unit()), 0)
+        page.wait_for_text("Kiosk: Placed. x 20, y 7")
+        # Close to another one: they are one group until the plan is larger.
+        page.wait_for_text("Kiosk")
+        page.driver.find_element(By.CSS_SELECTOR, ".plan-tools button").click()
+        assert page.unit() > 1.4 * 30
+        page.click("Beacons")
+        page.click("Import from CSV")
+        page.fill("Or its text", "name,uuid,major,minor,x\nBar,nothing,1,2,3")
+        page.click("See what changes")
+        page.wait_for_text("faulty: 1")
+        page.fill("Or its text", "name,uuid,major,minor\nNew,f7826da64fa24e988024bc5b71e0893e,7,9")
+        page.click("See what changes")
+        page.wait_for_text("Name: New (was Kiosk)")
+        page.click("Apply these changes")
+        page.wait_for_text("Saved: 1")
         assert page.complaints() == []
 
     await visit.walk(steps)
     path = f"/region/{world.ids['venue']}/beacon"
     made = (await visit.harness.call("GET", path, visit.headers)).json()[-1]
-    assert (made["name"], made["x"], made["y"]) == ("Kiosk", 15, 8)
+    assert (made["name"], made["x"], made["y"]) == ("New", 20, 7)
 
 
 async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):

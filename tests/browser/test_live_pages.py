@@ -38,14 +38,24 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
         page.wait_for_text("Watching")
 
     def read(page: BrowserPage) -> None:
-        page.wait_for_text("Door, Pier")
-        page.wait_for_text("Last boat: sent")
-        page.wait_for_text("3 more were not shown.")
+        # Equal rows are one, with their count.
+        page.wait_for_text("2 sent near Door, Pier Last boat: sent")
+        page.wait_for_text("6 more were not shown.")
+        page.choose("Campaign", "Last boat")
+        page.click("Sent only")
+        page.wait_for_text("2 sent near Door, Pier")
+        # A banner as long as the interface is away.
+        page.driver.set_network_conditions(offline=True, latency=0, throughput=0)
+        page.wait_for_text("The interface does not answer.")
+        page.driver.delete_network_conditions()
+        page.until(lambda: "does not answer" not in page.text, "the banner to go by itself")
+        assert all("live/feed" in each for each in page.complaints())
         page.click("Pause")
         page.wait_for_text("Go on")
 
     await visit.walk(watch)
     await eventually(store.watchers, deadline=30)
+    await decide("Pier")
     await decide("Pier")
     await visit.walk(read)
     # No more requests are sent, so nobody watches after five seconds.
@@ -67,17 +77,9 @@ async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world:
         page.click("Pier")
         page.wait_for_text("The last 15 minutes")
         page.wait_for_text("41 detections since")
-        circles = page.driver.find_elements(By.CSS_SELECTOR, ".circles circle")
-        door = page.driver.find_element(By.CSS_SELECTOR, ".plan .dot circle")
-        (circle,) = [each.rect for each in circles]
-        place = door.rect
-        # Around the beacon, and not in the way of the pointer.
-        for side, length in (("x", "width"), ("y", "height")):
-            middle = place[side] + place[length] / 2
-            assert abs(circle[side] + circle[length] / 2 - middle) < 2
-        assert circle["width"] > place["width"]
-        wide = page.driver.find_element(By.ID, "plan").rect["width"]
-        page.drag(page.field("Door"), round(2 * wide / 30), 0)
+        halo = page.driver.find_element(By.CSS_SELECTOR, ".dot .halo")
+        page.until(lambda: halo.rect["width"] > 30, "the circle around the beacon")
+        page.drag(page.field("Door"), round(2 * page.unit()), 0)
         page.wait_for_text("Door: Placed. x 7, y 5")
 
     def recreated(page: BrowserPage) -> None:

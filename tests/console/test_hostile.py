@@ -96,6 +96,8 @@ def pages(ids: dict[str, int]) -> list[str]:
         "/venues",
         own,
         f"{own}/recent",
+        f"{own}/beacons",
+        f"{own}/beacons/import",
         f"{own}/edit",
         f"{own}/beacons/{ids['beacon']}",
         f"{own}/geofences/{ids['geofence']}",
@@ -110,8 +112,9 @@ def pages(ids: dict[str, int]) -> list[str]:
         "/connector/calls",
         "/audit",
         "/statistics",
+        "/statistics/week",
         "/statistics?from=x&kind=%3Cscript%3E&venue=%22%3E%3Cscript%3E",
-        "/devices?udid=%22%3E%3Cscript%3Ealert(3)%3C/script%3E",
+        "/devices?search=%22%3E%3Cscript%3Ealert(3)%3C/script%3E",
     ]
 
 
@@ -173,8 +176,13 @@ async def test_refused_input_is_shown_escaped(visitor: Visitor, bodies: Bodies):
         is_harmless(page, path)
         assert page.field("name") == SCRIPT, path
         assert [tag for tag, found in page.tags if found.get("aria-invalid") == "true"], path
-    for path in (f"{own}/campaigns/{ids['campaign']}/explain", "/calendar"):
-        is_harmless(SeenPage((await visitor.post(path, typed)).text), path)
+    sheet = {"csv": f'name,value\n"{SCRIPT.replace(chr(34), chr(34) * 2)}",\n'}
+    for path, given in (
+        (f"{own}/campaigns/{ids['campaign']}/explain", typed),
+        ("/calendar", typed),
+        (f"{own}/nfcs/import", sheet),
+    ):
+        is_harmless(SeenPage((await visitor.post(path, given)).text), path)
     # (These are digits, and no numbers.)
     odd = typed | {
         "start_time": "²:00",
@@ -194,10 +202,12 @@ async def test_html_of_a_campaign_is_shown_in_a_frame_that_can_do_nothing(
     own = f"/venues/{ids['venue']}/campaigns/{ids['campaign']}"
     page = await visitor.get(own)
     (frame,) = [found for tag, found in page.tags if tag == "iframe"]
-    assert frame["sandbox"] is None
-    assert frame["src"] == f"/console{own}/preview"
-    preview = await visitor.client.get(f"/console{own}/preview")
+    (button,) = [found for _, found in page.tags if found.get("formtarget") == frame["name"]]
+    assert (frame["sandbox"], button["formaction"]) == (None, "/console/preview")
+    preview = await visitor.post("/preview", {"format": "html", "html": SCRIPT})
     assert preview.text == SCRIPT
+    link = await visitor.post("/preview", {"format": "url", "url": SCRIPT})
+    assert "<script>" not in link.text
     policy = preview.headers["content-security-policy"].split("; ")
     assert policy[:2] == ["sandbox", "default-src 'none'"]
     assert "script-src" not in preview.headers["content-security-policy"]
@@ -214,6 +224,7 @@ async def test_pictures_are_data_or_nothing(visitor: Visitor, bodies: Bodies):
         ("", None),
     ):
         venue = await visitor.made("/region", bodies.venue(image=image))
+        await visitor.made(f"/region/{venue}/beacon", bodies.beacon())
         page = await visitor.get(f"/venues/{venue}")
         found = [attributes["href"] for tag, attributes in page.tags if tag == "image"]
         assert found == [shown] * (shown is not None), image

@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
     ("place", "licence", "count"),
     [
         ("api/console/vendor/htmx", "Zero-Clause BSD", 3),
-        ("api/console/vendor/uplot", "MIT", 4),
         ("tests/browser/axe", "Mozilla Public License", 3),
     ],
 )

@@ -8,7 +8,8 @@ from typing import Any, Self
 import httpx
 from sqlalchemy import select
 
-from api.console.session import SessionCookie
+from api.console.interface import SessionKey
+from api.console.session import forgery_token
 from catalog.models import Account, Device, Statistic
 from tests.api.harness import Harness, Headers
 
@@ -62,7 +63,7 @@ class Visitor:
     """Holds the session of an account, as after signing in."""
 
     def __init__(self, api: Harness, headers: Headers) -> None:
-        self.session = SessionCookie(headers["x-service-key"], headers["x-service-token"])
+        self.session = SessionKey(headers["x-service-key"], headers["x-service-token"])
         self.headers = headers
         self.api = api
         address = base64.urlsafe_b64encode(self.session.email.encode()).decode()
@@ -87,7 +88,7 @@ class Visitor:
 
     async def post(self, path: str, fields: dict[str, Any]) -> httpx.Response:
         """A form of one of its pages."""
-        given = {"forgery_token": self.session.forgery_token} | fields
+        given = {"forgery_token": forgery_token(self.session)} | fields
         origin = {"origin": SITE, "sec-fetch-site": "same-origin"}
         return await self.client.post(f"/console{path}", data=given, headers=origin)
 

@@ -1,46 +1,50 @@
 """What happens now and what was changed: the live page, the audit, and what can be restored."""
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 from starlette.responses import JSONResponse, Response
 
-from api.console.context import PageContext
+from api.console.context import PageContext, RecordList
 from api.console.forms import split_delay
-from api.console.texts import Translations, parse_time
+from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
 from rules.model import Reason
 
 _MOST_AUDIT_PAGES = 8
+_MOST_NAMES = 1000
 _FILTERS = ("after", "lieu", "campaign", "reason")
 
 
 async def show_live(context: PageContext) -> Response:
-    """Show the empty page, which the script fills."""
-    return context.page(
-        "live.html",
-        venues=await context.venues(),
-        reasons=[reason.value for reason in Reason],
-        allowed=context.may_read("live decision"),
-    )
+    """Show the empty page, which the script fills, with the names to choose from."""
+    venues = await context.venues()
+    campaigns, left = [], _MOST_NAMES
+    for venue in venues if context.may_read("campaign") else []:
+        found = await context.get(f"/lieu/{venue['id']}/campaign", limit=left) if left else []
+        campaigns.append((venue, found))
+        left -= len(found)
+    reasons = [reason.value for reason in Reason]
+    return context.page("live.html", venues=venues, campaigns=campaigns, reasons=reasons)
 
 
 async def feed(context: PageContext) -> Response:
     """New decisions as JSON, as the operation answers them, with translated reasons."""
     query = {name: context.query(name) for name in _FILTERS}
-    reply = await context.interface.call("GET", "/realtime/decisions", query=query)
-    if reply.is_success:
-        for decision in reply.body["decisions"]:
-            decision["reason_text"] = context.texts.get(f"reason_{decision['reason']}")
-            for each in decision["campaigns"]:
-                each["outcome_text"] = context.texts.get(f"reason_{each['outcome']}")
-    return JSONResponse(reply.body, reply.status)
+    reply = await context.call("GET", "/realtime/decisions", **query)
+    body = reply.json()
+    for decision in body["decisions"] if reply.is_success else []:
+        decision["reason_text"] = context.texts.get(f"reason_{decision['reason']}")
+        for each in decision["campaigns"]:
+            each["outcome_text"] = context.texts.get(f"reason_{each['outcome']}")
+    return JSONResponse(body, reply.status_code)
 
 
 async def show_audit(context: PageContext) -> Response:
     """Show who changed what, the newest first."""
-    found = await context.record_page("/audit", by="before")
+    found = await context.listed("/audit", sort="-id")
     changes = {entry["id"]: changes_in_words(entry, context.texts) for entry in found.records}
     return context.page("audit.html", found=found, changes=changes)
 
@@ -114,18 +118,18 @@ async def show_deleted(context: PageContext) -> Response:
     since, before = context.now - RESTORABLE, 2**63 - 1
     seen, found = set(), []
     for _ in range(_MOST_AUDIT_PAGES):
-        entries = await context.interface.get("/audit", before=before)
+        entries = await context.get("/audit", before=before)
         for entry in entries:
-            record = entry["kind"], entry["ref"]
-            page = _restore_page(entry)
-            if entry["action"] == "delete" and page and record not in seen:
+            record, page = (entry["kind"], entry["ref"]), _restore_page(entry)
+            is_new = datetime.fromisoformat(entry["create_on"]) >= since
+            if entry["action"] == "delete" and page and is_new and record not in seen:
                 found.append(entry | {"page": page})
             seen.add(record)
-        if not entries or parse_time(entries[-1]["create_on"]) < since:
+        if not entries or datetime.fromisoformat(entries[-1]["create_on"]) < since:
             break
         before = entries[-1]["id"]
-    found = [each for each in found if parse_time(each["create_on"]) >= since]
-    return context.page("deleted.html", found=found)
+    listed = RecordList(found, 0, len(found), is_filtered=False)
+    return context.page("audit.html", found=listed, changes=None)
 
 
 def _restore_page(entry: dict[str, Any]) -> str:

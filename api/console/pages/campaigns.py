@@ -1,29 +1,30 @@
 """Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
-from datetime import timedelta
+from collections import Counter
+from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any, NamedTuple
 
+import httpx
 from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
 from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
-from api.console.interface import InterfaceReply, RefusedError
-from api.console.pages.statistics import daily_plot, last_days
+from api.console.interface import RefusedError, message_of
+from api.console.pages.records import venue_of
+from api.console.pages.statistics import figures_of, last_days
+from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
 from api.console.session import PATH, Notice
-from api.console.texts import Translations, local_time, parse_time, start_of_day
+from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
 
-_A_PAGE = 500
-_STATES_AT_ONCE = 20
-_OFFERED = 500
-_DAYS_SHOWN = 30
+_RESULT_DAYS = 30
 
 
 async def choose_venue(context: PageContext) -> Response:
     """Redirect to the campaigns of the chosen venue, or of the first one."""
-    venues = await context.interface.get("/region", limit=_OFFERED)
+    venues = await context.venues() or await context.get("/region", limit=1)
     if not venues:
         return context.page("campaigns.html", venues=[], venue=None, found=None)
     number = context.query_number("venue") or venues[0]["id"]
@@ -32,21 +33,17 @@ async def choose_venue(context: PageContext) -> Response:
 
 async def show_list(context: PageContext) -> Response:
     """Show a venue's campaigns. Their states are loaded after the page."""
-    number = context.path_number("id")
-    found = await context.record_page(f"/lieu/{number}/campaign", size=_A_PAGE)
-    venues = await context.venues()
-    venue = next((each for each in venues if each["id"] == number), {"id": number, "name": ""})
+    found = await context.listed(f"/lieu/{context.path_number('id')}/campaign")
+    venues, venue = await context.venues(), await venue_of(context)
     return context.page("campaigns.html", venues=venues, venue=venue, found=found)
 
 
 async def states(context: PageContext) -> Response:
-    """Show the present states of some campaigns of the list, and where the next ones are loaded."""
-    number = context.path_number("id")
-    found = await context.record_page(f"/lieu/{number}/campaign", size=_STATES_AT_ONCE)
-    listed = {
-        each["id"]: await campaign_state(context, number, each["id"]) for each in found.records
-    }
-    return context.page("campaigns.html#states", states=listed, next=found.next_address)
+    """Show the present states of some campaigns of the list."""
+    venue = context.path_number("id")
+    chosen = [int(each) for each in context.request.query_params.getlist("of") if each.isdigit()]
+    found = {number: await campaign_state(context, venue, number) for number in chosen}
+    return context.page("campaigns.html#states", states=found)
 
 
 async def show_new(context: PageContext) -> Response:
@@ -54,7 +51,7 @@ async def show_new(context: PageContext) -> Response:
     values = new_campaign(context.now.date())
     if number := context.query_number("copy"):
         path = f"/lieu/{context.path_number('id')}/campaign/{number}"
-        values |= stored_campaign(await context.interface.get(path))
+        values |= stored_campaign(await context.get(path))
         values["name"] = context.texts("copy_of", name=values["name"])[:255]
         del values["id"]
     return await _form(context, values)
@@ -62,56 +59,56 @@ async def show_new(context: PageContext) -> Response:
 
 async def show_one(context: PageContext) -> Response:
     """Show the form of a campaign, its state and its results."""
-    record = await context.interface.get(_path(context))
-    return await _form(context, stored_campaign(record))
+    return await _form(context, stored_campaign(await context.get(_path(context))))
 
 
 async def create(context: PageContext) -> Response:
     """Create a campaign from the form."""
-    venue = context.path_number("id")
-    values = submitted_campaign(context.form, await _zone(context))
-    reply = await context.interface.call("POST", f"/lieu/{venue}/campaign", values)
-    if reply.is_success:
-        home = f"/venues/{venue}/campaigns/{reply.body['id']}"
-        return context.redirect(home, Notice("created", reply.body["name"]))
-    return await _form(context, redisplayed_campaign(context.form, values), reply)
+    return await _submit(context, "POST", f"/lieu/{context.path_number('id')}/campaign")
 
 
 async def save(context: PageContext) -> Response:
     """Save the form of a campaign."""
-    values = submitted_campaign(context.form, await _zone(context))
-    reply = await context.interface.call("PUT", _path(context), values)
-    if reply.is_success:
-        home = context.request.url.path.removeprefix(PATH)
-        return context.redirect(home, Notice("saved", reply.body["name"]))
-    redisplayed = redisplayed_campaign(context.form, values) | {"id": context.path_number("uid")}
-    return await _form(context, redisplayed, reply)
+    return await _submit(context, "PUT", _path(context))
+
+
+async def _submit(context: PageContext, method: str, path: str) -> Response:
+    values = submitted_campaign(context.form, (await venue_of(context))["time_zone"])
+    reply = await context.call(method, path, values)
+    if not reply.is_success:
+        shown = redisplayed_campaign(context.form, values)
+        if method == "PUT":
+            shown["id"] = context.path_number("uid")
+        return await _form(context, shown, reply)
+    home = f"/venues/{context.path_number('id')}/campaigns/{reply.json()['id']}"
+    text = "created" if method == "POST" else "saved"
+    return context.redirect(home, Notice(text, values["name"]))
 
 
 async def remove(context: PageContext) -> Response:
     """Delete a campaign."""
     home = f"/venues/{context.path_number('id')}/campaigns"
     undo = f"{home}/{context.path_number('uid')}/restore"
-    done = Notice("deleted", context.form.text("name"), undo)
+    done = Notice("deleted", context.form.get("name", ""), undo)
     return await context.change("DELETE", _path(context), home, done=done)
 
 
 async def restore(context: PageContext) -> Response:
     """Bring back a deleted campaign."""
-    home = context.request.url.path.removeprefix(PATH).removesuffix("/restore")
+    home = context.path.removesuffix("/restore")
     return await context.change("POST", f"{_path(context)}/restore", home, done=Notice("restored"))
 
 
 async def switch(context: PageContext) -> Response:
     """Switch the chosen campaigns on or off; their other fields stay as they are."""
-    venue, is_on = context.path_number("id"), context.form.text("active") == "1"
-    chosen = context.form.numbers("chosen")
+    venue, is_on = context.path_number("id"), context.form.get("active") == "1"
+    chosen = context.form.getlist("chosen")
     for number in chosen:
         path = f"/lieu/{venue}/campaign/{number}"
-        record = await context.interface.get(path)
-        reply = await context.interface.call("PUT", path, record | {"active": is_on})
+        record = await context.get(path)
+        reply = await context.call("PUT", path, record | {"active": is_on})
         if not reply.is_success:
-            raise RefusedError(reply.status, f"{record['name']}: {reply.message}")
+            raise RefusedError(reply.status_code, f"{record['name']}: {message_of(reply)}")
     return context.redirect(f"/venues/{venue}/campaigns", Notice("saved", str(len(chosen))))
 
 
@@ -121,38 +118,35 @@ async def calendar(context: PageContext) -> Response:
 
 
 async def results(context: PageContext) -> Response:
-    """Show what the campaign has sent, by day."""
-    span = last_days(context, _DAYS_SHOWN)
-    found = await context.interface.get(
-        "/statistics/days", kind="campaign", id=context.path_number("uid"), **span
+    """Show what the campaign has sent, by day, and what held it back."""
+    number, span = context.path_number("uid"), last_days(context.now.date(), _RESULT_DAYS)
+    days = await context.get("/statistics/days", kind="campaign", id=number, **span)
+    reasons = await context.get("/statistics/reasons", campaign=number, limit=0, **span)
+    return context.page(
+        "campaign_form.html#results",
+        figures=figures_of(days, span),
+        span=span,
+        reasons=[each for each in reasons if each["reason"] != "granted"],
     )
-    plot = daily_plot(found, ("device_days", "notifications"), context.texts)
-    return context.page("campaign_form.html#results", plot=plot, days=_DAYS_SHOWN)
 
 
 async def preview(context: PageContext) -> Response:
-    """Show the account holder's own content in a sandboxed frame."""
-    record = await context.interface.get(_path(context))
-    content = record["html"] if record["format"] == "html" else ""
-    if not content:
-        content = f"<pre>{escape(record['template'] or record['url'])}</pre>"
-    return previewed(content)
+    """Show the account holder's own content, as the form has it, in a sandboxed frame."""
+    form, kind = context.form, context.form.get("format", "")
+    if kind == "html":
+        return previewed(form.get("html", ""))
+    text = context.texts("connector_preview") if kind == "connector" else form.get(kind, "")
+    return previewed(f"<pre>{escape(text)}</pre>")
 
 
 def _path(context: PageContext) -> str:
     return f"/lieu/{context.path_number('id')}/campaign/{context.path_number('uid')}"
 
 
-async def _zone(context: PageContext) -> str:
-    """The venue's time zone; empty (UTC) if there is none, or if the account may not read it."""
-    reply = await context.interface.call("GET", f"/region/{context.path_number('id')}")
-    return str(reply.body["time_zone"]) if reply.is_success else ""
-
-
 async def _form(
-    context: PageContext, values: dict[str, Any], refusal: InterfaceReply | None = None
+    context: PageContext, values: dict[str, Any], refusal: httpx.Response | None = None
 ) -> Response:
-    venue, number = context.path_number("id"), values.get("id")
+    venue, number = await venue_of(context), values.get("id")
     targets = {
         name: await _offered(context, kind, path, values[name])
         for name, (kind, path) in _TARGETS.items()
@@ -163,56 +157,48 @@ async def _form(
         values,
         refusal,
         number=number,
-        venue_id=venue,
-        zone=await _zone(context),
+        venue=venue,
         targets=targets,
         chosen={name: {each["id"] for each in values[name]} for name in targets},
-        tags=tag_text(tag["name"] for tag in values["tags"]),
-        reached=reached_by_tag(values["tags"], targets),
+        tags=tag_text(values["tags"]),
+        reached=reached_by_tag(targets),
+        plan=venue_plan(venue, [each for each in targets["beacons"] if "x" in each]),
         days=week(values),
-        state=None if number is None else await campaign_state(context, venue, number),
+        state=None if number is None else await campaign_state(context, venue["id"], number),
     )
 
 
 async def _offered(
     context: PageContext, kind: str, path: str, chosen: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The venue's places of a kind, with those that the campaign names already."""
+    """The venue's places of a kind, first those that the campaign names already."""
     offered: list[dict[str, Any]] = []
     if context.may_read(kind):
         address = f"/region/{context.path_number('id')}/{path}"
-        reply = await context.interface.call("GET", address, query={"limit": _OFFERED})
-        offered = reply.body if reply.is_success else []
+        reply = await context.call("GET", address, limit=ON_THE_PLAN)
+        offered = reply.json() if reply.is_success else []
     known, first = {each["id"] for each in offered}, {each["id"] for each in chosen}
     listed = [*offered, *(each for each in chosen if each["id"] not in known)]
     return sorted(listed, key=lambda each: each["id"] not in first)
 
 
-def reached_by_tag(
-    tags: list[dict[str, Any]], targets: dict[str, list[dict[str, Any]]]
-) -> dict[str, dict[str, int]]:
-    """How many of the venue's places of each kind have each of the tags."""
-    reached: dict[str, dict[str, int]] = {tag["name"]: {} for tag in tags}
+def reached_by_tag(targets: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:
+    """How many of the venue's places of each kind have each tag."""
+    reached: dict[str, Counter[str]] = {}
     for kind, places in targets.items():
         for name in (tag["name"] for place in places for tag in place.get("tags", ())):
-            if name in reached:
-                reached[name][kind] = reached[name].get(kind, 0) + 1
-    return reached
+            reached.setdefault(name, Counter())[kind] += 1
+    return dict(sorted(reached.items()))
 
 
 async def explain(context: PageContext) -> Response:
     """Show the checks in their order, and the next time at which the campaign would fire."""
-    form = context.form
-    question: dict[str, Any] = {}
-    if form.text("at"):
-        question["at"] = local_time(form.text("at"), form.text("zone"))
-    if form.text("beacon"):
-        question["beacon"] = form.number("beacon")
-    for name in ("proximity", "udid"):
-        if form.text(name):
-            question[name] = form.text(name)
-    reply = await context.interface.call("POST", f"{_path(context)}/explain", question)
-    return context.page("campaign_form.html#explained", reply.status, reply=reply)
+    names = ("at", "beacon", "proximity", "udid")
+    question = {name: context.form[name] for name in names if context.form.get(name)}
+    if "at" in question:
+        question["at"] = local_time(question["at"], context.form.get("zone", ""))
+    explanation = await context.ask("POST", f"{_path(context)}/explain", question)
+    return context.page("campaign_form.html#explained", explanation=explanation)
 
 
 # The fields that name places: the kinds of record, and their paths in a venue.
@@ -222,50 +208,36 @@ _TARGETS = {
     "nfcs": ("nfc", "nfc"),
     "qrcodes": ("qrcode", "qrcode"),
 }
-_TEXTS = [
-    "name",
-    "title",
-    "push",
-    "format",
-    "template",
-    "url",
-    "html",
-    "start_time",
-    "end_time",
-    "on",
-]
-_YEAR = timedelta(days=365)
+_TEXTS = (
+    *("name", "title", "push", "format", "template", "url", "html"),
+    *("start_time", "end_time", "on"),
+)
+_FLAGS = ("active", "ignores_caps", "ignores_quiet_hours")
 
 
-def new_campaign(today: Any) -> dict[str, Any]:
+def new_campaign(today: date) -> dict[str, Any]:
     """The initial values of the form for a new campaign."""
-    texts = dict.fromkeys(_TEXTS, "")
     return {
-        **texts,
+        **dict.fromkeys((*_TEXTS, "start", "end"), ""),
         **dict.fromkeys(WEEKDAYS, True),
+        **{name: [] for name in (*_TARGETS, "tags")},
+        **dict.fromkeys(_FLAGS, False),
+        "active": True,
         "format": "url",
         "cache": "day",
         "on": "detection",
         "dwell_minutes": None,
         "priority": 5,
-        "ignores_caps": False,
-        "ignores_quiet_hours": False,
         "start_time": "09:00",
         "end_time": "18:00",
         "start_day": str(today),
-        "end_day": str(today + _YEAR),
-        "start": "",
-        "end": "",
-        "active": True,
-        **{name: [] for name in _TARGETS},
-        "tags": [],
+        "end_day": str(today + timedelta(days=365)),
     }
 
 
 def stored_campaign(record: dict[str, Any]) -> dict[str, Any]:
     """The values of the form for a stored campaign."""
-    days = {f"{name}_day": str(parse_time(record[name]).date()) for name in ("start", "end")}
-    return record | days
+    return record | {f"{name}_day": record[name][:10] for name in ("start", "end")}
 
 
 def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
@@ -273,29 +245,32 @@ def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
 
     If a date was not changed, its stored instant is sent again, with the stored offset.
     """
+    dwells = form.get("on") == "dwell"
     return {
-        **form.texts(_TEXTS),
+        **{name: form.get(name, "") for name in _TEXTS},
         **{name: _instant(form, name, zone) for name in ("start", "end")},
-        **{day: form.is_on(day) for day in WEEKDAYS},
-        **{name: form.is_on(name) for name in ("active", "ignores_caps", "ignores_quiet_hours")},
-        "cache": joined_delay(form.text("cache"), form.text("cache_unit")),
-        "dwell_minutes": form.number("dwell_minutes") if form.text("on") == "dwell" else None,
-        "priority": form.number("priority"),
-        **{name: form.numbers(name) for name in _TARGETS},
-        "tags": [{"name": name} for name in tag_names(form.text("tags"))],
+        **{name: name in form for name in (*WEEKDAYS, *_FLAGS)},
+        "cache": joined_delay(form.get("cache", ""), form.get("cache_unit", "")),
+        "dwell_minutes": form.get("dwell_minutes") or None if dwells else None,
+        "priority": form.get("priority", ""),
+        **{name: form.getlist(name) for name in _TARGETS},
+        "tags": tag_names(form.get("tags", "")),
     }
 
 
 def redisplayed_campaign(form: PostedForm, values: dict[str, Any]) -> dict[str, Any]:
     """The submitted values, to show the form again with the faults."""
-    dates = {name: form.text(name) for name in ("start", "end", "start_day", "end_day")}
-    places = {name: [{"id": number} for number in values[name]] for name in _TARGETS}
+    dates = {name: form.get(name, "") for name in ("start", "end", "start_day", "end_day")}
+    places = {
+        name: [{"id": int(each)} for each in values[name] if each.isascii() and each.isdigit()]
+        for name in _TARGETS
+    }
     return values | dates | places
 
 
 def _instant(form: PostedForm, name: str, zone: str) -> str:
-    stored, day = form.text(name), form.text(f"{name}_day")
-    return stored if day and stored.startswith(f"{day}T") else start_of_day(day, zone)
+    stored, day = form.get(name, ""), form.get(f"{name}_day", "")
+    return stored if day and stored.startswith(f"{day}T") else local_time(day, zone)
 
 
 _WAITS = ("not_started", "wrong_weekday", "outside_hours")
@@ -310,21 +285,22 @@ class StateText(NamedTuple):
 
 async def campaign_state(context: PageContext, venue_id: int, number: int) -> StateText:
     """The present state, for a device without claims in the zone that the beacon requires."""
-    reply = await context.interface.call("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
+    reply = await context.call("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
     if not reply.is_success:
-        return StateText("off", reply.message)
-    reason, next_at = reply.body["reason"], reply.body["next_at"]
+        return StateText("off", message_of(reply))
+    found = reply.json()
+    reason, next_at = found["reason"], found["next_at"]
     if reason == "granted":
         return StateText("good", context.texts("state_sends"))
     if reason in _WAITS and next_at:
-        return StateText("waiting", _opens(reply.body["at"], next_at, context.texts))
+        return StateText("waiting", _opens(found["at"], next_at, context.texts))
     return StateText("off", context.texts.get(f"state_{reason}"))
 
 
 def _opens(now: str, written: str, texts: Translations) -> str:
     """Opens today at 17:00; opens Friday at 09:00; opens on 2026-12-24 at 09:00."""
-    at, today = parse_time(written), parse_time(now).date()
-    days = (at.date() - today).days
+    at = datetime.fromisoformat(written)
+    days = (at.date() - datetime.fromisoformat(now).date()).days
     clock = f"{at:%H:%M}"
     if days == 0:
         return texts("opens_today", clock=clock)
@@ -336,7 +312,7 @@ def _opens(now: str, written: str, texts: Translations) -> str:
 _DAY = 24 * 60
 
 
-def week(campaign: dict[str, Any]) -> list[tuple[str, list[tuple[int, int]]]]:
+def week(campaign: dict[str, Any]) -> list[list[tuple[int, int]]]:
     """The open intervals of each weekday, in minutes; their ends are excluded.
 
     Hours that run over midnight belong to the weekday on which they begin, so their second part is
@@ -353,7 +329,7 @@ def week(campaign: dict[str, Any]) -> list[tuple[str, list[tuple[int, int]]]]:
         if campaign[day]:
             last = until if begin < until else _DAY
             intervals.append((0, _DAY) if begin == until else (begin, last))
-        days.append((day, intervals))
+        days.append(intervals)
     return days
 
 
@@ -374,11 +350,11 @@ PAGES = (
     ("POST", "/venues/{id:int}/campaigns/new", create),
     ("POST", "/venues/{id:int}/campaigns/switch", switch),
     ("POST", "/calendar", calendar),
+    ("POST", "/preview", preview),
     ("GET", _ONE, show_one),
     ("POST", _ONE, save),
     ("POST", f"{_ONE}/delete", remove),
     ("POST", f"{_ONE}/restore", restore),
     ("GET", f"{_ONE}/results", results),
-    ("GET", f"{_ONE}/preview", preview),
     ("POST", f"{_ONE}/explain", explain),
 )

@@ -3,60 +3,51 @@
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.interface import RefusedError
 
 _TRACES = 50
 
 
 async def show_list(context: PageContext) -> Response:
-    """Show the company's devices, or redirect to the device with the given udid."""
-    udid = context.query("udid").strip()
-    found = await context.record_page("/crm", udid=udid)
-    if udid and len(found.records) == 1:
+    """Show the company's devices, or redirect to the only one with what was searched."""
+    found = await context.listed("/crm", sort="-update_on")
+    if context.query("search") and found.total == 1 and "hx-request" not in context.request.headers:
         return context.redirect(f"/devices/{found.records[0]['id']}")
-    return context.page("devices.html", found=found, udid=udid)
+    return context.page("devices.html", found=found)
 
 
 async def show_one(context: PageContext) -> Response:
     """Show the record and its traces. The decisions, from Redis, are loaded after the page."""
-    detail = await context.interface.get(f"/crm/{context.path_number('id')}", limit=_TRACES)
+    detail = await context.get(f"/crm/{context.path_number('id')}", limit=_TRACES)
     (device,) = detail["device"]
     return context.page("device.html", device=device, detail=detail, most=_TRACES)
 
 
 async def decisions(context: PageContext) -> Response:
     """Show the decisions on the device's last detections."""
-    found = await context.interface.call("GET", f"/crm/{context.path_number('id')}/decisions")
-    return context.page(
-        "device.html#decisions",
-        found.status,
-        found=found.body if found.is_success else [],
-        message="" if found.is_success else found.message,
-    )
+    found = await context.get(f"/crm/{context.path_number('id')}/decisions")
+    return context.page("device.html#decisions", found=found)
 
 
 async def set_test_flag(context: PageContext) -> Response:
     """Set or clear the test flag."""
-    number, is_test = context.path_number("id"), context.form.is_on("test")
+    number, is_test = context.path_number("id"), "test" in context.form
     return await context.change("PUT", f"/crm/{number}", f"/devices/{number}", {"test": is_test})
 
 
 async def show_held_data(context: PageContext) -> Response:
     """Show how much data is stored about the device's person, with a button that deletes it."""
     path = f"/crm/{context.path_number('id')}"
-    (device,) = (await context.interface.get(path, limit=1))["device"]
-    held = await context.interface.get(f"{path}/held")
+    (device,) = (await context.get(path, limit=1))["device"]
+    held = await context.get(f"{path}/held")
     return context.page("held_data.html", device=device, held=held)
 
 
 async def erase(context: PageContext) -> Response:
     """Delete the data. Show how much was deleted, and until when Kafka keeps messages."""
-    if not context.form.is_on("sure"):
+    if "sure" not in context.form:
         return await show_held_data(context)
-    reply = await context.interface.call("DELETE", f"/crm/{context.path_number('id')}")
-    if not reply.is_success:
-        raise RefusedError(reply.status, reply.message)
-    return context.page("held_data.html", device=None, held=reply.body)
+    held = await context.ask("DELETE", f"/crm/{context.path_number('id')}")
+    return context.page("held_data.html", device=None, held=held)
 
 
 PAGES = (

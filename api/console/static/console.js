@@ -15,47 +15,58 @@
     show();
   });
 
-  // A search field, a filter and a count over the rows of a list; what is chosen stays chosen.
+  // A search field and a count over a checklist; what is chosen stays chosen.
   each("[data-finder]", (finder) => {
-    const list = document.getElementById(finder.dataset.finder);
-    const search = finder.querySelector("input"), state = finder.querySelector("select");
-    const rows = [...list.querySelectorAll("[data-state]")];
+    const list = document.getElementById(finder.dataset.finder), search = finder.querySelector("input");
+    const rows = [...list.children];
     const show = () => {
       const wanted = search.value.trim().toLowerCase();
-      rows.forEach((row) => {
-        row.hidden = !row.textContent.toLowerCase().includes(wanted) || Boolean(state && state.value && state.value !== row.dataset.state);
-      });
-      const shown = rows.filter((row) => !row.hidden).length;
-      const chosen = finder.dataset.chosen && `${list.querySelectorAll(":checked").length} ${finder.dataset.chosen} · `;
-      finder.querySelector("[role=status]").textContent = chosen + (shown < rows.length ? `${shown} / ${rows.length}` : shown);
+      rows.forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
+      const shown = rows.filter((row) => !row.hidden).length, chosen = list.querySelectorAll(":checked").length;
+      finder.querySelector("[role=status]").textContent = `${chosen} ${finder.dataset.chosen} · ${shown} / ${rows.length}`;
     };
     finder.addEventListener("input", show);
     search.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
     list.addEventListener("change", show);
-    finder.addEventListener("click", (event) => {
-      if (event.target.dataset.tag === undefined) return;
-      search.value = search.value === event.target.dataset.tag ? "" : event.target.dataset.tag;
-      show();
-    });
     finder.hidden = false;
     show();
   });
 
-  // Tables are sorted by the heading that is pressed.
-  each("table[data-sorts] thead th", (heading) => {
-    const button = document.createElement("button");
-    button.className = "plain";
-    button.append(...heading.childNodes);
-    heading.append(button);
-    button.addEventListener("click", () => {
-      const down = heading.ariaSort === "ascending", body = heading.closest("table").tBodies[0];
-      const text = (row) => row.cells[heading.cellIndex].textContent.trim();
-      const order = (one, other) => text(one).localeCompare(text(other), document.documentElement.lang, { numeric: true });
-      body.append(...[...body.rows].sort((one, other) => (down ? order(other, one) : order(one, other))));
-      heading.parentElement.querySelectorAll("th").forEach((each) => each.removeAttribute("aria-sort"));
-      heading.ariaSort = down ? "descending" : "ascending";
+  // Chips that put a tag into a comma-separated field, or take it out.
+  each("[data-chips]", (chips) => {
+    const field = document.getElementById(chips.dataset.chips);
+    const named = () => field.value.split(",").map((name) => name.trim()).filter(Boolean);
+    const show = () => chips.querySelectorAll("button").forEach((chip) => {
+      chip.setAttribute("aria-pressed", String(named().includes(chip.dataset.tag)));
     });
+    chips.addEventListener("click", (event) => {
+      const chip = event.target.closest("button");
+      if (!chip) return;
+      const others = named().filter((name) => name !== chip.dataset.tag);
+      field.value = (others.length < named().length ? others : [...others, chip.dataset.tag]).join(", ");
+      show();
+    });
+    field.addEventListener("input", show);
+    show();
   });
+
+  // A button of a form that is pressed again while its form is filled.
+  each("[data-again-on-input]", (button) => {
+    const form = document.getElementById(button.dataset.againOnInput);
+    let waiting;
+    const press = () => form.requestSubmit(button);
+    form.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(press, 400);
+    });
+    press();
+  });
+
+  // A link is checked for its shape when it is left.
+  each("input[type=url]", (field) => field.addEventListener("change", () => {
+    field.setAttribute("aria-invalid", String(!field.checkValidity()));
+    field.closest(".field").classList.toggle("wrong", !field.checkValidity());
+  }));
 
   each("[data-mirror]", (shown) => {
     const field = document.getElementById(shown.dataset.mirror);
@@ -69,13 +80,23 @@
     if (!document.hidden) htmx.trigger(part, "again");
   }, Number(part.dataset.again) * 1000));
 
+  // Parts that did not come are asked for again, and a banner says that the interface is away.
+  const away = document.getElementById("away");
+  document.body.addEventListener("htmx:sendError", (event) => {
+    const part = event.detail.elt, address = part.getAttribute("hx-get");
+    away.hidden = false;
+    if (address && !part.dataset.again) setTimeout(() => htmx.ajax("GET", address, { source: part, target: part }), 2000);
+  });
+  document.body.addEventListener("htmx:afterOnLoad", () => { away.hidden = true; });
+
   each("input[type=file][data-into]", (chooser) => chooser.addEventListener("change", () => {
-    const file = chooser.files[0];
+    const file = chooser.files[0], field = document.getElementById(chooser.dataset.into);
     if (!file) return;
     chooser.setCustomValidity(file.size > Number(chooser.dataset.most) ? chooser.dataset.tooLarge : "");
     if (!chooser.reportValidity()) return;
     const reader = new FileReader();
-    reader.addEventListener("load", () => { document.getElementById(chooser.dataset.into).value = reader.result; });
-    reader.readAsDataURL(file);
+    reader.addEventListener("load", () => { field.value = reader.result; });
+    if (field.tagName === "TEXTAREA") reader.readAsText(file);
+    else reader.readAsDataURL(file);
   }));
 })();

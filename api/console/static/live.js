@@ -3,8 +3,11 @@
 (() => {
   const rows = document.getElementById("live-rows"), filters = document.getElementById("live-filters");
   const state = document.getElementById("live-state"), button = document.getElementById("live-pause");
-  const leftOut = document.getElementById("live-left-out");
+  const away = document.getElementById("away"), leftOut = document.getElementById("live-left-out");
+  const reason = document.getElementById("reason"), sentOnly = document.getElementById("sent-only");
   const most = Number(rows.dataset.most);
+  // Equal decisions share a row, by the texts in it.
+  const shown = new Map();
   let after = "", isPaused = false, missed = 0, generation = 0;
 
   const showState = (kind, text) => {
@@ -12,35 +15,39 @@
     state.textContent = text;
   };
 
-  const cell = (row, text, name) => {
-    const added = row.insertCell();
-    if (name) added.className = name;
-    added.textContent = text;
-    return added;
-  };
-
-  const mark = (place, text, isGood) => {
+  const newRow = (texts, isGood) => {
+    const row = document.createElement("tr");
+    ["nowrap", "n", ...texts].forEach(() => row.insertCell());
+    row.cells[0].className = "nowrap";
+    row.cells[1].className = "n";
+    texts.forEach((text, place) => { row.cells[place + 2].textContent = text; });
     const label = document.createElement("span");
     label.className = isGood ? "state good" : "state";
-    label.textContent = text;
-    place.replaceChildren(label);
+    label.textContent = texts[0];
+    row.cells[2].replaceChildren(label);
+    return row;
   };
 
   const add = (decision) => {
-    const row = rows.insertRow(0);
-    cell(row, decision.decided_at.slice(11, 19), "nowrap");
-    mark(cell(row, ""), decision.reason_text, decision.reason === "granted");
-    cell(row, decision.proximity);
-    cell(row, decision.lieu ? `${decision.beacon}, ${decision.lieu}` : decision.beacon);
-    cell(row, decision.campaigns.map((each) => `${each.name}: ${each.outcome_text}`).join("; "));
+    const place = decision.lieu ? `${decision.beacon}, ${decision.lieu}` : decision.beacon;
+    const outcomes = decision.campaigns.map((each) => `${each.name}: ${each.outcome_text}`).join("; ");
+    const texts = [decision.reason_text, decision.proximity, place, outcomes], key = JSON.stringify(texts);
+    const row = shown.get(key) || newRow(texts, decision.reason === "granted");
+    row.cells[0].textContent = decision.decided_at.slice(11, 19);
+    row.cells[1].textContent = Number(row.cells[1].textContent) + 1;
+    shown.delete(key);
+    shown.set(key, row);
+    rows.prepend(row);
     missed += decision.left_out;
   };
 
   const poll = async () => {
     const mine = generation;
     const query = new URLSearchParams(new FormData(filters));
+    if (sentOnly.checked) query.set("reason", "granted");
     if (after) query.set("after", after);
     const answer = await fetch(`${rows.dataset.feed}?${query}`).catch(() => null);
+    away.hidden = Boolean(answer);
     if (answer && answer.redirected) location.reload();
     if (mine !== generation) return;
     if (!answer || !answer.ok) {
@@ -51,8 +58,12 @@
     const found = await answer.json();
     after = found.after;
     found.decisions.forEach(add);
-    while (rows.rows.length > most) rows.deleteRow(-1);
-    document.getElementById("live-nothing").hidden = rows.rows.length > 0;
+    for (const [key, row] of shown) {
+      if (shown.size <= most) break;
+      shown.delete(key);
+      row.remove();
+    }
+    document.getElementById("live-nothing").hidden = shown.size > 0;
     if (missed) leftOut.textContent = leftOut.dataset.text.replace("{count}", missed.toLocaleString());
     if (!isPaused && !document.hidden) showState("good", state.dataset.watching);
   };
@@ -71,8 +82,10 @@
   });
   filters.addEventListener("submit", (event) => event.preventDefault());
   filters.addEventListener("change", () => {
+    reason.disabled = sentOnly.checked;
     generation += 1;
     after = "";
+    shown.clear();
     rows.replaceChildren();
   });
   pollRepeatedly();

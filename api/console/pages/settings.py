@@ -1,0 +1,123 @@
+"""The company's caps, quiet hours and time zone; the connector with a test call and its calls."""
+
+from typing import Any
+
+import httpx
+import orjson
+from starlette.responses import Response
+
+from api.console.context import PageContext
+from api.console.forms import PostedForm, joined_delay
+from api.console.interface import RefusedError, message_of
+from api.console.session import Notice
+from catalog.models import WEEKDAYS
+
+_COMPANY = "/profile/company"
+_MORE_ROWS = 2
+_NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
+_NOT_SET_UP = 404
+
+
+async def show_company(context: PageContext) -> Response:
+    """Show the form of the company's rules."""
+    return _company_form(context, await context.get(_COMPANY))
+
+
+async def save_company(context: PageContext) -> Response:
+    """Save the form of the company's rules."""
+    values = submitted_rules(context.form)
+    reply = await context.call("PUT", _COMPANY, values)
+    if reply.is_success:
+        return context.redirect("/company", Notice("saved"))
+    return _company_form(context, values, reply)
+
+
+def submitted_rules(form: PostedForm) -> dict[str, Any]:
+    """The submitted rules, as the interface takes them. A cap without a number is left out."""
+    caps = zip(form.getlist("max"), form.getlist("per"), form.getlist("per_unit"), strict=False)
+    quiet = {"start": form.get("start", ""), "end": form.get("end", "")}
+    weekdays = [day for day in WEEKDAYS if day in form]
+    return {
+        "time_zone": form.get("time_zone", "").strip(),
+        "caps": [
+            {"max": most, "per": joined_delay(per, unit)}
+            for most, per, unit in caps
+            if most.strip()
+        ],
+        "quiet_hours": quiet | {"weekdays": weekdays} if any(quiet.values()) else None,
+        "presence": "presence" in form,
+        "visit_silence": form.get("visit_silence") or None,
+    }
+
+
+def _company_form(
+    context: PageContext, values: dict[str, Any], refusal: httpx.Response | None = None
+) -> Response:
+    rows = [*values["caps"], *[{"max": "", "per": "day"}] * _MORE_ROWS]
+    quiet = values["quiet_hours"] or {"start": "", "end": "", "weekdays": WEEKDAYS}
+    return context.form_page("company.html", "company", values, refusal, rows=rows, quiet=quiet)
+
+
+async def show_connector(context: PageContext) -> Response:
+    """Show the form with the stored connector."""
+    reply = await context.call("GET", "/connector")
+    if reply.status_code == _NOT_SET_UP:
+        return _connector_form(context, _NEW | {"signed": False}, is_new=True)
+    if not reply.is_success:
+        raise RefusedError(reply.status_code, message_of(reply))
+    return _connector_form(context, reply.json(), is_new=False)
+
+
+async def save_connector(context: PageContext) -> Response:
+    """Save the form. The fault of each refused field is shown beside the field."""
+    form = context.form
+    pairs = zip(form.getlist("key"), form.getlist("value"), strict=False)
+    parameters = [{"key": key, "value": value} for key, value in pairs if key or value]
+    values = {name: form.get(name, "") for name in _NEW}
+    values["parameters"] = orjson.dumps(parameters).decode()
+    secret = {"secret": form["secret"]} if form.get("secret") else {}
+    reply = await context.call("PUT", "/connector", values | secret)
+    if reply.is_success:
+        return context.redirect("/connector", Notice("saved", values["name"]))
+    shown = values | {"signed": "signed" in form}
+    return _connector_form(context, shown, is_new="is_new" in form, refusal=reply)
+
+
+async def remove_connector(context: PageContext) -> Response:
+    """Delete the connector."""
+    return await context.change("DELETE", "/connector", "/connector", done=Notice("deleted"))
+
+
+async def test_connector(context: PageContext) -> Response:
+    """Make a test call, and show the request and the reply."""
+    trial = await context.ask("POST", "/connector/test")
+    return context.page("connector.html#trial", trial=trial)
+
+
+async def show_calls(context: PageContext) -> Response:
+    """Show the last calls and the state of the breaker."""
+    return context.page("connector.html#calls", **await context.get("/connector/calls"))
+
+
+def _connector_form(
+    context: PageContext,
+    values: dict[str, Any],
+    *,
+    is_new: bool,
+    refusal: httpx.Response | None = None,
+) -> Response:
+    pairs = orjson.loads(values["parameters"])
+    return context.form_page(
+        "connector.html", "connector", values, refusal, pairs=pairs, is_new=is_new
+    )
+
+
+PAGES = (
+    ("GET", "/company", show_company),
+    ("POST", "/company", save_company),
+    ("GET", "/connector", show_connector),
+    ("POST", "/connector", save_connector),
+    ("POST", "/connector/delete", remove_connector),
+    ("POST", "/connector/test", test_connector),
+    ("GET", "/connector/calls", show_calls),
+)

@@ -1,0 +1,87 @@
+"""CSV files: written, read again, and shown with what they change before anything is stored."""
+
+from typing import Any
+
+from tests.api.harness import Bodies
+from tests.console.visitor import SeenPage, Visitor
+
+
+async def read(visitor: Visitor, path: str) -> Any:
+    return (await visitor.api.call("GET", path, visitor.headers)).json()
+
+
+async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodies, venue: int):
+    hostile = {"name": '=1+1; "quoted", and\nnot', "tags": ['a, "b"', "-c"]}
+    tag = {"value": "=cmd()", "active": False, **hostile | {"name": hostile["name"][:8]}}
+    for kind, many, body in (
+        ("beacon", "beacons", bodies.beacon(x=-3, y=None, tags=["door", "quay"])),
+        ("geofencing", "geofences", bodies.geofence(latitude=43.25)),
+        ("nfc", "nfcs", tag),
+        ("qrcode", "qrcodes", tag),
+    ):
+        await visitor.made(f"/region/{venue}/{kind}", body)
+        before = await read(visitor, f"/region/{venue}/{kind}")
+        own = f"/venues/{venue}/{many}"
+        sheet = await visitor.client.get(f"/console{own}/export")
+        assert sheet.headers["content-type"].startswith("text/csv")
+        assert not [cell for cell in sheet.text.split(",") if cell.startswith("=")]
+        page = SeenPage((await visitor.post(f"{own}/import", {"csv": sheet.text})).text)
+        assert "unchanged: 1" in page.texts, page.text
+        assert "Apply these changes" not in page.texts
+        assert await read(visitor, f"/region/{venue}/{kind}") == before
+
+
+async def test_changes_are_shown_and_then_stored(visitor: Visitor, bodies: Bodies, venue: int):
+    where, own = f"/region/{venue}/beacon", f"/venues/{venue}/beacons/import"
+    door = await visitor.made(where, bodies.beacon(name="Door", minor=1, tags=["a"]))
+    same = (await read(visitor, where))[0]
+    lines = [
+        "\ufeffname;uuid;major;minor;x;tags;active",
+        f"Gate;{same['uuid'].upper()};{same['major']};1;7;a;1",
+        "Kiosk;f7826da64fa24e988024bc5b71e0893e;7;9;;b;0",
+    ]
+    given = {"csv": "\r\n".join(lines)}
+    page = SeenPage((await visitor.post(own, given)).text)
+    assert "Name : Gate was Door x : 7" in page.text.replace("(", "").replace(")", "")
+    assert {"changed: 1", "new: 1"} <= set(page.texts), page.text
+    assert await read(visitor, where) == [same]
+    applied = await visitor.post(own, given | {"apply": "1"})
+    assert applied.status_code == 303
+    assert "Saved: 2" in (await visitor.get(f"/venues/{venue}/beacons")).text
+    changed, new = await read(visitor, where)
+    assert changed == same | {"name": "Gate", "x": 7}
+    assert changed["id"] == door
+    assert (new["name"], new["active"], new["proximity"]) == ("Kiosk", False, "near")
+
+
+async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, venue: int):
+    where, own = f"/region/{venue}/beacon", f"/venues/{venue}/beacons/import"
+    there = await visitor.made("/region", bodies.venue(name="Quay"))
+    taken = bodies.beacon()
+    await visitor.made(f"/region/{there}/beacon", taken)
+    first = await visitor.made(where, bodies.beacon(name="First"))
+    before = await read(visitor, where)
+    lines = [
+        "id,name,uuid,major,minor,proximity",
+        f"{first},First,{taken['uuid']},1,-1,near",
+        ",New,nothing,1,2,near",
+        f",,{taken['uuid']},9,9,far",
+        f",Again,{taken['uuid']},9,9,far",
+        "999999,Gone,,,,",
+    ]
+    given = {"csv": "\n".join(lines), "apply": "1"}
+    refused = await visitor.post(own, given)
+    assert refused.status_code == 400
+    text = SeenPage(refused.text).text
+    for words in ("2 First faulty minor:", "3 New faulty", "4 faulty", "Enter a name"):
+        assert words in text, text
+    assert "5 Again faulty the same as line 4" in text
+    assert "6 Gone faulty the venue has no record 999999" in text
+    one = {
+        "csv": "\n".join([lines[0], f",X,{taken['uuid']},{taken['major']},{taken['minor']},far"])
+    }
+    shown = SeenPage((await visitor.post(own, one | {"apply": "1"})).text).text
+    assert "taken" in shown, shown
+    for wrong in ("", "name,colour\nA,red\n", "name"):
+        assert (await visitor.post(own, {"csv": wrong})).status_code == 400
+    assert await read(visitor, where) == before

@@ -142,15 +142,13 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
         (["replay", "x.csv", "--shift", "soon"], 2, "not a duration"),
         (["replay", "x.csv", "--visits", "exit=0"], 2, "--visits: 'exit=0': accepted: exit=1"),
         (["replay", "x.csv", "--visits", "exit=9", "--compare", "y"], 2, "goes without --compare"),
-        (["replay", "x.csv", "--json", "--csv", "-"], 2, "--csv: goes to standard output"),
-        (["replay", "x.csv", "--html", "-"], 2, "--html: accepted: a file"),
         (
             ["replay", "x.csv", "--from", "1795443000000", "--to", "1795443000000"],
             2,
             "--to: is not later than --from",
         ),
         (["replay", "/nowhere/x.csv"], 1, "cannot use /nowhere/x.csv"),
-        (["replay", "x.csv", "--html", "/nowhere/x.html"], 1, "cannot write /nowhere/x.html"),
+        (["replay", "x.csv", "--html", "/nowhere/x.html"], 1, "/nowhere/x.html"),
     ],
 )
 def test_impossible_options_are_refused(

@@ -23,14 +23,10 @@ from engine.cli.replay.catalogs import (
     read_catalog,
 )
 from engine.cli.replay.decisions import (
-    CatalogComparison,
     CatalogReplay,
     Grant,
-    LocalHour,
     ReplayPeriod,
-    TallyKey,
     local_hour,
-    outcome_of,
 )
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
 from engine.kafka.messages import (
@@ -119,10 +115,10 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
         seen.append(DecodedDetection(record, message, key, Zone.UNKNOWN, NOON))
     sent = replayed.decide(seen, counted=True)
     assert [each.beacon.place.id for each in sent] == [1, 2, 1, 1]
-    replayed.fold()
-    assert replayed.detections[Reason.OUTSIDE] == 1
-    assert replayed.detections[Reason.UNKNOWN_APPLICATION] == 1
-    assert replayed.detections[Reason.UNKNOWN_TAG] == 1
+    detections = replayed.outcome().detections
+    assert detections[Reason.OUTSIDE] == 1
+    assert detections[Reason.UNKNOWN_APPLICATION] == 1
+    assert detections[Reason.UNKNOWN_TAG] == 1
 
 
 @pytest.mark.parametrize(
@@ -140,16 +136,14 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
 def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reason) -> None:
     replayed = replay(campaign())
     replayed.decide([detection("a", 0, late)], counted=True)
-    replayed.fold()
-    assert replayed.detections == {reason: 1}
+    assert replayed.outcome().detections == {reason: 1}
 
 
 def test_the_time_before_is_decided_and_not_counted() -> None:
     replayed = replay(campaign(id=7, delay=60))
     assert replayed.decide([detection("a", 0)], counted=False) == []
     assert times(replayed.decide([detection("a", 30), detection("a", 60)], counted=True)) == [60]
-    replayed.fold()
-    assert replayed.detections == {Reason.THROTTLED: 1, Reason.GRANTED: 1}
+    assert replayed.outcome().detections == {Reason.THROTTLED: 1, Reason.GRANTED: 1}
     assert replayed.sent == 1
 
 
@@ -159,17 +153,16 @@ def test_the_differences_between_two_catalogs() -> None:
     first, second = replay(daily, name="a"), replay(often, name="b")
     campaigns = {**second.catalog.campaigns, 8: ReplayedCampaign(PLACE, "New", None, "template")}
     second.catalog = replay(often, new).catalog._replace(campaigns=campaigns)
-    comparison = CatalogComparison(first, second)
     seen = [detection("a", 0), detection("a", 100), detection("b", 200)]
     sent = [each.decide(seen, counted=True) for each in (first, second)]
-    positions = comparison.note(*sent)
-    assert positions[0] == set()
-    assert [(sent[1][n].campaign.id, sent[1][n].udid) for n in sorted(positions[1])] == [
+    assert first.note_only(sent[0], sent[1], second) == set()
+    positions = second.note_only(sent[1], sent[0], first)
+    assert [(sent[1][n].campaign.id, sent[1][n].udid) for n in sorted(positions)] == [
         (8, "a"),
         (7, "a"),
         (8, "b"),
     ]
-    one, other = outcome_of(first, comparison, 0), outcome_of(second, comparison, 1)
+    one, other = first.outcome(second), second.outcome(first)
     assert [(row.sent, row.only_here, row.devices_only_here) for row in one.campaigns] == [
         (2, 0, 0)
     ]
@@ -184,11 +177,8 @@ def test_the_differences_between_two_catalogs() -> None:
 
 
 PARIS = "Europe/Paris"
+NINE = "2026-11-20T09:00:00+0100"
 MORNING = epoch("2026-11-20T09:10:00+01:00")
-
-
-def wall(text: str) -> int:
-    return int(epoch(f"{text}:00+00:00"))
 
 
 def tallied(
@@ -199,7 +189,7 @@ def tallied(
         each.id: ReplayedCampaign(PLACE, each.name, each.id, each.format)
         for each in (made.campaigns if made else ())
     }
-    catalog = ReplayedCatalog("x", {} if made is None else {KEY: made}, named, {})
+    catalog = ReplayedCatalog("x", {} if made is None else {KEY: made}, named, {1: PLACE})
     replay = CatalogReplay(catalog, max_age=300.0)
     record: Any = FileRecord(b"", 1)
     for number, (at, zone) in enumerate(seen):
@@ -208,7 +198,6 @@ def tallied(
         if claimed is not None:
             replay._claims[str(number)] = {2: claimed}
         replay.decide([DecodedDetection(record, message, KEY, zone, at)], counted=True)
-    replay.fold()
     return replay
 
 
@@ -223,36 +212,35 @@ def test_reasons_are_counted_by_campaign_and_hour_of_the_venue() -> None:
     lonely = campaign(id=4, format="connector", content=None, time_zone=PARIS)
     made = indexed(open_, held, closed, lonely)
     tally = tallied(made, *[(MORNING, Zone.NEAR)] * 3, claimed=MORNING - 60)
-    nine = LocalHour(wall("2026-11-20T09:00"), 3600)
-    assert tally.counts == {
-        TallyKey(1, None, nine, Reason.GRANTED): 3,
-        TallyKey(2, None, nine, Reason.THROTTLED): 3,
-        TallyKey(3, None, nine, Reason.OUTSIDE_HOURS): 3,
-        TallyKey(4, None, nine, Reason.NO_CONNECTOR): 3,
+    outcome = tally.outcome()
+    assert {(row.campaign.id, row.reason, row.hour) for row in outcome.rows if row.campaign} == {
+        (1, Reason.GRANTED, NINE),
+        (2, Reason.THROTTLED, NINE),
+        (3, Reason.OUTSIDE_HOURS, NINE),
+        (4, Reason.NO_CONNECTOR, NINE),
     }
-    assert tally.detections == {Reason.GRANTED: 3}
+    assert {row.detections for row in outcome.rows} == {3}
+    assert outcome.detections == {Reason.GRANTED: 3}
 
 
 def test_detections_without_a_campaign_are_counted_at_their_venue_or_at_none() -> None:
-    assert tallied(indexed(), (MORNING, Zone.NEAR)).counts == {
-        TallyKey(None, 1, LocalHour(wall("2026-11-20T09:00"), 3600), Reason.NO_CAMPAIGN): 1
-    }
-    assert tallied(None, (MORNING, Zone.NEAR)).counts == {
-        TallyKey(None, None, LocalHour(wall("2026-11-20T08:00"), 0), Reason.UNKNOWN_BEACON): 1
-    }
+    (row,) = tallied(indexed(), (MORNING, Zone.NEAR)).outcome().rows
+    assert row == (PLACE, None, NINE, Reason.NO_CAMPAIGN, 1)
+    (row,) = tallied(None, (MORNING, Zone.NEAR)).outcome().rows
+    assert row == (("", ""), None, "2026-11-20T08:00:00+0000", Reason.UNKNOWN_BEACON, 1)
 
 
 @pytest.mark.parametrize(
     ("at", "expected"),
     [
-        ("2026-10-25T02:59:00+02:00", LocalHour(wall("2026-10-25T02:00"), 7200)),
-        ("2026-10-25T02:01:00+01:00", LocalHour(wall("2026-10-25T02:00"), 3600)),
-        ("2026-03-29T03:00:00+02:00", LocalHour(wall("2026-03-29T03:00"), 7200)),
-        ("1969-12-31T23:30:00+01:00", LocalHour(wall("1969-12-31T23:00"), 3600)),
+        ("2026-10-25T02:59:00+02:00", "2026-10-25T02:00:00+0200"),
+        ("2026-10-25T02:01:00+01:00", "2026-10-25T02:00:00+0100"),
+        ("2026-03-29T03:00:00+02:00", "2026-03-29T03:00:00+0200"),
+        ("1969-12-31T23:30:00+01:00", "1969-12-31T23:00:00+0100"),
     ],
 )
-def test_an_hour_that_is_repeated_is_two(at: str, expected: LocalHour) -> None:
-    assert local_hour(zone_clock(PARIS), int(epoch(at))) == expected
+def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:
+    assert local_hour(zone_clock(PARIS), epoch(at)) == expected
 
 
 def detections_at(*times: float) -> list[DecodedDetection]:

@@ -7,7 +7,6 @@ memory (decisions.py). The counts are written as text, JSON lines, CSV and one H
 """
 
 import math
-import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -15,14 +14,22 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
 from catalog.database import chunked
 from catalog.load import LoadError
 from engine.cli.catalog import refused_document
-from engine.cli.command import CommandError, begin_quietly, command, moment, new_app, telling
+from engine.cli.command import (
+    CommandError,
+    Json,
+    begin_quietly,
+    command,
+    moment,
+    new_app,
+    telling,
+)
 from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
 from engine.cli.output import ShownProgress, echo_json, shown_progress
 from engine.cli.publish import FormatOption
@@ -33,12 +40,7 @@ from engine.cli.replay.catalogs import (
     make_empty,
     read_catalog,
 )
-from engine.cli.replay.decisions import (
-    CatalogComparison,
-    CatalogReplay,
-    ReplayPeriod,
-    outcome_of,
-)
+from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod
 from engine.cli.replay.output import (
     ReplayFindings,
     SentCsv,
@@ -50,9 +52,8 @@ from engine.cli.replay.output import (
 from engine.cli.replay.visits import VisitReplay, VisitSettings
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
-from engine.kafka.dead_letters import DeadLetter
-from engine.kafka.detections import DecodedDetection
-from engine.kafka.topic_reader import TopicReader, open_topic_reader, partitions_of
+from engine.kafka.detections import DecodedBatch, DecodedDetection
+from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.kafka.workers import Records
 from engine.process.lifecycle import tune_garbage_collector
@@ -62,9 +63,7 @@ from rules.parsing import parse_delay
 
 _AS_IT_IS = "as it is"
 _LARGEST_LIST = 5000  # records a list from Kafka
-_ALWAYS = ReplayPeriod()
 _FILE_TOPIC = ""  # the topic of records from a file
-
 
 app = new_app()
 
@@ -117,15 +116,17 @@ async def replay(
         bool,
         typer.Option("--without-sql", help="Do not use SQL: the files alone are the catalogs."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", help="Write the hours as CSV; - is standard output.")
+        typer.FileTextWrite | None,
+        typer.Option("--csv", help="Write the hours as CSV; - is standard output."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write one HTML page, which needs no internet.")
+        typer.FileTextWrite | None,
+        typer.Option(help="Write one HTML page, which needs no internet."),
     ] = None,
     sends: Annotated[
-        Path | None,
+        typer.FileTextWrite | None,
         typer.Option(help="Write every notification as CSV; the file names devices."),
     ] = None,
 ) -> None:
@@ -143,11 +144,8 @@ async def replay(
     """
     if without_sql and catalog is None:
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
-    if json and str(csv_file) == "-":
-        raise typer.BadParameter("goes to standard output, as --json does", param_hint="--csv")
-    for option, written in (("--html", html), ("--sends", sends)):
-        if str(written) == "-":
-            raise typer.BadParameter("accepted: a file, not standard output", param_hint=option)
+    if visits is not None and compare is not None:
+        raise typer.BadParameter("goes without --compare", param_hint="--visits")
     request = ReplayRequest(
         file=file,
         form=form or (form_of(file) if file is not None else Format.JSONL),
@@ -156,31 +154,22 @@ async def replay(
         catalogs=tuple(each for each in (catalog, compare) if each is not None),
         compares=compare is not None,
         without_sql=without_sql,
-        visits=None if visits is None else _visit_settings(visits, compare),
+        visits=None if visits is None else _visit_settings(visits),
     )
     settings = begin_quietly(context)
     for written in (csv_file, html):
-        if written is not None and str(written) != "-":
-            _writable(written, "a").close()  # said before the work begins
-    with nullcontext() if sends is None else _writable(sends) as sent:
-        tune_garbage_collector()
-        findings = await perform(settings, request, sent)
-    if csv_file is not None and str(csv_file) != "-":
-        with _writable(csv_file) as stream:
-            write_csv(findings, stream)
+        if written is not None:
+            written.write("")  # a file that cannot be written is known before the work begins
+    tune_garbage_collector()
+    findings = await perform(settings, request, sends)
     if html is not None:
-        with _writable(html) as stream:
-            stream.write(write_page(findings))
-    _show(findings, json, str(csv_file) == "-")
-
-
-def _show(findings: ReplayFindings, as_json: bool, as_csv: bool) -> None:
-    if as_csv:
-        write_csv(findings, sys.stdout)
-    elif as_json:
+        html.write(write_page(findings))
+    if csv_file is not None:
+        write_csv(findings, csv_file)
+    if as_json:
         for line in json_lines(findings):
             echo_json(line)
-    else:
+    elif csv_file is None or csv_file.name != "<stdout>":
         print_findings(findings)
 
 
@@ -195,9 +184,7 @@ def _period(since: str | None, until: str | None, warm_up: str) -> ReplayPeriod:
     return ReplayPeriod(begin, end, begin - seconds)
 
 
-def _visit_settings(text: str, compare: Path | None) -> VisitSettings:
-    if compare is not None:
-        raise typer.BadParameter("goes without --compare", param_hint="--visits")
+def _visit_settings(text: str) -> VisitSettings:
     try:
         return VisitSettings.parse(text)
     except ValueError as error:
@@ -212,13 +199,6 @@ def _duration(text: str, option: str) -> int:
         raise typer.BadParameter(text, param_hint=option) from None
 
 
-def _writable(file: Path, mode: Literal["w", "a"] = "w") -> TextIO:
-    try:
-        return open(file, mode, encoding="utf-8", newline="")  # noqa: PTH123  # typed so
-    except OSError as error:
-        raise CommandError(f"cannot write {file}: {error.strerror}") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
     """The options of a call.
@@ -229,7 +209,7 @@ class ReplayRequest:
 
     file: Path | None = None
     form: Format = Format.JSONL
-    period: ReplayPeriod = _ALWAYS
+    period: ReplayPeriod = ReplayPeriod()  # noqa: RUF009  # it cannot be changed
     shift: float = 0.0
     catalogs: Sequence[Path] = ()
     compares: bool = False
@@ -241,67 +221,32 @@ async def perform(
     settings: Settings, request: ReplayRequest, sends: TextIO | None = None
 ) -> ReplayFindings:
     """Run the whole replay; every notification is written to `sends`. Raises CommandError."""
-    try:
-        with (
-            telling(lambda: "no result is shown"),
-            nullcontext()
-            if request.file is None
-            else DetectionFile(request.file, request.form) as file,
-        ):
-            catalogs = await _catalogs(settings, request)
-            replays = list(_replays(settings, request, catalogs))
-            findings = await _replay(settings, file, replays, request, sends)
-    except InputFaultError as error:
-        raise CommandError(str(error)) from None
+    with (
+        nullcontext()
+        if request.file is None
+        else DetectionFile(request.file, request.form) as file,
+        telling(lambda: "no result is shown"),
+        shown_progress("replayed", "detections") as progress,
+    ):
+        replays = list(_replays(settings, request, await _catalogs(settings, request)))
+        decoders: Mapping[str, DetectionDecoder]
+        if file is not None:
+            name, batches = file.name, _file_records(file)
+            progress.expect(file.size)
+            own = OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)
+            decoders = {_FILE_TOPIC: own}
+        else:
+            name = ", ".join(topic.name for topic in detection_topics(settings))
+            batches = _kafka_records(settings, request.period, progress)
+            decoders = detection_decoders(settings)
+        run = _Run(name, file, replays, request, sends)
+        try:
+            findings = await run.run(batches, decoders, progress)
+        except InputFaultError as error:
+            raise CommandError(str(error)) from None
     if findings.records and findings.records == findings.undecodable:
         raise CommandError(f"there is no detection in {findings.source}; {findings.first_fault}")
     return findings
-
-
-async def _replay(
-    settings: Settings,
-    file: DetectionFile | None,
-    replays: Sequence[CatalogReplay],
-    request: ReplayRequest,
-    sends: TextIO | None,
-) -> ReplayFindings:
-    with shown_progress("replayed", "detections") as progress:
-        if file is not None:
-            progress.expect(file.size)
-            own = OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)
-            run = _Run(file.name, file, replays, request, sends)
-            return await run.run(_file_records(file), {_FILE_TOPIC: own}, progress)
-        name = ", ".join(topic.name for topic in detection_topics(settings))
-        run = _Run(name, None, replays, request, sends)
-        await ensure_topics(settings, ())
-        async with open_topic_reader(
-            settings, missing="skip", largest_list=_LARGEST_LIST
-        ) as reader:
-            records = kafka_records(settings, reader, request.period, progress)
-            return await run.run(records, detection_decoders(settings), progress)
-
-
-def _replays(
-    settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
-) -> Iterator[CatalogReplay]:
-    """One for each catalog, or for each of the settings of visits."""
-    max_age, shift = settings.max_detection_age, request.shift
-    if request.visits is None:
-        for each in catalogs:
-            yield CatalogReplay(each, max_age=max_age, shift=shift)
-        return
-    (catalog,) = catalogs
-    for tried in (VisitSettings(), request.visits):
-        visits = VisitReplay(
-            tried,
-            catalog.places,
-            since=request.period.since + shift,
-            shift=shift,
-            max_age=max_age,
-            path_loss_exponent=settings.path_loss_exponent,
-        )
-        named = catalog if tried is not request.visits else catalog._replace(name=tried.name)
-        yield CatalogReplay(named, max_age=max_age, shift=shift, visits=visits)
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
@@ -309,7 +254,7 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
 
     Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
     """
-    contents = [(_name(file, request.catalogs), _content(file)) for file in request.catalogs]
+    contents = [(_name(file, request.catalogs), file.read_bytes()) for file in request.catalogs]
     catalogs, known = list[ReplayedCatalog](), frozenset[int]()
     with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
         base = Path(directory) / "base.sqlite3"
@@ -336,11 +281,27 @@ def _name(file: Path, files: Sequence[Path]) -> str:
     return file.name if alone and file.name != _AS_IT_IS else str(file)
 
 
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror}") from None
+def _replays(
+    settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
+) -> Iterator[CatalogReplay]:
+    """One for each catalog, or for each of the settings of visits."""
+    max_age, shift = settings.max_detection_age, request.shift
+    if request.visits is None:
+        for each in catalogs:
+            yield CatalogReplay(each, max_age=max_age, shift=shift)
+        return
+    (catalog,) = catalogs
+    for tried in (VisitSettings(), request.visits):
+        visits = VisitReplay(
+            tried,
+            catalog.places,
+            since=request.period.since + shift,
+            shift=shift,
+            max_age=max_age,
+            path_loss_exponent=settings.path_loss_exponent,
+        )
+        named = catalog if tried is not request.visits else catalog._replace(name=tried.name)
+        yield CatalogReplay(named, max_age=max_age, shift=shift, visits=visits)
 
 
 async def _file_records(file: DetectionFile) -> AsyncGenerator[Records, None]:
@@ -352,8 +313,8 @@ async def _file_records(file: DetectionFile) -> AsyncGenerator[Records, None]:
         yield [FileRecord(each.value, each.line) for each in entries]
 
 
-async def kafka_records(
-    settings: Settings, reader: TopicReader, period: ReplayPeriod, progress: ShownProgress
+async def _kafka_records(
+    settings: Settings, period: ReplayPeriod, progress: ShownProgress
 ) -> AsyncGenerator[Records, None]:
     """The records whose detections may be in a period, one partition at a time.
 
@@ -362,22 +323,23 @@ async def kafka_records(
     after it. A device's records are in one partition, in order. Raises KafkaError or TimeoutError,
     and CommandError if there is no such topic.
     """
+    await ensure_topics(settings, ())
     topics = [topic.name for topic in detection_topics(settings)]
     partitions = await partitions_of(settings, topics)
     if not partitions:
         raise CommandError(f"there is no topic {', '.join(topics)} yet: `proximity run` makes it")
-    ranges = await reader.ranges(partitions)
-    begins = {tp: each.begin for tp, each in ranges.items()}
-    ends = {tp: each.end for tp, each in ranges.items()}
-    margin = settings.max_detection_age
-    for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
-        if abs(instant) < inf:
-            found = await reader.first_since(ranges, instant)
-            bound |= {tp: offset for tp, offset in found.items() if offset is not None}
-    ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
-    progress.expect(sum(ends[tp] - begins[tp] for tp in ends))
-    async for records in reader.records_until(begins, ends):
-        if records:
+    async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
+        ranges = await reader.ranges(partitions)
+        begins = {tp: each.begin for tp, each in ranges.items()}
+        ends = {tp: each.end for tp, each in ranges.items()}
+        margin = settings.max_detection_age
+        for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
+            if abs(instant) < inf:
+                found = await reader.first_since(ranges, instant)
+                bound |= {tp: offset for tp, offset in found.items() if offset is not None}
+        ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
+        progress.expect(sum(ends[tp] - begins[tp] for tp in ends))
+        async for records in reader.records_until(begins, ends):
             yield records
 
 
@@ -385,7 +347,7 @@ class _Run:
     """Replays records against one catalog, or against two side by side.
 
     The period is compared with the detections' own times; after that the times are moved by the
-    shift. Every notification is written to `sends`. There is no await per detection.
+    shift. There is no await per detection.
     """
 
     def __init__(
@@ -399,7 +361,6 @@ class _Run:
         self._name = name
         self._file = file
         self._replays = replays
-        self._comparison = CatalogComparison(*replays) if len(replays) > 1 else None
         self._period = request.period
         self._shift = request.shift
         self._written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
@@ -420,9 +381,12 @@ class _Run:
                 if records:
                     decoder = decoders[records[0].topic]
                     for part in chunked(records, decoder.records_at_once):
-                        batch = await decoder.decode(part)
-                        self._take(batch.messages, batch.dead_letters, len(part))
+                        self._take(part, await decoder.decode(part))
                 progress.update(self._records, None if self._file is None else self._file.read)
+        outcomes = [
+            each.outcome(self._replays[1 - number] if len(self._replays) > 1 else None)
+            for number, each in enumerate(self._replays)
+        ]
         return ReplayFindings(
             self._name,
             self._records,
@@ -431,33 +395,32 @@ class _Run:
             self._decided,
             0.0 if begin is None else time.monotonic() - begin,
             self._period.begins_cold,
-            [outcome_of(each, self._comparison, at) for at, each in enumerate(self._replays)],
+            outcomes,
         )
 
-    def _take(
-        self, detections: list[DecodedDetection], letters: Sequence[DeadLetter], records: int
-    ) -> None:
-        self._records += records
-        self._undecodable += len(letters)
-        if letters and not self._first_fault:
-            record = letters[0].record
+    def _take(self, records: Records, batch: DecodedBatch[DecodedDetection]) -> None:
+        self._records += len(records)
+        self._undecodable += len(batch.dead_letters)
+        if batch.dead_letters and not self._first_fault:
+            letter = batch.dead_letters[0]
+            record = letter.record
             place = f"{record.topic}/{record.partition}" if record.topic else self._name
-            self._first_fault = f"{place}:{record.offset}: {letters[0].detail}"
+            self._first_fault = f"{place}:{record.offset}: {letter.detail}"
             if self._file is not None and not self._file.is_lines:  # valid as a whole, or refused
                 raise InputFaultError(self._first_fault)
-        for each in detections:
+        for each in batch.messages:
             if math.isnan(each.detected_at):  # a line of a file has no timestamp instead
                 place = f"{self._name}:{each.record.offset}"
                 raise InputFaultError(f"{place}: detected_at is missing, and needed here")
-        for counted, part in self._period.parts(detections):
-            self._decide(list(part), counted)
-
-    def _decide(self, detections: list[DecodedDetection], counted: bool) -> None:
-        for detection in detections if self._shift else ():
-            detection.detected_at += self._shift
-        sent = [replay.decide(detections, counted=counted) for replay in self._replays]
-        self._decided += len(detections) if counted else 0
-        only = [set[int]()] if self._comparison is None else self._comparison.note(*sent)
-        if self._written is not None:
-            for replay, grants, positions in zip(self._replays, sent, only, strict=True):
-                self._written.add(replay, grants, positions)
+        for counted, part in self._period.parts(batch.messages):
+            detections = list(part)
+            for each in detections if self._shift else ():
+                each.detected_at += self._shift
+            self._decided += len(detections) if counted else 0
+            sent = [replay.decide(detections, counted=counted) for replay in self._replays]
+            for number, (replay, mine) in enumerate(zip(self._replays, sent, strict=True)):
+                only = set[int]()
+                if len(sent) > 1:
+                    only = replay.note_only(mine, sent[1 - number], self._replays[1 - number])
+                if self._written is not None:
+                    self._written.add(replay, mine, only)

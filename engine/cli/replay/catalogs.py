@@ -6,82 +6,37 @@ ids.
 
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Table, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database, open_database, with_write_lock
-from catalog.index.entries import (
-    ConnectorEntry,
-    PlaceEntry,
-    decode_application,
-    decode_campaign,
-    decode_connector,
-    decode_geofences,
-    decode_place,
-    decode_rules,
-)
-from catalog.index.reading import (
-    application_fields,
-    beacon_fields,
-    campaign_fields,
-    circle_fields,
-    connector_fields,
-    geofence_fields,
-    rules_fields,
-    scan_tag_fields,
-)
+from catalog.index import entries, reading
 from catalog.limits import CatalogLimits
 from catalog.load import load_document
 from catalog.migrate import migrate
-from catalog.models import (
-    Application,
-    Beacon,
-    Campaign,
-    Company,
-    Connector,
-    Device,
-    Geofence,
-    ScanTag,
-    Tag,
-    Venue,
-    beacon_tag,
-    campaign_beacon,
-    campaign_geofence,
-    campaign_scan_tag,
-    campaign_tag,
-    geofence_tag,
-    scan_tag_tag,
-)
+from catalog.models import Base, Campaign, Company, Device, Venue
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, assemble
 from rules.geofences import GeofenceGrid
-from rules.model import (
-    BeaconSnapshot,
-    CampaignSnapshot,
-    CompanyRules,
-    Place,
-    TagSnapshot,
-    VenueSnapshot,
-)
-from rules.schedule import LocalClock, fixed_clock, zone_clock
+from rules.model import BeaconSnapshot, CampaignSnapshot, Place, TagSnapshot
 
-_UTC = "UTC"
+T = TypeVar("T")
+
 _CHUNK = 500
-_PLACES: Sequence[Any] = (Beacon, Geofence, ScanTag)
-_TABLES: Sequence[Any] = (
-    *(model.__table__ for model in (Company, Application, Connector, Venue, Tag, Device)),
-    *(model.__table__ for model in (*_PLACES, Campaign)),
-    *(beacon_tag, geofence_tag, scan_tag_tag),
-    *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
+# What a replay needs of SQL: no accounts, and no figures.
+_TABLES = (
+    *("company", "application", "connector", "venue", "tag", "device"),
+    *("beacon", "geofence", "scan_tag", "campaign", "beacon_tag", "geofence_tag", "scan_tag_tag"),
+    *("campaign_beacon", "campaign_geofence", "campaign_scan_tag", "campaign_tag"),
 )
 # Parts of a document that are not in the catalog, or have no effect on decisions.
 _NOT_PLACES = ("accounts", "devices")
@@ -123,26 +78,6 @@ class ReplayedCatalog(NamedTuple):
     time_zones: Mapping[DeviceKey, str] = {}
 
 
-def venue_clock(venue: VenueSnapshot) -> LocalClock:
-    """The local time of a venue; UTC if it has no time zone or an unknown one."""
-    return _clock(venue.time_zone)
-
-
-def campaign_clock(campaign: CampaignSnapshot) -> LocalClock:
-    """The local time that the rules use for a campaign."""
-    offset = campaign.start.utcoffset()
-    if campaign.time_zone is None and offset is not None:
-        return fixed_clock(offset)
-    return _clock(campaign.time_zone)
-
-
-def _clock(zone: str | None) -> LocalClock:
-    try:
-        return zone_clock(zone or _UTC)
-    except ValueError:  # the beacons leave its campaigns out, as the trigger does
-        return zone_clock(_UTC)
-
-
 async def read_catalog(
     database: Database, name: str, known: Collection[int] | None = None
 ) -> ReplayedCatalog:
@@ -152,51 +87,55 @@ async def read_catalog(
     or OSError.
     """
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
-        entries: list[PlaceEntry[Place]] = []
-        for place_fields in (beacon_fields, geofence_fields, scan_tag_fields):
-            async for fields in place_fields(session):
-                entries += map(decode_place, fields.values())
+        places = [
+            *await _all(reading.beacon_fields(session), entries.decode_place),
+            *await _all(reading.geofence_fields(session), entries.decode_place),
+            *await _all(reading.scan_tag_fields(session), entries.decode_place),
+        ]
         data: dict[str, Any] = {}
-        async for fields in application_fields(session):
-            data |= {field: decode_application(entry) for field, entry in fields.items()}
-        async for fields in circle_fields(session):
+        async for fields in reading.application_fields(session):
+            data |= {field: entries.decode_application(entry) for field, entry in fields.items()}
+        async for fields in reading.circle_fields(session):
             for field, entry in fields.items():
-                data[field] = GeofenceGrid(decode_geofences(entry).circles)
-        campaigns: dict[int, CampaignSnapshot] = {}
-        async for fields in campaign_fields(session):
-            campaigns |= {each.id: each for each in map(_awake, fields.values())}
-        connectors: dict[int, ConnectorEntry] = {}
-        async for fields in connector_fields(session):
-            connectors |= {each.company_id: each for each in map(decode_connector, fields.values())}
-        rules: dict[int, CompanyRules] = {}
-        async for fields in rules_fields(session):
-            rules |= {each.company_id: each for each in map(decode_rules, fields.values())}
+                data[field] = GeofenceGrid(entries.decode_geofences(entry).circles)
+        found = await _all(reading.campaign_fields(session), _awake)
+        campaigns = {each.id: each for each in found}
+        calls = await _all(reading.connector_fields(session), entries.decode_connector)
+        connectors = {each.company_id: each for each in calls}
+        rules = {
+            each.company_id: each
+            for each in await _all(reading.rules_fields(session), entries.decode_rules)
+        }
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        names = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
-        venues = await session.execute(select(Campaign.id, Campaign.venue_id))
-        homes = {row.id: row.venue_id for row in venues}
+        venues = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
+        homes = await session.execute(select(Campaign.id, Campaign.venue_id))
+        named = {
+            id_: ReplayedCampaign(
+                venues[venue_id],
+                campaigns[id_].name,
+                id_ if known is None or id_ in known else None,
+                campaigns[id_].format,
+            )
+            for id_, venue_id in homes
+            if id_ in campaigns
+        }
+        quiet = [company_id for company_id, each in rules.items() if each.quiet_hours]
         devices = select(Device.company_id, Device.udid, Device.time_zone).where(
-            Device.time_zone.is_not(None),
-            Device.company_id.in_(company for company in rules if rules[company].quiet_hours),
+            Device.time_zone.is_not(None), Device.company_id.in_(quiet)
         )
         zones = {
-            DeviceKey(company, udid): zone
-            for company, udid, zone in await session.execute(devices)
+            DeviceKey(company_id, udid): zone
+            for company_id, udid, zone in await session.execute(devices)
             if zone
         }
-    named = {
-        id_: ReplayedCampaign(
-            names[homes[id_]],
-            campaign.name,
-            id_ if known is None or id_ in known else None,
-            campaign.format,
-        )
-        for id_, campaign in campaigns.items()
-    }
     compiled: dict[PlaceKey | None, IndexedPlace] = {
-        _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in entries
+        _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in places
     }
-    return ReplayedCatalog(name, compiled, named, names, data, zones)
+    return ReplayedCatalog(name, compiled, named, venues, data, zones)
+
+
+async def _all(chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]) -> list[T]:
+    return [decode(entry) async for fields in chunks for entry in fields.values()]
 
 
 def _key_of(place: Place) -> PlaceKey:
@@ -212,7 +151,8 @@ def _awake(field: bytes) -> CampaignSnapshot:
 
     A campaign that ended long ago could fire at the time of the detections.
     """
-    return msgspec.structs.replace(decode_campaign(field).without_content(), asleep=False)
+    campaign = entries.decode_campaign(field).without_content()
+    return msgspec.structs.replace(campaign, asleep=False)
 
 
 async def make_empty(path: Path) -> None:
@@ -221,8 +161,7 @@ async def make_empty(path: Path) -> None:
 
 
 async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
-    """Copy the catalog of `source` to a new file, without accounts, traces, and devices that have
-    no time zone.
+    """Copy the catalog of `source` to a new file, and of the devices those that have a time zone.
 
     Returns the ids of its campaigns. Raises SQLAlchemyError or OSError.
     """
@@ -230,25 +169,21 @@ async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
     target = open_database(f"sqlite:///{path}")
     try:
         async with (
-            open_snapshot(source) as reading,
-            with_write_lock(target.engine).begin() as writing,
+            open_snapshot(source) as reader,
+            with_write_lock(target.engine).begin() as writer,
         ):
-            for table in _TABLES:
-                await _copy_table(table, reading, writing)
-            return frozenset(await writing.scalars(select(Campaign.id)))
+            for table in map(Base.metadata.tables.__getitem__, _TABLES):
+                query = select(table)
+                if table.name == "device":
+                    query = query.where(table.c.time_zone.is_not(None))
+                if "deleted_at" in table.c:
+                    query = query.where(table.c.deleted_at.is_(None))
+                async with reader.stream(query) as rows:
+                    async for chunk in rows.mappings().partitions(_CHUNK):
+                        await writer.execute(insert(table), [dict(row) for row in chunk])
+            return frozenset(await writer.scalars(select(Campaign.id)))
     finally:
         await target.close()
-
-
-async def _copy_table(table: Table, reading: AsyncConnection, writing: AsyncConnection) -> None:
-    query = select(table)
-    if table is Device.__table__:
-        query = query.where(Device.time_zone.is_not(None))
-    if "deleted_at" in table.c:
-        query = query.where(table.c.deleted_at.is_(None))
-    async with reading.stream(query) as rows:
-        async for chunk in rows.mappings().partitions(_CHUNK):
-            await writing.execute(insert(table), [dict(row) for row in chunk])
 
 
 @asynccontextmanager
@@ -263,24 +198,20 @@ async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIte
     database = open_database(f"sqlite:///{path}")
     try:
         # Nobody reads the secrets of the copy.
-        await load_document(
-            database.write, _places_only(raw), open_cipher(secrets.token_urlsafe(32)), limits=limits
-        )
+        cipher = open_cipher(secrets.token_urlsafe(32))
+        await load_document(database.write, _places_only(raw), cipher, limits=limits)
         yield database
     finally:
         await database.close()
 
 
 def _places_only(raw: bytes) -> bytes:
-    """The document without accounts and devices.
-
-    A document that cannot be parsed is returned unchanged: the loader reports its faults.
-    """
+    """The document without accounts and devices; one that cannot be parsed stays as it is."""
     try:
         document = msgspec.json.decode(raw)
         for company in document["companies"]:
             for name in _NOT_PLACES:
                 company.pop(name, None)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return raw
+        return raw  # the loader reports its faults
     return msgspec.json.encode(document)

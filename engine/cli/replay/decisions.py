@@ -7,19 +7,13 @@ and what the caps count are in memory, so everything that `decide` grants holds 
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta
 from itertools import groupby
 from math import inf
 from typing import NamedTuple
 
 from catalog.index.entries import application_field, geofences_field
-from engine.cli.replay.catalogs import (
-    ReplayedCampaign,
-    ReplayedCatalog,
-    VenueNames,
-    campaign_clock,
-    venue_clock,
-)
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
 from engine.cli.replay.visits import VisitReplay, VisitTally
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
@@ -28,12 +22,10 @@ from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide, with_caps
 from rules.model import CampaignSnapshot, Decision, Reason
-from rules.schedule import LocalClock, zone_clock
+from rules.schedule import LocalClock, fixed_clock, zone_clock
 from rules.visits import VisitKind
 
-_HOUR = 3600
 _QUARTER = 900  # seconds; it lies within one hour of every time zone that is in use
-_NOWHERE = VenueNames("", "")
 _NO_CLAIMS: Mapping[int, float] = {}
 
 
@@ -61,41 +53,64 @@ class ReplayPeriod(NamedTuple):
         yield from groupby(within, lambda each: each.detected_at >= self.since)
 
 
-class LocalHour(NamedTuple):
-    """An hour of local time.
+def local_hour(clock: LocalClock, instant: float) -> str:
+    """The beginning of the hour of local time that contains an instant (epoch s), as the interface
+    writes it: an hour that a clock change repeats is two, with different offsets."""
+    written = clock.written(instant)
+    return f"{written[:13]}:00:00{written[19:]}"
 
-    `wall` is its beginning, in seconds since 1970-01-01 00:00 local time. `offset` is the offset
-    from UTC in seconds: an hour that a clock change repeats has two.
+
+def _clock(zone: str | None, offset: timedelta | None = None) -> LocalClock:
+    """The local time of a zone, else of an offset, else UTC."""
+    if zone is None and offset is not None:
+        return fixed_clock(offset)
+    try:
+        return zone_clock(zone or "UTC")
+    except ValueError:  # the places leave campaigns of unknown zones out, as the trigger does
+        return zone_clock("UTC")
+
+
+class HourRow(NamedTuple):
+    """An hour's detections with one reason, of a campaign, or of a venue where there is none.
+
+    For an unknown place there is neither.
     """
 
-    wall: int
-    offset: int
-
-    @property
-    def written(self) -> str:
-        """The beginning of the hour, in the interface's format."""
-        zone = timezone(timedelta(seconds=self.offset))
-        at = datetime.fromtimestamp(self.wall - self.offset, UTC).astimezone(zone)
-        return f"{at:%Y-%m-%dT%H:%M:%S%z}"
-
-
-def local_hour(clock: LocalClock, instant: int) -> LocalHour:
-    """The hour of local time that contains an instant (epoch s)."""
-    offset = clock.stretch_at(instant).offset
-    wall = instant + offset
-    return LocalHour(wall - wall % _HOUR, offset)
-
-
-class TallyKey(NamedTuple):
-    """The key under which detections are counted together.
-
-    Without a campaign at the beacon it has the venue; for an unknown beacon it has neither.
-    """
-
-    campaign_id: int | None
-    venue_id: int | None
-    hour: LocalHour
+    place: VenueNames
+    campaign: ReplayedCampaign | None
+    hour: str
     reason: Reason
+    detections: int
+
+
+class CampaignRow(NamedTuple):
+    """A campaign: its notifications, their number of devices, and its decisions by reason.
+
+    `only_here` counts the notifications that the other catalog does not send, and
+    `devices_only_here` the devices that the campaign reaches only here.
+    """
+
+    campaign: ReplayedCampaign
+    sent: int
+    devices: int
+    reasons: Mapping[Reason, int]
+    only_here: int | None = None
+    devices_only_here: int | None = None
+
+
+class Outcome(NamedTuple):
+    """The results for one catalog: `detections` by the furthest check that any campaign reached.
+
+    `visits` is empty unless they were followed.
+    """
+
+    name: str
+    detections: Mapping[Reason, int]
+    sent: int
+    devices: int
+    campaigns: Sequence[CampaignRow]
+    rows: Sequence[HourRow]
+    visits: Mapping[VisitKind, VisitTally] = {}
 
 
 class Grant(NamedTuple):
@@ -112,16 +127,12 @@ class Grant(NamedTuple):
 
 
 class CatalogReplay:
-    """Decides detections in the given order. Call `fold` before reading the counts.
-
-    `counts` has the decisions of campaigns. `detections` counts each detection once, by the
-    furthest check that any campaign reached, as the metric detections_total does. `reached` has
-    the devices of each campaign.
+    """Decides detections in the given order.
 
     `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
     of a detection is the delay of its record, because the trigger would have decided it on arrival.
     A detection from a file has no record, and is never stale or in the future. `visits` are
-    followed if somebody asks for them.
+    followed if somebody asks for them. `reached` has the devices of each campaign.
     """
 
     def __init__(
@@ -133,11 +144,9 @@ class CatalogReplay:
         visits: VisitReplay | None = None,
     ) -> None:
         self.catalog = catalog
-        self.visits = visits
-        self.counts: Counter[TallyKey] = Counter()
-        self.detections: Counter[Reason] = Counter()
         self.reached: defaultdict[int, set[str]] = defaultdict(set)
         self.sent = 0
+        self._visits = visits
         self._max_age = max_age
         self._shift = shift
         # Not bounded, because a forgotten claim would be granted again.
@@ -145,6 +154,7 @@ class CatalogReplay:
         self._sent: defaultdict[DeviceKey, list[float]] = defaultdict(list)  # what caps count
         # Many detections share a decision, so there are few different cells.
         self._cells: Counter[tuple[IndexedPlace | None, Decision, float]] = Counter()
+        self._only: Counter[int] = Counter()
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
         """Decide detections and take the claims of the grants. Returns the grants.
@@ -154,13 +164,13 @@ class CatalogReplay:
         granting: list[Grant] = []
         for detection in detections:
             places = self._placed(detection)
-            if self.visits is not None:
-                self.visits.follow(detection, places)
-            fired: set[int] = set()
+            if self._visits is not None:
+                self._visits.follow(detection, places)
             if isinstance(places, Decision):
                 if counted:
                     self._cells[None, places, detection.detected_at // _QUARTER] += 1
                 continue
+            fired: set[int] = set()
             for each in places:
                 beacon = self.catalog.places.get(each.key)
                 decision = self._decided(each, beacon, fired)
@@ -217,134 +227,95 @@ class CatalogReplay:
         """The campaign of a grant."""
         return self.catalog.campaigns[grant.campaign.id]
 
-    def fold(self) -> None:
-        """Add the cells to the counts."""
+    def note_only(
+        self, mine: Sequence[Grant], theirs: Sequence[Grant], other: "CatalogReplay"
+    ) -> set[int]:
+        """Count the grants for the same detections that the `other` does not have, and return
+        their positions. The same are those of one detection and campaign."""
+        known = {(id(each.detection), other.campaign_of(each).key) for each in theirs}
+        alone = {
+            at
+            for at, each in enumerate(mine)
+            if (id(each.detection), self.campaign_of(each).key) not in known
+        }
+        self._only.update(mine[at].campaign.id for at in alone)
+        return alone
+
+    def outcome(self, other: "CatalogReplay | None" = None) -> Outcome:
+        """The results, once all is decided; in a comparison with those of the other catalog."""
+        if self._visits is not None:
+            self._visits.finish()
+        catalog, detections = self.catalog, Counter[Reason]()
+        rows: Counter[tuple[int | None, int | None, str, Reason]] = Counter()
+        reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
         for (beacon, decision, quarter), count in self._cells.items():
-            self.detections[decision.reason] += count
-            for key in _keys(beacon, decision, int(quarter) * _QUARTER):
-                self.counts[key] += count
-        self._cells.clear()
+            detections[decision.reason] += count
+            for cell in _rows_of(beacon, decision, quarter * _QUARTER):
+                rows[cell] += count
+                reasons[cell[0]][cell[3]] += count
+        hours = [
+            HourRow(
+                self._names(id_, venue_id),
+                None if id_ is None else catalog.campaigns[id_],
+                hour,
+                reason,
+                count,
+            )
+            for (id_, venue_id, hour, reason), count in rows.items()
+        ]
+        devices = {} if other is None else other.devices()
+        campaigns = [  # also those without any detection
+            CampaignRow(
+                campaign,
+                reasons[id_][Reason.GRANTED],
+                len(self.reached[id_]),
+                dict(reasons[id_].most_common()),
+                None if other is None else self._only[id_],
+                None
+                if other is None
+                else len(self.reached[id_] - devices.get(campaign.key, set())),
+            )
+            for id_, campaign in catalog.campaigns.items()
+        ]
+        return Outcome(
+            catalog.name,
+            dict(detections.most_common()),
+            self.sent,
+            len(set().union(*self.reached.values())),
+            sorted(campaigns, key=lambda row: (-row.sent, row.campaign.place, row.campaign.name)),
+            sorted(hours, key=_order),
+            {} if self._visits is None else self._visits.tallies,
+        )
+
+    def devices(self) -> Mapping[tuple[str, ...] | int, set[str]]:
+        """The devices that each campaign reaches, by the campaign's identity."""
+        return {each.key: self.reached[id_] for id_, each in self.catalog.campaigns.items()}
+
+    def _names(self, campaign_id: int | None, venue_id: int | None) -> VenueNames:
+        if campaign_id is not None:
+            return self.catalog.campaigns[campaign_id].place
+        return VenueNames("", "") if venue_id is None else self.catalog.venues[venue_id]
 
 
-def _keys(beacon: IndexedPlace | None, decision: Decision, instant: int) -> Iterator[TallyKey]:
-    """A key for each campaign of the beacon, with the campaign's reason or the detection's."""
+def _rows_of(
+    beacon: IndexedPlace | None, decision: Decision, instant: float
+) -> Iterator[tuple[int | None, int | None, str, Reason]]:
+    """Campaign, venue, hour, reason: for each campaign of the beacon its reason, or the whole
+    detection's. Without a campaign there is the venue, and for an unknown beacon neither."""
     if beacon is None:
-        yield TallyKey(None, None, local_hour(zone_clock("UTC"), instant), decision.reason)
+        yield None, None, local_hour(_clock(None), instant), decision.reason
     elif not beacon.campaigns:
         venue = beacon.target.venue
-        yield TallyKey(None, venue.id, local_hour(venue_clock(venue), instant), decision.reason)
+        yield None, venue.id, local_hour(_clock(venue.time_zone), instant), decision.reason
     else:
         reasons = dict(decision.by_campaign)
         for campaign in beacon.campaigns:
-            hour = local_hour(campaign_clock(campaign), instant)
-            yield TallyKey(campaign.id, None, hour, reasons.get(campaign.id, decision.reason))
+            clock = _clock(campaign.time_zone, campaign.start.utcoffset())
+            hour = local_hour(clock, instant)
+            yield campaign.id, None, hour, reasons.get(campaign.id, decision.reason)
 
 
-class CatalogComparison:
-    """Counts the grants that only one of two replays has, in `only`: for each, by campaign id."""
-
-    def __init__(self, first: CatalogReplay, second: CatalogReplay) -> None:
-        self.only: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
-        self._replays = (first, second)
-
-    def note(self, *sent: Sequence[Grant]) -> list[set[int]]:
-        """The grants of both for the same detections. Returns, for each, the positions of those
-        that the other does not have."""
-        keys = [
-            [(id(each.detection), replay.campaign_of(each).key) for each in grants]
-            for replay, grants in zip(self._replays, sent, strict=True)
-        ]
-        found = []
-        for number, grants in enumerate(sent):
-            others = set(keys[1 - number])
-            alone = {at for at, key in enumerate(keys[number]) if key not in others}
-            self.only[number].update(grants[at].campaign.id for at in alone)
-            found.append(alone)
-        return found
-
-    def devices_only(self, number: int, campaign: ReplayedCampaign, id_: int) -> int:
-        """The number of devices that a campaign reaches only in this one of the replays."""
-        mine, other = self._replays[number], self._replays[1 - number]
-        theirs = (i for i, each in other.catalog.campaigns.items() if each.key == campaign.key)
-        return len(mine.reached[id_] - other.reached[next(theirs, -1)])
-
-
-class HourRow(NamedTuple):
-    """The detections of an hour with one reason, for a campaign, or at a beacon without one."""
-
-    place: VenueNames
-    campaign: ReplayedCampaign | None
-    hour: LocalHour
-    reason: Reason
-    detections: int
-
-
-class CampaignRow(NamedTuple):
-    """A campaign: its notifications, their number of devices, and its decisions by reason.
-
-    `only_here` counts the notifications that the other catalog does not send.
-    """
-
-    campaign: ReplayedCampaign
-    sent: int
-    devices: int
-    reasons: Mapping[Reason, int]
-    only_here: int | None
-    devices_only_here: int | None
-
-
-class Outcome(NamedTuple):
-    """The results for one catalog: `detections` by the furthest check that any campaign reached.
-
-    `visits` is empty unless they were followed.
-    """
-
-    name: str
-    detections: Mapping[Reason, int]
-    sent: int
-    devices: int
-    campaigns: Sequence[CampaignRow]
-    rows: Sequence[HourRow]
-    visits: Mapping[VisitKind, VisitTally] = {}
-
-
-def outcome_of(
-    replay: CatalogReplay, comparison: CatalogComparison | None = None, number: int = 0
-) -> Outcome:
-    """The outcome of a replay: of the first catalog (0) or, in a comparison, of the second (1)."""
-    replay.fold()
-    if replay.visits is not None:
-        replay.visits.finish()
-    reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
-    rows = []
-    for (id_, venue_id, hour, reason), count in replay.counts.items():
-        reasons[id_][reason] += count
-        campaign = None if id_ is None else replay.catalog.campaigns[id_]
-        place = _NOWHERE if venue_id is None else replay.catalog.venues[venue_id]
-        rows.append(HourRow(campaign.place if campaign else place, campaign, hour, reason, count))
-    campaigns = [  # also those without any detection
-        CampaignRow(
-            campaign,
-            reasons[id_][Reason.GRANTED],
-            len(replay.reached[id_]),
-            dict(reasons[id_].most_common()),
-            None if comparison is None else comparison.only[number][id_],
-            None if comparison is None else comparison.devices_only(number, campaign, id_),
-        )
-        for id_, campaign in replay.catalog.campaigns.items()
-    ]
-    return Outcome(
-        replay.catalog.name,
-        dict(replay.detections.most_common()),
-        replay.sent,
-        len(set().union(*replay.reached.values())),
-        sorted(campaigns, key=lambda row: (-row.sent, row.campaign.place, row.campaign.name)),
-        sorted(rows, key=_order),
-        {} if replay.visits is None else replay.visits.tallies,
-    )
-
-
-def _order(row: HourRow) -> tuple[VenueNames, str, int, LocalHour, str]:
+def _order(row: HourRow) -> tuple[object, ...]:
     campaign = row.campaign
     names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
     return row.place, *names, row.hour, row.reason

@@ -2,17 +2,16 @@
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO, get_args
 from uuid import UUID
 
-import typer
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from catalog.plain_text import for_csv, for_terminal
-from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table
+from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
 from engine.cli.replay.decisions import CampaignRow, CatalogReplay, Grant, HourRow, Outcome
 from engine.cli.replay.visits import VisitTally
 from engine.kafka.messages import format_instant
@@ -21,7 +20,6 @@ from rules.model import Reason
 from rules.visits import LENGTHS, VisitKind
 
 _MOST_HOURS = 48
-_HOUR, _DAY = 3600, 86_400
 _HOUR_COLUMNS = (
     *("catalog", "company", "venue", "campaign_id", "campaign"),
     *("hour", "reason", "detections"),
@@ -66,9 +64,10 @@ class ReportTable(NamedTuple):
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
     for line in summary_lines(findings):
-        typer.echo(for_terminal(line))
+        say(line)
     for table in (*tables(findings), *times(findings.outcomes)):
-        typer.echo(f"\n{for_terminal(table.title)}")
+        say("")
+        say(table.title)
         print_table(table.header, table.rows, numbers=table.numbers)
 
 
@@ -105,10 +104,7 @@ def tables(findings: ReplayFindings) -> Iterator[ReportTable]:
         rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
         header = ("reason", "meaning", "detections")
         yield ReportTable(f"Detections, by the furthest check{suffix}", header, rows, 1)
-    if len(outcomes) == 1:
-        yield _campaigns(outcomes[0])
-    else:
-        yield _side_by_side(outcomes[0], outcomes[1])
+    yield _campaigns(outcomes[0]) if len(outcomes) == 1 else _side_by_side(*outcomes)
     if any(outcome.visits for outcome in outcomes):
         yield _visits(outcomes)
 
@@ -117,39 +113,37 @@ def _campaigns(outcome: Outcome) -> ReportTable:
     header = ("venue", "campaign", "else mostly", "sent", "devices", "held back")
     rows = []
     for row in outcome.campaigns:
+        others = [each for each in row.reasons if each not in (Reason.GRANTED, Reason.THROTTLED)]
+        mostly = others[0].value if others else "" if row.reasons else "no detection"
         figures = (row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0))
-        rows.append((*_names(row), _mostly(row), *(f"{each:,}" for each in figures)))
+        names = (row.campaign.place.venue, row.campaign.name)
+        rows.append((*names, mostly, *(f"{each:,}" for each in figures)))
     return ReportTable("Campaigns", header, rows, 3)
-
-
-def _mostly(row: CampaignRow) -> str:
-    """The reason of most of the campaign's refused detections, except `throttled`."""
-    for reason in row.reasons:
-        if reason not in (Reason.GRANTED, Reason.THROTTLED):
-            return reason.value
-    return "" if row.reasons else "no detection"
 
 
 def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
     """The campaigns of both catalogs; those that differ most come first."""
-    others = {row.campaign.key: row for row in second.campaigns}
-    pairs: list[tuple[CampaignRow | None, CampaignRow | None]] = [
-        (row, others.pop(row.campaign.key, None)) for row in first.campaigns
-    ]
-    pairs += [(None, row) for row in others.values()]
-    pairs.sort(key=lambda pair: -sum(row.only_here or 0 for row in pair if row))
-    figures: tuple[tuple[str, Callable[[CampaignRow], int | None]], ...] = (
-        ("sent: ", lambda row: row.sent),
-        ("only ", lambda row: row.only_here),
-        ("devices only ", lambda row: row.devices_only_here),
+    pairs: dict[object, list[CampaignRow | None]] = {
+        row.campaign.key: [row, None] for row in first.campaigns
+    }
+    for row in second.campaigns:
+        pairs.setdefault(row.campaign.key, [None, None])[1] = row
+    differing = sorted(
+        pairs.values(), key=lambda pair: -sum(row.only_here or 0 for row in pair if row)
     )
-    names = (first.name, second.name)
-    header = ["venue", "campaign", *(word + name for word, _ in figures for name in names)]
     rows = []
-    for pair in pairs:
-        cells = ["-" if row is None else f"{read(row):,}" for _, read in figures for row in pair]
-        rows.append((*_names(pair[0] or pair[1]), *cells))
-    return ReportTable("Campaigns side by side", header, rows, 2 * len(figures))
+    for pair in differing:
+        campaign = next(row.campaign for row in pair if row is not None)
+        figures = [
+            "-" if row is None else f"{getattr(row, figure):,}"
+            for figure in ("sent", "only_here", "devices_only_here")
+            for row in pair
+        ]
+        rows.append((campaign.place.venue, campaign.name, *figures))
+    header = ["venue", "campaign"]
+    for prefix in ("sent: ", "only ", "devices only "):
+        header += [prefix + first.name, prefix + second.name]
+    return ReportTable("Campaigns side by side", header, rows, len(header) - 2)
 
 
 def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
@@ -161,39 +155,28 @@ def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
             ended = tally.lengths.total()
             mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
             counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
-            rows.append(
-                (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean, *counts)
-            )
+            named = (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean)
+            rows.append((*named, *counts))
     return ReportTable("Visits", ("place", "settings", *figures), rows, len(figures))
-
-
-def _names(row: CampaignRow | None) -> tuple[str, str]:
-    return ("", "") if row is None else (row.campaign.place.venue, row.campaign.name)
 
 
 def times(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
-    hours = {row.hour.wall for each in outcomes for row in each.rows if _is_sent(row)}
-    unit, form, seconds = "hour", "%Y-%m-%d %H:00", _HOUR
-    if len(hours) > _MOST_HOURS:
-        unit, form, seconds = "day", "%Y-%m-%d", _DAY
-    counts = [Counter[int]() for _ in outcomes]
-    for outcome, by_time in zip(outcomes, counts, strict=True):
-        for row in filter(_is_sent, outcome.rows):
-            by_time[row.hour.wall - row.hour.wall % seconds] += row.detections
-    rows = [
-        (f"{datetime.fromtimestamp(at, UTC):{form}}", *(f"{each[at]:,}" for each in counts))
-        for at in sorted(set().union(*counts))
-    ]
+    sent = [[row for row in each.rows if row.reason is Reason.GRANTED] for each in outcomes]
+    hours = {row.hour[:13] for rows in sent for row in rows}
+    by_day = len(hours) > _MOST_HOURS
+    counts = [Counter[str]() for _ in outcomes]
+    for rows, by_time in zip(sent, counts, strict=True):
+        for row in rows:
+            at = row.hour[:10] if by_day else f"{row.hour[:13].replace('T', ' ')}:00"
+            by_time[at] += row.detections
+    table = [(at, *(f"{each[at]:,}" for each in counts)) for at in sorted(set().union(*counts))]
     names = [each.name for each in outcomes] if len(outcomes) > 1 else ["sent"]
-    if rows:
+    if table:
+        unit = "day" if by_day else "hour"
         title = f"Notifications by {unit}, by the venues' clocks"
         most = max(max(each.values(), default=0) for each in counts)
-        yield ReportTable(title, (unit, *names), rows, len(counts), most)
-
-
-def _is_sent(row: HourRow) -> bool:
-    return row.reason is Reason.GRANTED
+        yield ReportTable(title, (unit, *names), table, len(counts), most)
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
@@ -245,7 +228,7 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
 def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
     campaign = row.campaign
     named = (None, None) if campaign is None else (campaign.id, campaign.name)
-    figures = (row.hour.written, row.reason.value, row.detections)
+    figures = (row.hour, row.reason.value, row.detections)
     return (outcome.name, *row.place, *named, *figures)
 
 
@@ -278,11 +261,8 @@ class SentCsv:
                 str(UUID(bytes=number)),
                 format_instant(grant.detection.detected_at),
                 *campaign.place,
-                campaign.id,
-                campaign.name,
-                campaign.format,
-                grant.beacon.reference.name,
-                grant.udid,
+                *(campaign.id, campaign.name, campaign.format),
+                *(grant.beacon.reference.name, grant.udid),
                 str(position in only).lower() if self._compared else "",
             )
             self._writer.writerow(for_csv(cells))

@@ -93,7 +93,7 @@ class VisitReplay:
         path_loss_exponent: float,
     ) -> None:
         self.tallies: defaultdict[VisitKind, VisitTally] = defaultdict(VisitTally)
-        self._settings = settings
+        self._exit = settings.exit
         self._places = places
         self._since = since
         self._shift = shift
@@ -116,25 +116,24 @@ class VisitReplay:
         udid = message.device.udid
         book = self._books[(record.topic, record.partition) if is_live else udid]
         name = (record.topic, record.partition, record.offset, detection.index)
-        seen, events = Observation(at, arrived, name), list[VisitEvent]()
+        seen = Observation(at, arrived, name)
         if isinstance(placed, Decision):
-            events += self._leave(book, (placed.company_id, udid), detection, seen)
-            self._count(events)
+            self._leave(book, (placed.company_id, udid), detection, seen)
             return
         if message.geofence is not None and message.geofence.transition == "exit":
             place = self._places.get(detection.key)
             if place is not None:
                 visitor = place.company_reference.id, udid
-                events += book.leave(visitor, "geofence", message.geofence.id, seen, "reported")
+                self._count(book.leave(visitor, "geofence", message.geofence.id, seen, "reported"))
         for number, each in enumerate(placed):
             place = self._places.get(each.key)
             if place is None or not (place.place.active and place.place.venue.active):
                 continue
             visitor = place.company_reference.id, udid
             if not number:
-                events += self._leave(book, visitor, detection, seen)
-            events += book.observe(visitor, self._visited(place), self._seen(each, place, seen))
-        self._count(events)
+                self._leave(book, visitor, detection, seen)
+            found = self._seen(each, place, seen)
+            self._count(book.observe(visitor, self._visited(place), found))
 
     def finish(self) -> None:
         """Nothing more comes: end every visit at its last detection."""
@@ -145,7 +144,7 @@ class VisitReplay:
         """The place and its venue; a tag is a place of its venue's visits only."""
         venue, rules = place.place.venue, place.rules
         company = None if rules is None else rules.visit_silence
-        silence = self._settings.exit or venue.visit_silence or company
+        silence = self._exit or venue.visit_silence or company
         found: list[tuple[VisitKind, int]] = [("venue", venue.id)]
         if not isinstance(place.place, TagSnapshot):
             is_beacon = isinstance(place.place, BeaconSnapshot)
@@ -165,7 +164,7 @@ class VisitReplay:
 
     def _leave(
         self, book: VisitBook, visitor: VisitorKey, detection: DecodedDetection, seen: Observation
-    ) -> Iterable[VisitEvent]:
+    ) -> None:
         """End the visits of geofences that a position is beyond, whatever its error."""
         position = detection.message.position
         if position is None:
@@ -179,7 +178,7 @@ class VisitReplay:
             circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
             away = distance(position.latitude, position.longitude, circle)
             if away > fence.radius + (position.accuracy or 0.0):
-                yield from book.leave(visitor, "geofence", fence.id, seen, "signal")
+                self._count(book.leave(visitor, "geofence", fence.id, seen, "signal"))
 
     def _count(self, events: Iterable[VisitEvent]) -> None:
         for event in events:

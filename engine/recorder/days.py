@@ -1,19 +1,17 @@
 """The local day of an event, and the rule that says whether a record counts for it."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import structlog
-
-from rules.schedule import LocalClock, zone_clock
 
 log = structlog.get_logger(__name__)
 
 DAY = 86_400
-_EPOCH = date(1970, 1, 1)
-_FIRST = (date.min - _EPOCH).days
-_LAST = (date.max - _EPOCH).days
+_QUARTER = 900  # seconds; the clocks of all zones have changed at full quarters since 1972
+FIRST, LAST = -62_135_596_800, 253_402_300_799  # of what a datetime holds
 
 
 class DayRule(NamedTuple):
@@ -57,38 +55,23 @@ class DayRule(NamedTuple):
 
 def local_day(instant: float, time_zone: str | None) -> date:
     """The day of `instant` (epoch seconds) in a time zone, or in UTC without one."""
-    return local_day_around(instant, time_zone).day
+    return _day_of_quarter(instant // _QUARTER, time_zone)
 
 
-class LocalDay(NamedTuple):
-    """A day, and instants of it: from `since` up to, not including, `until` (epoch seconds)."""
-
-    since: float
-    until: float
-    day: date
-
-
-def local_day_around(instant: float, time_zone: str | None) -> LocalDay:
-    """The day of `instant` with the instants around it that are of this day.
-
-    A day on which the UTC offset changes is returned in parts.
-    """
-    second = int(instant // 1)
-    clock = None if time_zone is None else _known_clock(time_zone)
-    stretch = None if clock is None else clock.stretch_at(second)
-    offset = 0 if stretch is None else stretch.offset
-    number = (second + offset) // DAY
-    since, until = number * DAY - offset, (number + 1) * DAY - offset
-    if stretch is not None:
-        since, until = max(since, stretch.since), min(until, stretch.until)
-    return LocalDay(since, until, _EPOCH + timedelta(days=min(max(number, _FIRST), _LAST)))
+@lru_cache(maxsize=16_384)
+def _day_of_quarter(quarter: float, time_zone: str | None) -> date:
+    try:
+        at = datetime.fromtimestamp(min(max(quarter * _QUARTER, FIRST), LAST), UTC)
+        return at.astimezone(_zone(time_zone)).date()
+    except OverflowError:  # beyond the calendar at this offset
+        return at.date()
 
 
 @lru_cache(maxsize=1024)
-def _known_clock(time_zone: str) -> LocalClock | None:
-    """The local time, or None if this host lacks the zone: one venue must not stop the recorder."""
+def _zone(name: str | None) -> ZoneInfo:
+    """The zone, or UTC if this host lacks it: one venue must not stop the recorder."""
     try:
-        return zone_clock(time_zone)
-    except ValueError:
-        log.warning("this host lacks a time zone: days of its venues are in UTC", zone=time_zone)
-        return None
+        return ZoneInfo(name or "UTC")
+    except (ValueError, LookupError, OSError):
+        log.warning("this host lacks a time zone: days of its venues are in UTC", zone=name)
+        return ZoneInfo("UTC")

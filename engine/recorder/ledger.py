@@ -8,42 +8,40 @@ engine.process.failures says which of them are temporary. Instants in rows are a
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, date, datetime
 from importlib.resources import files
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from catalog.index.entries import ApplicationEntry
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.offsets import Position
 from rules.model import PlaceKind
-
-VENUE, CAMPAIGN = "venue", "campaign"
-BEACON: Final = "beacon"
-GEOFENCE: Final = "geofence"
 
 DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
 StoredDevice: TypeAlias = tuple[int, bool]  # its id, and whether it is a test device
 # A geofence: id, venue, company, time zone, latitude, longitude, radius.
 CircleRow: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = dict[str, Any]  # by column
+StatisticKey: TypeAlias = tuple[date, str, int]  # a day, and the kind and the id of a record
+PresenceKey: TypeAlias = tuple[int, str, int]  # a device, and the kind and the id of a place
+PresenceState: TypeAlias = tuple[str, datetime]  # the zone and the instant of a trace row
+_KEYS: dict[str, type[PlaceKey]] = {
+    "active_beacons": BeaconKey,
+    "active_geofences": GeofenceKey,
+    "active_tags": TagKey,
+}
 
 
-class RecorderError(Exception):
-    """The base of all errors of the recorder."""
-
-
-class OffsetsError(RecorderError):
+class OffsetsError(Exception):
     """The offsets in SQL belong to other topics. The process stops; the message says what to do."""
 
 
-class WriteAgainError(RecorderError):
-    """The batch can be written again in a new transaction. None of it is written yet."""
-
-
-class DayMissingError(RecorderError):
+class DayMissingError(Exception):
     """Rows are of days that have no partition yet. Create the days, and write the batch again."""
 
     def __init__(self, days: Collection[date] = ()) -> None:
@@ -51,7 +49,7 @@ class DayMissingError(RecorderError):
         self.days = days
 
 
-class ReadAgainError(RecorderError):
+class ReadAgainError(Exception):
     """The batch is out of date and its records must be read again. None of it is written."""
 
 
@@ -63,19 +61,6 @@ class ActivePlace(NamedTuple):
     company_id: int
     time_zone: str | None
     kind: PlaceKind = "beacon"
-
-
-class RegisteredApplication(NamedTuple):
-    """A mobile application, whose key is valid until `expire_on`."""
-
-    id: int
-    company_id: int
-    active: bool
-    expire_on: datetime | None
-
-    def admits(self, instant: float) -> bool:
-        """Whether the key is valid at `instant` (epoch seconds)."""
-        return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
 
 
 class DeviceChanges(msgspec.Struct, gc=False):
@@ -105,55 +90,13 @@ class DetectionRow(NamedTuple):
     geofence_id: int | None = None
     scan_tag_id: int | None = None
 
-
-class AuthenticationRow(msgspec.Struct, gc=False):
-    """A row of authentication_trace."""
-
-    device_id: int
-    application_id: int
-    create_on: datetime
-    ip: str | None
-
-
-class ReceptionRow(msgspec.Struct, gc=False):
-    """A row of reception."""
-
-    notification: UUID
-    device_id: int
-    campaign_id: int
-    create_on: datetime
-
-
-class PresenceKey(NamedTuple):
-    """A device at a place: `kind` is beacon, geofence or scan_tag, `ref` its id."""
-
-    device_id: int
-    kind: str
-    ref: int
-
-    @classmethod
-    def of(cls, row: DetectionRow) -> "PresenceKey":
-        """The device and the place of a trace row."""
-        if row.geofence_id is not None:
-            return cls(row.device_id, "geofence", row.geofence_id)
-        if row.scan_tag_id is not None:
-            return cls(row.device_id, "scan_tag", row.scan_tag_id)
-        return cls(row.device_id, "beacon", row.beacon_id or 0)
-
-
-class PresenceState(NamedTuple):
-    """The zone and the instant of the last trace row of a device at a beacon."""
-
-    status: str
-    create_on: datetime
-
-
-class StatisticKey(NamedTuple):
-    """One day of a venue, place or campaign (`kind`), `ref` its id."""
-
-    day: date
-    kind: str
-    ref: int
+    @property
+    def presence(self) -> PresenceKey:
+        """The device and the place."""
+        for kind in ("geofence", "scan_tag"):
+            if (ref := getattr(self, f"{kind}_id")) is not None:
+                return self.device_id, kind, ref
+        return self.device_id, "beacon", self.beacon_id or 0
 
 
 class Figures(msgspec.Struct):
@@ -167,14 +110,6 @@ class Figures(msgspec.Struct):
     place_detections: int = 0
     notifications: int = 0
     devices: set[int] = msgspec.field(default_factory=set)
-
-
-class VisitEventRow(msgspec.Struct, gc=False):
-    """A row of visit_event."""
-
-    id: UUID
-    company_id: int
-    at: datetime
 
 
 class VisitKey(NamedTuple):
@@ -195,77 +130,46 @@ class VisitFigures(msgspec.Struct):
     seconds: int = 0
 
 
-class RetentionWindow(NamedTuple):
-    """The rows to keep.
-
-    They are traces dated from `since` to `until`, receptions, presences and visit events recorded
-    from `since` on, and the devices that the figures from `day` on count.
-    """
-
-    since: datetime
-    until: datetime
-    day: date
-
-
 class LedgerTransaction(ABC):
     """An open transaction. It locks rows in the order of their keys."""
 
     foreign_key_error: type[Exception]
     duplicate_error: type[Exception]
 
-    async def advance_offset(self, topic: str, partition: int, old: int | None, new: int) -> bool:
-        """Move the offset from `old` (None: there is none yet) to `new`; False if it is not `old`.
-
-        Later writers of the partition wait for this transaction.
-        """
-        if old is None:
-            return bool(await self._fetch("first_position", topic, partition, new, None))
-        return bool(await self._fetch("advance_offset", topic, partition, new, old))
+    async def positions(self, topic: str) -> Mapping[int, Position]:
+        """The position of the first record that is not recorded, by partition with any records."""
+        return {number: Position(*place) for number, *place in await self.fetch("positions", topic)}
 
     async def move_position(
         self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
-        """Replace the position `old` (None: there is none); False if it is not `old`.
+        """Replace the position `old` (None: there is none yet); False if it is not `old`.
 
-        If `new` is of another topic, `verify` is told that the topic of `old` was deleted.
+        Later writers of the partition wait for this transaction. If `new` is of another topic,
+        `verify` is told that the topic of `old` was deleted.
         """
         if old is None:
-            return bool(await self._fetch("first_position", topic, partition, *new[:2]))
-        if not await self._fetch("move_position", topic, partition, *new[:2], *old[:2]):
+            return bool(await self.fetch("first_position", topic, partition, *new[:2]))
+        if not await self.fetch("move_position", topic, partition, *new[:2], *old[:2]):
             return False
         if old.topic_ended_before(new):
-            await self._fetch("note_past", topic)
+            await self.fetch("note_past", topic)
         return True
 
     async def now(self) -> datetime:
         """The time on SQL's clock."""
-        ((now,),) = await self._fetch("now")
+        ((now,),) = await self.fetch("now")
         return _instant(now)
 
-    async def active_beacons(self, keys: Collection[BeaconKey]) -> Mapping[PlaceKey, ActivePlace]:
-        """The active beacons at active venues among `keys`."""
-        found = await self._fetch_for("active_beacons", [key._asdict() for key in keys])
-        return {
-            BeaconKey(uuid, major, minor): ActivePlace(*beacon)
-            for uuid, major, minor, *beacon in found
-        }
-
-    async def active_geofences(
-        self, keys: Collection[GeofenceKey]
-    ) -> Mapping[PlaceKey, ActivePlace]:
-        """The active geofences at active venues among `keys`."""
-        found = await self._fetch_for("active_geofences", [key.id for key in keys])
-        return {
-            GeofenceKey(place[0]): ActivePlace(*place)._replace(kind=GEOFENCE) for place in found
-        }
-
-    async def active_tags(self, keys: Collection[TagKey]) -> Mapping[PlaceKey, ActivePlace]:
-        """The active NFC tags and QR codes at active venues among `keys`."""
-        found = await self._fetch_for("active_tags", [key._asdict() for key in keys])
-        return {
-            TagKey(company_id, kind, value): ActivePlace(id_, venue_id, company_id, zone, kind)
-            for company_id, kind, value, id_, venue_id, zone in found
-        }
+    async def active_places(self, keys: Collection[PlaceKey]) -> dict[PlaceKey, ActivePlace]:
+        """The active places at active venues among `keys`."""
+        found: dict[PlaceKey, ActivePlace] = {}
+        for statement, type_ in _KEYS.items():
+            wanted = [key._asdict() for key in keys if isinstance(key, type_)]
+            width = len(type_._fields)
+            for row in await self._fetch_for(statement, wanted):
+                found[type_(*row[:width])] = ActivePlace(*row[width:])
+        return found
 
     async def active_circles(self, companies: Collection[int]) -> Mapping[int, Sequence[CircleRow]]:
         """The active geofences at active venues of the companies, by company."""
@@ -274,9 +178,27 @@ class LedgerTransaction(ABC):
             found.setdefault(row[2], []).append(tuple(row))
         return found
 
-    async def applications(self, keys: Collection[str]) -> Mapping[str, RegisteredApplication]:
+    async def applications(self, keys: Collection[str]) -> Mapping[str, ApplicationEntry]:
         """Applications by their api_key."""
-        return _applications(await self._fetch_for("applications", list(keys)))
+        return {
+            key: ApplicationEntry(
+                id=number,
+                company_id=company_id,
+                active=bool(active),
+                expires_at=None if end is None else _instant(end).timestamp(),
+            )
+            for key, number, company_id, active, end in await self._fetch_for(
+                "applications", list(keys)
+            )
+        }
+
+    async def existing_companies(self, ids: Collection[int]) -> set[int]:
+        """The ids among `ids` whose companies exist."""
+        return {number for (number,) in await self._fetch_for("existing_companies", list(ids))}
+
+    async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
+        """The time zones of the venues that exist."""
+        return dict(map(tuple, await self._fetch_for("venue_time_zones", list(venues))))
 
     async def add_devices(
         self, changes: Mapping[DeviceIdentity, DeviceChanges]
@@ -295,89 +217,66 @@ class LedgerTransaction(ABC):
         """Append rows to the trace. Raises DayMissingError."""
         await self._fetch_for("add_detections", [row._asdict() for row in rows])
 
-    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
+    async def add_authentications(self, rows: Sequence[Row]) -> None:
         """Append rows to the trace. Raises DayMissingError."""
         await self._fetch_for("add_authentications", rows)
 
-    async def counted_notifications(self, ids: Collection[UUID]) -> set[UUID]:
-        """The notifications that were counted before."""
-        found = await self._fetch_for("counted_notifications", list(ids))
-        return {UUID(str(number)) for (number,) in found}
+    async def counted(self, table: str, ids: Collection[UUID]) -> set[UUID]:
+        """The notifications (`reception`) or events (`visit_event`) that were counted before."""
+        return {UUID(str(id_)) for (id_,) in await self._fetch_for(f"counted_{table}", list(ids))}
 
-    async def add_receptions(self, rows: Sequence[ReceptionRow]) -> None:
-        """Store notifications as counted.
+    async def add_counted(self, table: str, rows: Sequence[Row]) -> None:
+        """Store notifications or events as counted.
 
-        Raises WriteAgainError if another transaction has just counted one of them.
+        Raises ReadAgainError if another transaction has just counted one of them.
         """
         try:
-            await self._fetch_for("add_receptions", sorted(rows, key=lambda r: r.notification))
+            await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
         except self.duplicate_error as error:
-            raise WriteAgainError("already_counted") from error
-
-    async def counted_visit_events(self, ids: Collection[UUID]) -> set[UUID]:
-        """The enters and exits that were counted before."""
-        found = await self._fetch_for("counted_visit_events", list(ids))
-        return {UUID(str(number)) for (number,) in found}
+            raise ReadAgainError("already_counted") from error
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
         """The test devices among these."""
         rows = [{"company_id": company_id, "udid": udid} for company_id, udid in devices]
         return {(company, udid) for company, udid in await self._fetch_for("test_devices", rows)}
 
-    async def add_visits(
-        self, events: Sequence[VisitEventRow], figures: Mapping[VisitKey, VisitFigures]
-    ) -> None:
-        """Store events as counted, and add to daily figures of visits.
-
-        Raises WriteAgainError if another transaction has just counted one of the events.
-        """
-        try:
-            await self._fetch_for("add_visit_events", sorted(events, key=lambda row: row.id))
-        except self.duplicate_error as error:
-            raise WriteAgainError("already_counted") from error
+    async def add_visits(self, figures: Mapping[VisitKey, VisitFigures]) -> None:
+        """Add to daily figures of visits."""
         rows = [key._asdict() | msgspec.structs.asdict(figures[key]) for key in sorted(figures)]
         await self._fetch_for("add_visits", rows)
 
     async def presences(self, keys: Collection[PresenceKey]) -> dict[PresenceKey, PresenceState]:
         """The last trace rows of devices at places."""
-        found = await self._fetch_for("presences", [key._asdict() for key in keys])
-        return {
-            PresenceKey(device, kind, ref): PresenceState(status, _instant(at))
-            for device, kind, ref, status, at in found
-        }
+        rows = [{"device_id": device, "kind": kind, "ref": ref} for device, kind, ref in keys]
+        found = await self._fetch_for("presences", rows)
+        return {(device, kind, ref): (zone, _instant(at)) for device, kind, ref, zone, at in found}
 
     async def set_presences(self, states: Mapping[PresenceKey, PresenceState]) -> None:
         """Replace the last trace rows of devices at places."""
-        rows = [key._asdict() | states[key]._asdict() for key in sorted(states)]
+        columns = ("device_id", "kind", "ref", "status", "create_on")
+        rows = [dict(zip(columns, key + states[key], strict=True)) for key in sorted(states)]
         await self._fetch_for("set_presences", rows)
 
     async def add_statistics(self, figures: Mapping[StatisticKey, Figures]) -> None:
         """Add to daily figures. A device that is new in them is counted there."""
-        keys = sorted(figures)
-        members = [key._asdict() | {"devices": sorted(figures[key].devices)} for key in keys]
+        rows = {
+            key: dict(zip(("day", "kind", "ref"), key, strict=True))
+            | msgspec.structs.asdict(figures[key])
+            for key in sorted(figures)
+        }
         added = Counter[StatisticKey]()
-        for day, kind, ref, count in await self._fetch_for("add_statistic_devices", members):
-            added[StatisticKey(date.fromisoformat(str(day)), kind, ref)] += count
-        rows = [
-            key._asdict()
-            | {
-                "venue_id": figures[key].venue_id,
-                "detections": figures[key].detections,
-                "place_detections": figures[key].place_detections,
-                "devices": added[key],
-                "notifications": figures[key].notifications,
-            }
-            for key in keys
-        ]
-        await self._fetch_for("add_statistics", rows)
+        for day, kind, ref, count in await self._fetch_for("add_devices_of_day", [*rows.values()]):
+            added[date.fromisoformat(str(day)), kind, ref] += count
+        counted = [row | {"devices": added[key]} for key, row in rows.items()]
+        await self._fetch_for("add_statistics", counted)
 
     async def _fetch_for(self, name: str, rows: Sequence[Any]) -> Sequence[Any]:
         """Run a statement that takes rows; none without rows."""
-        return await self._fetch(name, as_json(rows)) if rows else []
+        return await self.fetch(name, msgspec.json.encode(rows).decode()) if rows else []
 
     @abstractmethod
-    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
-        """Run a statement and return its rows."""
+    async def fetch(self, name: str, *parameters: object) -> Sequence[Any]:
+        """Run a statement of statements.sql and return its rows."""
 
 
 class Ledger(ABC):
@@ -388,25 +287,14 @@ class Ledger(ABC):
         """A transaction: committed at the end, rolled back by an error."""
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
-        """The position of the first record that is not recorded, by partition with any records."""
-        return {number: Position(*place) for number, *place in await self._find("positions", topic)}
-
-    async def existing_companies(self, ids: Iterable[int]) -> set[int]:
-        """The ids among `ids` whose companies exist."""
-        return {number for (number,) in await self._find("existing_companies", as_json(ids))}
-
-    async def venue_time_zones(self, venues: Iterable[int]) -> Mapping[int, str | None]:
-        """The time zones of the venues that exist."""
-        return dict(map(tuple, await self._find("venue_time_zones", as_json(venues))))
-
-    async def applications(self, keys: Iterable[str]) -> Mapping[str, RegisteredApplication]:
-        """Applications by their api_key."""
-        return _applications(await self._find("applications", as_json(keys)))
+        """As those of a transaction."""
+        async with self.transaction() as transaction:
+            return await transaction.positions(topic)
 
     async def now(self) -> datetime:
         """The time on SQL's clock."""
-        ((now,),) = await self._find("now")
-        return _instant(now)
+        async with self.transaction() as transaction:
+            return await transaction.now()
 
     @abstractmethod
     async def create_days(self, days: Collection[date]) -> int:
@@ -416,26 +304,12 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    async def delete_outside(self, window: RetentionWindow) -> int:
-        """Delete rows outside the window; how many partitions were dropped and rows deleted."""
+    async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
+        """Delete old rows; returns how many partitions were dropped and rows deleted.
 
-    @abstractmethod
-    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
-        """Run a statement outside of a transaction and return its rows."""
-
-
-def _applications(rows: Sequence[Any]) -> dict[str, RegisteredApplication]:
-    return {
-        key: RegisteredApplication(
-            number, company, bool(active), None if expire_on is None else _instant(expire_on)
-        )
-        for key, number, company, active, expire_on in rows
-    }
-
-
-def as_json(values: Iterable[Any]) -> str:
-    """The parameter of a statement that takes rows or a list."""
-    return msgspec.json.encode(list(values)).decode()
+        Kept are traces dated from `since` to `until`, receptions, presences and visit events
+        recorded from `since` on, and the devices that the figures from `day` on count.
+        """
 
 
 def _instant(value: datetime | str) -> datetime:

@@ -26,9 +26,7 @@ from engine.recorder.ledger import (
     Ledger,
     LedgerTransaction,
     OffsetsError,
-    PresenceKey,
     ReadAgainError,
-    WriteAgainError,
 )
 from engine.recorder.readers import NewRows, RecordReader, rows_of_changes
 from engine.redis.figures import BeaconMinute
@@ -80,9 +78,6 @@ class Recorder:
             try:
                 async with asyncio.timeout(self.deadline):
                     result = await call()
-            except WriteAgainError as error:
-                errors.inc()
-                log.warning("batch_retried", reason=str(error))
             except Exception as error:  # permanent errors are raised
                 if not database_may_recover(error):
                     raise
@@ -130,7 +125,7 @@ class PartitionRecorder:
         self._shared = shared
         self._topic, self._partition = partition
         self._reader = shared.readers[partition.topic]
-        self._next: int | None = None
+        self._next: Position | None = None
         self._knows_next = False
         self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
 
@@ -171,19 +166,17 @@ class PartitionRecorder:
             positions = await self._shared.until_answered(
                 lambda: self._shared.ledger.positions(self._topic)
             )
-            found = positions.get(self._partition)
-            self._note_next(None if found is None else found.offset)
-        if self._next is None or records[0].offset >= self._next:
+            found, known = positions.get(self._partition), self._next
+            if known is not None and (found is None or found.offset < known.offset):
+                raise OffsetsError(
+                    f"the recorded offset of {self._topic}/{self._partition} went back from "
+                    f"{known.offset} to {found and found.offset}: was SQL restored? "
+                    "Start the recorder again"
+                )
+            self._next, self._knows_next = found, True
+        if self._next is None or records[0].offset >= self._next.offset:
             return records
-        return [record for record in records if record.offset >= self._next]
-
-    def _note_next(self, found: int | None) -> None:
-        if self._next is not None and (found is None or found < self._next):
-            raise OffsetsError(
-                f"the recorded offset of {self._topic}/{self._partition} went back from "
-                f"{self._next} to {found}: was SQL restored? Start the recorder again"
-            )
-        self._next, self._knows_next = found, True
+        return [record for record in records if record.offset >= self._next.offset]
 
     async def _record(self, records: Records) -> None:
         """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
@@ -202,11 +195,12 @@ class PartitionRecorder:
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
         ledger, metrics, begin = self._shared.ledger, self._shared.metrics, self._shared.clock()
+        new = Position(end, None if self._next is None else self._next.topic_id)
         self._knows_next = False  # until the commit has been acknowledged
         try:
             async with ledger.transaction() as transaction:
-                if not await transaction.advance_offset(
-                    self._topic, self._partition, self._next, end
+                if not await transaction.move_position(
+                    self._topic, self._partition, self._next, new
                 ):
                     raise ReadAgainError("offset_moved")
                 devices, rows = await self._write_rows(transaction, batch)
@@ -214,13 +208,16 @@ class PartitionRecorder:
             await ledger.create_days(error.days)
             await self._write(batch, end)
             return
-        self._next, self._knows_next = end, True
+        self._next, self._knows_next = new, True
         metrics.recorder_transactions.observe(self._shared.clock() - begin)
-        metrics.recorder_rows.labels("device").inc(devices)
-        metrics.recorder_rows.labels("detection_trace").inc(len(rows.detections))
-        metrics.recorder_rows.labels("authentication_trace").inc(len(rows.authentications))
-        metrics.recorder_rows.labels("reception").inc(len(rows.receptions))
-        metrics.recorder_rows.labels("visit_event").inc(len(rows.visit_events))
+        for table, count in (
+            ("device", devices),
+            ("detection_trace", len(rows.detections)),
+            ("authentication_trace", len(rows.authentications)),
+            ("reception", len(rows.receptions)),
+            ("visit_event", len(rows.visit_events)),
+        ):
+            metrics.recorder_rows.labels(table).inc(count)
         if rows.recent:
             self._shared.on_recent(rows.recent)
 
@@ -238,9 +235,10 @@ class PartitionRecorder:
             rows.detections = await _only_changes(transaction, rows.detections)
         await transaction.add_detections(rows.detections)
         await transaction.add_authentications(rows.authentications)
-        await transaction.add_receptions(rows.receptions)
+        await transaction.add_counted("reception", rows.receptions)
         await transaction.add_statistics(rows.figures)
-        await transaction.add_visits(rows.visit_events, rows.visits)
+        await transaction.add_counted("visit_event", rows.visit_events)
+        await transaction.add_visits(rows.visits)
         return len(devices), rows
 
 
@@ -248,8 +246,7 @@ async def _only_changes(
     transaction: LedgerTransaction, rows: Sequence[DetectionRow]
 ) -> list[DetectionRow]:
     """The rows that differ from the last rows; they are stored as the new last rows."""
-    states = await transaction.presences(set(map(PresenceKey.of, rows)))
+    states = await transaction.presences({row.presence for row in rows})
     kept = rows_of_changes(rows, states)
-    changed = set(map(PresenceKey.of, kept))
-    await transaction.set_presences({key: states[key] for key in changed})
+    await transaction.set_presences({row.presence: states[row.presence] for row in kept})
     return kept

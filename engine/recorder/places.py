@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, PlaceKey, TagKey
-from engine.recorder.ledger import GEOFENCE, ActivePlace, CircleRow, LedgerTransaction
+from engine.kafka.detections import DecodedDetection, TagKey
+from engine.recorder.ledger import ActivePlace, CircleRow, LedgerTransaction
 from rules.geofences import Circle, GeofenceGrid
 
 _MOST_CIRCLES = 200_000  # kept
@@ -22,21 +22,11 @@ class PlaceFinder:
         self, transaction: LedgerTransaction, batch: Collection[DecodedDetection]
     ) -> PlacesOf:
         """Look up what the detections name; the answer tells their places."""
-        keys = {each.key for each in batch}
-        beacons = {key for key in keys if isinstance(key, BeaconKey)}
-        found: dict[PlaceKey, ActivePlace] = dict(await transaction.active_beacons(beacons))
-        if len(beacons) == len(keys):  # most batches
-            return lambda each: _alone(found.get(each.key))  # type: ignore[arg-type]
-        geofences = {key for key in keys if isinstance(key, GeofenceKey)}
-        found |= await transaction.active_geofences(geofences)
-        companies = await self._companies(transaction, batch)
-        tags = {key for each in batch if (key := _tag_key(each, companies)) is not None}
-        found |= await transaction.active_tags(tags)
-        positioned = {
-            company
-            for each in batch
-            if each.message.position and (company := companies.get(id(each))) is not None
-        }
+        unkeyed = [each for each in batch if each.key is None]  # positions and tags
+        companies = await self._companies(transaction, unkeyed)
+        keys = {key for each in batch if (key := each.key or _tag_key(each, companies))}
+        found = await transaction.active_places(keys)
+        positioned = {companies.get(id(each), -1) for each in unkeyed if each.message.position}
         grids = self._grids_of(await transaction.active_circles(positioned))
 
         def places_of(each: DecodedDetection) -> Sequence[ActivePlace]:
@@ -44,21 +34,21 @@ class PlaceFinder:
                 grid = grids.get(companies.get(id(each), -1))
                 return () if grid is None else grid.places_of(each)
             key = each.key or _tag_key(each, companies)
-            return () if key is None else _alone(found.get(key))
+            place = None if key is None else found.get(key)
+            return () if place is None else (place,)
 
         return places_of
 
     async def _companies(
-        self, transaction: LedgerTransaction, batch: Collection[DecodedDetection]
+        self, transaction: LedgerTransaction, unkeyed: Collection[DecodedDetection]
     ) -> dict[int, int]:
         """The companies of positions and tags, by the id() of the detection."""
-        waiting = [each for each in batch if each.key is None]
         # No application has a key with a NUL character, and PostgreSQL does not take one.
-        keys = {key for each in waiting if "\0" not in (key := each.message.api_key or "\0")}
+        keys = {key for each in unkeyed if "\0" not in (key := each.message.api_key or "\0")}
         applications = await transaction.applications(keys)
         return {
             id(each): application.company_id
-            for each in waiting
+            for each in unkeyed
             if (application := applications.get(each.message.api_key or ""))
             and application.admits(each.detected_at)
         }
@@ -78,7 +68,7 @@ class PlaceFinder:
 class _CompanyGrid:
     def __init__(self, rows: Sequence[CircleRow]) -> None:
         self.rows = rows
-        self._places = {row[0]: ActivePlace(*row[:4])._replace(kind=GEOFENCE) for row in rows}
+        self._places = {row[0]: ActivePlace(*row[:4])._replace(kind="geofence") for row in rows}
         self._grid = GeofenceGrid(Circle(row[0], *row[4:]) for row in rows)
 
     def places_of(self, detection: DecodedDetection) -> list[ActivePlace]:
@@ -93,7 +83,3 @@ def _tag_key(detection: DecodedDetection, companies: Mapping[int, int]) -> TagKe
     if tag is None or company is None or "\0" in tag.value:
         return None
     return TagKey(company, tag.kind, tag.value)
-
-
-def _alone(place: ActivePlace | None) -> Sequence[ActivePlace]:
-    return () if place is None else (place,)

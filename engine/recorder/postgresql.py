@@ -20,12 +20,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from engine.recorder.ledger import (
-    AuthenticationRow,
     DayMissingError,
     DetectionRow,
     Ledger,
     LedgerTransaction,
-    RetentionWindow,
+    Row,
     statements,
 )
 
@@ -39,8 +38,8 @@ _SQL = statements(
     list=lambda type_: f"SELECT value::{type_} FROM json_array_elements_text($1::json) AS value",  # noqa: S608
     each=lambda column: f"unnest({column}) AS item (value)",
 )
-_SQL["add_statistic_devices"] = f"""
-WITH added AS ({_SQL["add_statistic_devices"].removesuffix(";")})
+_SQL["add_devices_of_day"] = f"""
+WITH added AS ({_SQL["add_devices_of_day"].removesuffix(";")})
 SELECT day, kind, ref, count(*) FROM added GROUP BY day, kind, ref
 """  # noqa: S608  # a statement of ours
 # Every process takes this lock, so that one at a time creates and drops partitions.
@@ -78,11 +77,6 @@ class PostgresLedger(Ledger):
                 raise
             await transaction.commit()
 
-    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
-        async with self._connection() as connection:
-            found: Sequence[Any] = await connection.fetch(_SQL[name], *parameters)
-        return found
-
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         async with self._engine.connect() as pooled:
@@ -112,20 +106,20 @@ class PostgresLedger(Ledger):
             created += len(missing)
         return created
 
-    async def delete_outside(self, window: RetentionWindow) -> int:
+    async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
         deleted = 0
         for parent in _TRACES:
             default = f"{parent}_default"
-            deleted += await self._drop_days(parent, window.since.date())
-            deleted += await self._delete(default, "create_on < :limit", window.since)
-            deleted += await self._delete(default, "create_on >= :limit", window.until)
+            deleted += await self._drop_days(parent, since.date())
+            deleted += await self._delete(default, "create_on < :limit", since)
+            deleted += await self._delete(default, "create_on >= :limit", until)
         for table in _OTHERS:
-            deleted += await self._delete(table, "recorded_on < :limit", window.since)
-        return deleted + await self._delete("statistic_device", "day < :limit", window.day)
+            deleted += await self._delete(table, "recorded_on < :limit", since)
+        return deleted + await self._delete("statistic_device", "day < :limit", day)
 
     async def _drop_days(self, parent: str, first: date) -> int:
         async with self._engine.begin() as connection:
-            there = _days_of(parent, await _locked_partitions(connection, parent))
+            there = _days_in(parent, await _locked_partitions(connection, parent))
             old = [day for day in there if day < first]
             for day in old:
                 await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
@@ -160,39 +154,36 @@ class PostgresTransaction(LedgerTransaction):
         self._days = days
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        if not rows:
-            return
-        await self._expect_days("detection_trace", rows)
-        try:
-            await self._connection.copy_records_to_table(
-                "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
-            )
-        except CheckViolationError as error:  # somebody created a day that retention had dropped
-            raise DayMissingError from error
+        if rows:
+            async with self._days_of("detection_trace", {row.create_on.date() for row in rows}):
+                await self._connection.copy_records_to_table(
+                    "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
+                )
 
-    async def add_authentications(self, rows: Sequence[AuthenticationRow]) -> None:
-        await self._expect_days("authentication_trace", rows)
-        try:
+    async def add_authentications(self, rows: Sequence[Row]) -> None:
+        days = {row["create_on"].date() for row in rows}
+        async with self._days_of("authentication_trace", days):
             await super().add_authentications(rows)
-        except CheckViolationError as error:
-            raise DayMissingError from error
 
-    async def _expect_days(
-        self, table: str, rows: Sequence[DetectionRow] | Sequence[AuthenticationRow]
-    ) -> None:
-        """Check that the days of the rows have partitions. Raises DayMissingError.
+    @asynccontextmanager
+    async def _days_of(self, table: str, days: set[date]) -> AsyncIterator[None]:
+        """Raise DayMissingError unless all days have partitions.
 
         Without one the rows would go into the default partition, and whoever is writing there when
         the day is created would fail.
         """
-        days, known = {row.create_on.date() for row in rows}, self._days[table]
+        known = self._days[table]
         if not days <= known:
             names = await self._connection.fetch(_PARTITIONS.format("$1"), table)
-            known |= _days_of(table, (name for (name,) in names))
+            known |= _days_in(table, (name for (name,) in names))
         if missing := days - known:
             raise DayMissingError(missing)
+        try:
+            yield
+        except CheckViolationError as error:  # somebody created a day that retention had dropped
+            raise DayMissingError from error
 
-    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
+    async def fetch(self, name: str, *parameters: object) -> Sequence[Any]:
         found: Sequence[Any] = await self._connection.fetch(_SQL[name], *parameters)
         return found
 
@@ -225,7 +216,7 @@ def _name(parent: str, day: date) -> str:
     return f"{parent}_{day:%Y%m%d}"
 
 
-def _days_of(parent: str, names: Iterable[str]) -> set[date]:
+def _days_in(parent: str, names: Iterable[str]) -> set[date]:
     days = set()
     for name in names:
         with suppress(ValueError):  # the default partition

@@ -1,13 +1,13 @@
 """Reads the records of each topic and adds up a batch of them.
 
-`read` decodes and looks up what the records name; `count` leaves out, in the transaction, what does
-not count. `changes` and `rows` are pure: what the batch adds to devices, and, once SQL has told
-their ids, to traces, receptions and daily figures. Instants are epoch seconds.
+`read` decodes; `count` looks up what the messages name and leaves out, in the transaction, what
+does not count. `changes` and `rows` are pure: what the batch adds to devices, and, once SQL has
+told their ids, to traces, receptions and daily figures. Instants are epoch seconds.
 """
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -26,40 +26,34 @@ from engine.kafka.dead_letters import (
 from engine.kafka.detections import DecodedDetection, Record, decode_records
 from engine.kafka.messages import (
     Authentication,
-    Detection,
     KnownDevice,
+    PresenceEvent,
     ReceivedDevice,
     Timestamp,
     check_device,
     parse,
+    parse_text,
 )
 from engine.kafka.workers import Records
-from engine.recorder.days import DayRule, LocalDay, local_day_around
+from engine.recorder.days import FIRST, LAST, DayRule, local_day
 from engine.recorder.ledger import (
-    BEACON,
-    CAMPAIGN,
-    GEOFENCE,
-    VENUE,
-    ActivePlace,
-    AuthenticationRow,
     DetectionRow,
     DeviceChanges,
     DeviceIdentity,
     Figures,
-    Ledger,
     LedgerTransaction,
     PresenceKey,
     PresenceState,
-    ReceptionRow,
+    Row,
     StatisticKey,
     StoredDevice,
-    VisitEventRow,
     VisitFigures,
     VisitKey,
 )
 from engine.recorder.places import PlaceFinder, PlacesOf
 from engine.redis.figures import MINUTES, BeaconMinute
 from rules.model import PlaceKind, Zone
+from rules.visits import length_class
 
 Trace = Literal["all", "changes", "none"]
 Changes = dict[DeviceIdentity, DeviceChanges]
@@ -69,8 +63,6 @@ STATUS = {zone: zone.name.lower() for zone in Zone}  # of a trace row
 _LONGEST_NAME, _LONGEST_TOKEN = 255, 4096
 _LONGEST_IP = 64  # enough for an address with a port and a zone
 _INT64 = 2**63
-# A timestamp with an offset may lie a few hours beyond year 1 or 9999.
-_FIRST, _LAST = -62_135_596_800, 253_402_300_799
 _MINUTE = timedelta(minutes=1)
 
 
@@ -82,16 +74,16 @@ class NewRows:
     """
 
     detections: list[DetectionRow] = field(default_factory=list)
-    authentications: list[AuthenticationRow] = field(default_factory=list)
-    receptions: list[ReceptionRow] = field(default_factory=list)
+    authentications: list[Row] = field(default_factory=list)
+    receptions: list[Row] = field(default_factory=list)
     figures: dict[StatisticKey, Figures] = field(default_factory=dict)
-    visit_events: list[VisitEventRow] = field(default_factory=list)
+    visit_events: list[Row] = field(default_factory=list)
     visits: dict[VisitKey, VisitFigures] = field(default_factory=dict)
     recent: Counter[BeaconMinute] = field(default_factory=Counter)
 
     def figures_of(self, day: date, kind: str, ref: int, venue_id: int) -> Figures:
         """The figures to increase."""
-        key = StatisticKey(day, kind, ref)
+        key = (day, kind, ref)
         figures = self.figures.get(key)
         if figures is None:
             figures = self.figures[key] = Figures(venue_id)
@@ -99,17 +91,28 @@ class NewRows:
 
 
 class Counted(NamedTuple):
-    """A record that may count: when it was made and when it arrived, and what it names.
+    """A message that may count: its record, when it was made, and what it names.
 
-    `place` is the place and the zone of a detection, the time zone of a notification's venue, or
-    the id of an authentication's application.
+    `place` is the place and the zone of a detection, the time zone of a notification's venue, the
+    id of an authentication's application, or the time zone of an event's venue and whether it is of
+    a test device.
     """
 
     message: Any
     device: DeviceIdentity
     at: float
-    arrived_at: float
-    place: Any
+    record: Record
+    place: Any = None
+
+    @property
+    def arrived_at(self) -> float:
+        """The record's timestamp."""
+        return float(self.record.timestamp) / 1000
+
+    @property
+    def instant(self) -> datetime:
+        """When it was made. A timestamp with an offset may lie beyond year 1 or 9999."""
+        return datetime.fromtimestamp(min(max(self.at, FIRST), LAST), UTC)
 
 
 class RecordReader(ABC):
@@ -119,14 +122,11 @@ class RecordReader(ABC):
 
     @abstractmethod
     async def read(self, records: Records) -> list[Any]:
-        """Decode the records, look up what they name and publish dead letters.
+        """Decode the records and publish dead letters."""
 
-        Raises the database's errors.
-        """
-
-    async def count(self, transaction: LedgerTransaction, batch: list[Any]) -> list[Counted]:  # noqa: ARG002
-        """The records of the batch that count. Called again if the transaction is repeated."""
-        return batch
+    @abstractmethod
+    async def count(self, transaction: LedgerTransaction, batch: list[Any]) -> list[Counted]:
+        """The messages of the batch that count. Called again if the transaction is repeated."""
 
     def changes(self, counted: list[Counted]) -> Changes:
         """The additions to the counters of devices, and their last known facts."""
@@ -161,10 +161,14 @@ class DetectionReader(RecordReader):
         self._finder = PlaceFinder()
 
     async def read(self, records: Records) -> list[DecodedDetection]:
-        batch = await self.decoder.decode(records)
-        self.skipped.labels("malformed_detection").inc(len(batch.dead_letters))
-        present = [each for each in batch.messages if not _is_exit(each.message)]
-        self.exits.inc(len(batch.messages) - len(present))
+        decoded, dead = await self.decoder.decode(records)
+        self.skipped.labels("malformed_detection").inc(len(dead))
+        present = [
+            each
+            for each in decoded
+            if each.message.geofence is None or each.message.geofence.transition != "exit"
+        ]
+        self.exits.inc(len(decoded) - len(present))
         return present
 
     async def count(
@@ -179,7 +183,7 @@ class DetectionReader(RecordReader):
                 each.message,
                 (place.company_id, each.message.device.udid),
                 each.detected_at,
-                arrived_at_of(each.record),
+                each.record,
                 (place, each.zone),
             )
             for each in batch
@@ -189,59 +193,71 @@ class DetectionReader(RecordReader):
     def changes(self, counted: list[Counted]) -> Changes:
         changes = super().changes(counted)
         for _, device, _, _, (place, _) in counted:
-            if place.kind == BEACON:
-                changes[device].nb_beacon += 1
+            changes[device].nb_beacon += place.kind == "beacon"
         return changes
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         rule, rows, traced = self.rule, NewRows(), self.trace != "none"
-        # By place, the day that was counted last, with its figures: most detections are of it.
-        last: dict[ActivePlace, tuple[LocalDay, tuple[Figures, Figures]]] = {}
         minutes_end = now // 60 * 60 + 60
-        for message, device, at, arrived_at, (place, zone) in counted:
+        for each in counted:
+            message, device, at, _, ((id_, venue_id, _, time_zone, kind), zone) = each
             device_id, is_test = devices[device]
-            id_, venue_id, _, time_zone, kind = place
-            arrived = rule.credible(arrived_at, now)
+            is_beacon, arrived = kind == "beacon", each.arrived_at
             if traced and rule.leaves_trace(at, arrived, now):
-                create_on, ip = datetime.fromtimestamp(at, UTC), _stored_address(message.ip)
-                beacon, geofence, scanned = _columns(kind, id_)
+                # The columns beacon_id, geofence_id and scan_tag_id.
+                beacon = id_ if is_beacon else None
+                geofence = id_ if kind == "geofence" else None
+                scanned = id_ if kind in ("nfc", "qrcode") else None
+                ip = _stored_address(message.ip)
                 row = DetectionRow(
-                    device_id, venue_id, beacon, STATUS[zone], create_on, ip, geofence, scanned
+                    device_id, venue_id, beacon, STATUS[zone], each.instant, ip, geofence, scanned
                 )
                 rows.detections.append(row)
             if is_test:
                 continue
-            if kind == BEACON and minutes_end - 60 * MINUTES <= at < minutes_end:
+            if is_beacon and minutes_end - 60 * MINUTES <= at < minutes_end:
                 rows.recent[BeaconMinute(venue_id, id_, int(at // 60))] += 1
-            found = last.get(place)
-            is_fresh = abs(at - arrived) <= rule.max_age
-            if found is None or not (is_fresh and found[0].since <= at < found[0].until):
-                day = rule.day_of(at, arrived, now, time_zone)
-                if day is None:
-                    continue
-                of_day = (
-                    rows.figures_of(day, VENUE, venue_id, venue_id),
-                    rows.figures_of(day, kind, id_, venue_id),
-                )
-                found = last[place] = (local_day_around(at, time_zone), of_day)
-            for figures in found[1]:
-                if kind == BEACON:
-                    figures.detections += 1
-                else:
-                    figures.place_detections += 1
+            day = rule.day_of(at, arrived, now, time_zone)
+            if day is None:
+                continue
+            for of, ref in (("venue", venue_id), (kind, id_)):
+                figures = rows.figures_of(day, of, ref, venue_id)
+                figures.detections += is_beacon
+                figures.place_detections += not is_beacon
                 figures.devices.add(device_id)
         return rows
 
 
-def _is_exit(message: Detection) -> bool:
-    return message.geofence is not None and message.geofence.transition == "exit"
+@dataclass(kw_only=True)
+class OwnTopicReader(RecordReader):
+    """Reads a topic that is read by nobody else, so that dead letters are the recorder's.
 
+    All partitions share one `limit`.
+    """
 
-def _columns(kind: str, id_: int) -> tuple[int | None, int | None, int | None]:
-    """The columns beacon_id, geofence_id and scan_tag_id of a trace row."""
-    if kind == BEACON:
-        return id_, None, None
-    return (None, id_, None) if kind == GEOFENCE else (None, None, id_)
+    dead_letters: DeadLetterPublisher
+    limit: DeadLetterLimit
+    skipped: CounterMetric
+    rule: DayRule
+
+    @staticmethod
+    @abstractmethod
+    def decode(record: Record) -> Counted:
+        """The message of a record. Raises UNDECODABLE."""
+
+    async def read(self, records: Records) -> list[Counted]:
+        decoded, dead = decode_records(records, self.decode, self.limit)
+        await self.dead_letters.publish(dead)
+        return decoded
+
+    async def new(
+        self, transaction: LedgerTransaction, table: str, batch: Collection[Counted], repeated: str
+    ) -> list[Counted]:
+        """Those whose ids were not counted before, each once."""
+        by_id = {UUID(str(each.message.id)): each for each in batch}
+        known = await transaction.counted(table, by_id)
+        self.skipped.labels(repeated).inc(len(batch) - len(by_id) + len(known))
+        return [each for id_, each in by_id.items() if id_ not in known]
 
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what SQL can store
@@ -281,41 +297,34 @@ class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False)
 _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
 
 
-@dataclass(kw_only=True)
-class NotificationReader(RecordReader):
-    """Reads notifications of all partitions, which share one `limit`."""
+class NotificationReader(OwnTopicReader):
+    """Reads notifications."""
 
-    ledger: Ledger
-    dead_letters: DeadLetterPublisher
-    limit: DeadLetterLimit
-    skipped: CounterMetric
-    rule: DayRule
-
-    async def read(self, records: Records) -> list[Counted]:
-        """Records whose company does not exist become dead letters."""
-        decoded, dead = decode_records(records, _notification_of, self.limit)
-        messages = [message for _, message, _ in decoded]
-        companies = await self.ledger.existing_companies({each.company.id for each in messages})
-        zones = await self.ledger.venue_time_zones({each.venue.id for each in messages})
-        received = []
-        for record, message, at in decoded:
-            company, zone = message.company.id, zones.get(message.venue.id)
-            if company in companies:
-                device = (company, message.device.udid)
-                received.append(Counted(message, device, at, arrived_at_of(record), zone))
-            else:
-                detail = f"no company has the id {company}"
-                dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_COMPANY, detail))
-        await self.dead_letters.publish(dead)
-        return received
+    @staticmethod
+    def decode(record: Record) -> Counted:
+        message = _decode_notification(record.value or b"")
+        check_device(message.device)
+        device = (message.company.id, message.device.udid)
+        return Counted(message, device, parse(message.detected_at), record)
 
     async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
-        """Those that are new, each once."""
-        by_id = {each.message.id: each for each in batch}
-        known = await transaction.counted_notifications(by_id)
-        repeated = len(batch) - len(by_id) + len(known)
-        self.skipped.labels("repeated_notification").inc(repeated)
-        return [each for id_, each in by_id.items() if id_ not in known]
+        """Those that are new; records whose company does not exist become dead letters."""
+        companies = await transaction.existing_companies({each.device[0] for each in batch})
+        await self.dead_letters.publish(
+            [
+                DeadLetter(
+                    each.record,
+                    DeadLetterReason.UNKNOWN_COMPANY,
+                    f"no company has the id {each.device[0]}",
+                )
+                for each in batch
+                if each.device[0] not in companies
+            ]
+        )
+        known = [each for each in batch if each.device[0] in companies]
+        new = await self.new(transaction, "reception", known, "repeated_notification")
+        zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
+        return [each._replace(place=zones.get(each.message.venue.id)) for each in new]
 
     def changes(self, counted: list[Counted]) -> Changes:
         changes = super().changes(counted)
@@ -326,79 +335,132 @@ class NotificationReader(RecordReader):
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The figures leave out test devices, and notifications that count for no day."""
         rows = NewRows()
-        for message, device, at, arrived_at, time_zone in counted:
-            device_id, is_test = devices[device]
+        for each in counted:
+            message, (device_id, is_test) = each.message, devices[each.device]
             campaign, venue = message.campaign.id, message.venue.id
-            create_on = datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC)
-            rows.receptions.append(ReceptionRow(message.id, device_id, campaign, create_on))
-            day = self.rule.day_of(at, arrived_at, now, time_zone)
+            rows.receptions.append(
+                {
+                    "id": message.id,
+                    "device_id": device_id,
+                    "campaign_id": campaign,
+                    "create_on": each.instant,
+                }
+            )
+            day = self.rule.day_of(each.at, each.arrived_at, now, each.place)
             if is_test or day is None:
                 continue
-            for kind, ref in ((VENUE, venue), *message.places, (CAMPAIGN, campaign)):
+            for kind, ref in (("venue", venue), *message.places, ("campaign", campaign)):
                 figures = rows.figures_of(day, kind, ref, venue)
                 figures.notifications += 1
                 figures.devices.add(device_id)
         return rows
 
 
-def _notification_of(record: Record) -> tuple[Record, PublishedNotification, float]:
-    message = _decode_notification(record.value or b"")
-    check_device(message.device)
-    return record, message, parse(message.detected_at)
-
-
 _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
 
-@dataclass(kw_only=True)
-class AuthenticationReader(RecordReader):
-    """Reads authentications of all partitions, which share one `limit`."""
+class AuthenticationReader(OwnTopicReader):
+    """Reads authentications."""
 
-    ledger: Ledger
-    dead_letters: DeadLetterPublisher
-    limit: DeadLetterLimit
-    rule: DayRule
+    @staticmethod
+    def decode(record: Record) -> Counted:
+        message = _decode_authentication(record.value or b"")
+        check_device(message.device)
+        if "\0" in message.api_key:
+            raise ValueError("an api_key has no NUL character")
+        at = message.authenticated_at
+        counted = Counted(message, (0, message.device.udid), 0.0, record)
+        return counted._replace(at=counted.arrived_at if at is None else parse(at))
 
-    async def read(self, records: Records) -> list[Counted]:
+    async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
         """Records with the key of no application become dead letters."""
-        decoded, dead = decode_records(records, _authentication_of, self.limit)
-        keys = {message.api_key for _, message, _ in decoded}
-        applications = await self.ledger.applications(keys)
-        accepted = []
-        for record, message, at in decoded:
-            application = applications.get(message.api_key)
-            if application is not None and application.admits(at):
-                device = (application.company_id, message.device.udid)
-                accepted.append(Counted(message, device, at, arrived_at_of(record), application.id))
+        applications = await transaction.applications({each.message.api_key for each in batch})
+        counted, dead = [], []
+        for each in batch:
+            application = applications.get(each.message.api_key)
+            if application is not None and application.admits(each.at):
+                device = (application.company_id, each.device[1])
+                counted.append(each._replace(device=device, place=application.id))
             else:
                 # The message never quotes the key, because people read dead letters.
                 detail = "the api_key belongs to no application that is active and not expired"
-                dead.append(DeadLetter(record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
+                dead.append(DeadLetter(each.record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self.dead_letters.publish(dead)
-        return accepted
+        return counted
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         return NewRows(
             authentications=[
-                AuthenticationRow(
-                    devices[device][0],
-                    application,
-                    datetime.fromtimestamp(at, UTC),
-                    _stored_address(message.ip),
-                )
-                for message, device, at, arrived_at, application in counted
-                if self.rule.leaves_trace(at, arrived_at, now)
+                {
+                    "device_id": devices[each.device][0],
+                    "application_id": each.place,
+                    "create_on": each.instant,
+                    "ip": _stored_address(each.message.ip),
+                }
+                for each in counted
+                if self.rule.leaves_trace(each.at, each.arrived_at, now)
             ]
         )
 
 
-def _authentication_of(record: Record) -> tuple[Record, Authentication, float]:
-    message = _decode_authentication(record.value or b"")
-    check_device(message.device)
-    if "\0" in message.api_key:
-        raise ValueError("an api_key has no NUL character")
-    at = message.authenticated_at
-    return record, message, arrived_at_of(record) if at is None else parse(at)
+_decode_event = msgspec.json.Decoder(PresenceEvent).decode
+
+
+class PresenceReader(OwnTopicReader):
+    """Reads `presence` and counts visits: how many begin on a day, how many end, their lengths.
+
+    A visit counts for the day of its entry, also when it ends later. Devices are neither made nor
+    changed.
+    """
+
+    @staticmethod
+    def decode(record: Record) -> Counted:
+        message = _decode_event(record.value or b"")
+        check_device(message.device)
+        seconds = message.duration_seconds
+        if seconds is None and message.type == "exit":
+            raise ValueError("duration_seconds is missing")
+        for number in (message.place.id, message.venue.id, message.company.id, seconds or 0):
+            if not 0 <= number < _INT64:
+                raise ValueError(f"{number} is no id and no number of seconds that SQL can store")
+        UUID(message.id)
+        device = (message.company.id, message.device.udid)
+        return Counted(message, device, parse_text(message.entered_at), record)
+
+    async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
+        """Enters and exits that are new."""
+        counting = [each for each in batch if each.message.type != "dwell"]
+        new = await self.new(transaction, "visit_event", counting, "repeated_presence")
+        tests = await transaction.test_devices({each.device for each in new})
+        zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
+        return [
+            each._replace(place=(zones.get(each.message.venue.id), each.device in tests))
+            for each in new
+        ]
+
+    def changes(self, counted: list[Counted]) -> Changes:  # noqa: ARG002
+        return {}
+
+    def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:  # noqa: ARG002
+        """The figures leave out test devices, and entries that are too old or in the future."""
+        rows = NewRows()
+        for each in counted:
+            message, (time_zone, is_test) = each.message, each.place
+            if not self.rule.leaves_trace(each.at, each.arrived_at, now):
+                continue
+            rows.visit_events.append(
+                {"id": UUID(message.id), "company_id": each.device[0], "at": each.instant}
+            )
+            if is_test:
+                continue
+            ended, seconds = message.type == "exit", message.duration_seconds or 0
+            day, minutes = local_day(each.at, time_zone), length_class(seconds)
+            key = VisitKey(day, message.place.kind, message.place.id, minutes)
+            figures = rows.visits.setdefault(key, VisitFigures(message.venue.id))
+            figures.begun += not ended
+            figures.ended += ended
+            figures.seconds += seconds * ended
+        return rows
 
 
 def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
@@ -428,17 +490,11 @@ def rows_of_changes(
     """
     kept = []
     for row in rows:
-        key = PresenceKey.of(row)
-        last = states.get(key)
-        if last is None or row.status != last.status or row.create_on - last.create_on >= _MINUTE:
-            states[key] = PresenceState(row.status, row.create_on)
+        last = states.get(row.presence)
+        if last is None or row.status != last[0] or row.create_on - last[1] >= _MINUTE:
+            states[row.presence] = row.status, row.create_on
             kept.append(row)
     return kept
-
-
-def arrived_at_of(record: Record) -> float:
-    """The record's timestamp."""
-    return float(record.timestamp) / 1000
 
 
 def _stored_address(ip: str | None) -> str | None:
@@ -447,6 +503,4 @@ def _stored_address(ip: str | None) -> str | None:
 
 def _storable(text: str, longest: int) -> str:
     """The text, cut to the column's length, without NUL characters (PostgreSQL has none)."""
-    if "\0" in text:
-        text = text.replace("\0", "")
-    return text if len(text) <= longest else text[:longest]
+    return text.replace("\0", "")[:longest]

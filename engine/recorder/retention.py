@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from engine.process.failures import database_may_recover, describe, redis_may_recover
 from engine.process.metrics import Metrics
-from engine.recorder.ledger import Ledger, RetentionWindow
+from engine.recorder.ledger import Ledger
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 
 log = structlog.get_logger(__name__)
@@ -81,10 +81,8 @@ class Retention:
         )
         if await self._some_clock_is_wrong():
             return
-        window = RetentionWindow(
-            _midnight(first), _midnight(last + timedelta(days=1)), first - self._spare
-        )
-        deleted = await self._ledger.delete_outside(window)
+        until = _midnight(last + timedelta(days=1))
+        deleted = await self._ledger.delete_outside(_midnight(first), until, first - self._spare)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import asynccontextmanager
-from datetime import date
+from datetime import date, datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import delete, or_, select
@@ -20,7 +20,7 @@ from catalog.models import (
     Reception,
     StatisticDevice,
 )
-from engine.recorder.ledger import Ledger, LedgerTransaction, RetentionWindow, statements
+from engine.recorder.ledger import Ledger, LedgerTransaction, statements
 
 _ROWS = 10_000
 
@@ -58,12 +58,11 @@ class SqliteLedger(Ledger):
     """One transaction writes at a time, others wait for it. `engine` is aiosqlite's."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._reading = engine
-        self._writing = with_write_lock(engine)
+        self._engine = with_write_lock(engine)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["SqliteTransaction"]:
-        async with self._writing.connect() as connection:
+        async with self._engine.connect() as connection:
             await _to_its_end(connection.begin())
             try:
                 yield SqliteTransaction(connection)
@@ -75,30 +74,26 @@ class SqliteLedger(Ledger):
     async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
         return 0  # SQLite has no partitions
 
-    async def delete_outside(self, window: RetentionWindow) -> int:
+    async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
         deleted = 0
         for trace in (DetectionTrace, AuthenticationTrace):
-            is_outside = or_(trace.create_on < window.since, trace.create_on >= window.until)
+            is_outside = or_(trace.create_on < since, trace.create_on >= until)
             old = select(trace.id).where(is_outside).limit(_ROWS)
             while count := await self._run(delete(trace).where(trace.id.in_(old))):
                 deleted += count
         for statement in (
-            delete(Reception).where(Reception.recorded_on < window.since),
-            delete(Presence).where(Presence.recorded_on < window.since),
-            delete(CountedVisitEvent).where(CountedVisitEvent.recorded_on < window.since),
-            delete(StatisticDevice).where(StatisticDevice.day < window.day),
+            delete(Reception).where(Reception.recorded_on < since),
+            delete(Presence).where(Presence.recorded_on < since),
+            delete(CountedVisitEvent).where(CountedVisitEvent.recorded_on < since),
+            delete(StatisticDevice).where(StatisticDevice.day < day),
         ):
             deleted += await self._run(statement)
         return deleted
 
     async def _run(self, statement: Any) -> int:
-        async with self._writing.begin() as connection:
+        async with self._engine.begin() as connection:
             result: Any = await connection.execute(statement)
         return int(result.rowcount)
-
-    async def _find(self, name: str, *parameters: str) -> Sequence[Any]:
-        async with self._reading.connect() as connection:
-            return (await connection.exec_driver_sql(_SQL[name], parameters)).all()
 
 
 class SqliteTransaction(LedgerTransaction):
@@ -109,7 +104,7 @@ class SqliteTransaction(LedgerTransaction):
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def _fetch(self, name: str, *parameters: object) -> Sequence[Any]:
+    async def fetch(self, name: str, *parameters: object) -> Sequence[Any]:
         statement = self._connection.exec_driver_sql(_SQL[name], parameters)
         result = await _to_its_end(statement)
         return result.all() if result.returns_rows else []

@@ -7,11 +7,6 @@
 INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id) VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING RETURNING 1;
 
--- name: advance_offset
-UPDATE recorder_offset SET next_offset = $3
-WHERE topic = $1 AND "partition" = $2 AND next_offset = $4
-RETURNING 1;
-
 -- name: move_position
 UPDATE recorder_offset SET next_offset = $3, topic_id = $4
 WHERE topic = $1 AND "partition" = $2 AND next_offset = $5
@@ -38,7 +33,7 @@ SELECT api_key, id, company_id, active, expire_on FROM application WHERE api_key
 
 -- name: active_beacons
 SELECT wanted.uuid, wanted.major, wanted.minor, beacon.id, venue.id, venue.company_id,
-    venue.time_zone
+    venue.time_zone, 'beacon'
 -- Keys one at a time, by the index of triples: for any number of keys PostgreSQL else compares each
 -- of them with each beacon of a catalog that is not analyzed yet.
 FROM (
@@ -55,9 +50,10 @@ JOIN venue ON venue.id = beacon.venue_id
 WHERE venue.active AND venue.deleted_at IS NULL;
 
 -- name: active_geofences
-SELECT geofence.id, venue.id, venue.company_id, venue.time_zone
-FROM geofence JOIN venue ON venue.id = geofence.venue_id
-WHERE geofence.id IN ({list bigint}) AND geofence.active AND geofence.deleted_at IS NULL
+SELECT geofence.id, geofence.id, venue.id, venue.company_id, venue.time_zone, 'geofence'
+FROM ({rows id bigint}) AS wanted
+JOIN geofence ON geofence.id = wanted.id JOIN venue ON venue.id = geofence.venue_id
+WHERE geofence.active AND geofence.deleted_at IS NULL
     AND venue.active AND venue.deleted_at IS NULL;
 
 -- name: active_circles
@@ -69,7 +65,8 @@ WHERE venue.company_id IN ({list bigint}) AND venue.active AND venue.deleted_at 
 ORDER BY geofence.id;
 
 -- name: active_tags
-SELECT scan_tag.company_id, scan_tag.kind, scan_tag.value, scan_tag.id, venue.id, venue.time_zone
+SELECT scan_tag.company_id, scan_tag.kind, scan_tag.value, scan_tag.id, venue.id, venue.company_id,
+    venue.time_zone, scan_tag.kind
 FROM ({rows company_id bigint, kind text, value text}) AS wanted
 JOIN scan_tag ON scan_tag.company_id = wanted.company_id AND scan_tag.kind = wanted.kind
     AND scan_tag.value = wanted.value AND scan_tag.active AND scan_tag.deleted_at IS NULL
@@ -107,16 +104,16 @@ INSERT INTO detection_trace (
 INSERT INTO authentication_trace (device_id, application_id, create_on, ip)
 {rows device_id bigint, application_id bigint, create_on timestamptz, ip text};
 
--- name: counted_notifications
+-- name: counted_reception
 SELECT notification FROM reception WHERE notification IN ({list uuid});
 
--- name: add_receptions
+-- name: add_reception
 INSERT INTO reception (notification, device_id, campaign_id, create_on, recorded_on)
 SELECT counted.*, {now}
-FROM ({rows notification uuid, device_id bigint, campaign_id bigint, create_on timestamptz})
+FROM ({rows id uuid, device_id bigint, campaign_id bigint, create_on timestamptz})
     AS counted;
 
--- name: counted_visit_events
+-- name: counted_visit_event
 SELECT id FROM visit_event WHERE id IN ({list uuid});
 
 -- name: test_devices
@@ -124,7 +121,7 @@ SELECT device.company_id, device.udid
 FROM ({rows company_id bigint, udid text}) AS wanted
 JOIN device ON device.company_id = wanted.company_id AND device.udid = wanted.udid AND device.test;
 
--- name: add_visit_events
+-- name: add_visit_event
 INSERT INTO visit_event (id, company_id, at, recorded_on)
 SELECT counted.*, {now} FROM ({rows id uuid, company_id bigint, at timestamptz}) AS counted;
 
@@ -152,7 +149,7 @@ WHERE true
 ON CONFLICT (device_id, kind, ref) DO UPDATE SET
     status = excluded.status, create_on = excluded.create_on, recorded_on = excluded.recorded_on;
 
--- name: add_statistic_devices
+-- name: add_devices_of_day
 INSERT INTO statistic_device (day, kind, ref, device_id)
 SELECT members.day, members.kind, members.ref, item.value
 FROM ({rows day date, kind text, ref bigint, devices bigint[]}) AS members,

@@ -20,11 +20,11 @@ from engine.recorder.readers import (
     AuthenticationReader,
     DetectionReader,
     NotificationReader,
+    PresenceReader,
     RecordReader,
 )
 from engine.recorder.retention import RecentCounts, Retention
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.visits import PresenceReader
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.redis.role_states import redis_time
 from engine.wiring.parts import ProcessParts, Role
@@ -88,26 +88,18 @@ def recorder_of(
     dead_letters = DeadLetterPublisher(
         topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
     )
-    readers[topics.notifications] = NotificationReader(
-        ledger=ledger,
-        dead_letters=dead_letters,
-        limit=DeadLetterLimit.from_settings(settings),
-        skipped=metrics.recorder_skipped,
-        rule=rule._replace(max_age=_oldest_delivery(settings)),
-    )
-    readers[topics.authentications] = AuthenticationReader(
-        ledger=ledger,
-        dead_letters=dead_letters,
-        limit=DeadLetterLimit.from_settings(settings),
-        rule=rule,
-    )
-    readers[topics.presence] = PresenceReader(
-        ledger=ledger,
-        dead_letters=dead_letters,
-        limit=DeadLetterLimit.from_settings(settings),
-        skipped=metrics.recorder_skipped,
-        rule=rule,
-    )
+    late = rule._replace(max_age=_oldest_delivery(settings))
+    for topic, reader, of_topic in (
+        (topics.notifications, NotificationReader, late),
+        (topics.authentications, AuthenticationReader, rule),
+        (topics.presence, PresenceReader, rule),
+    ):
+        readers[topic] = reader(
+            dead_letters=dead_letters,
+            limit=DeadLetterLimit.from_settings(settings),
+            skipped=metrics.recorder_skipped,
+            rule=of_topic,
+        )
     return Recorder(
         ledger=ledger,
         readers=readers,

@@ -24,7 +24,7 @@ def key(scene: Scene) -> BeaconKey:
 
 async def places(scene: Scene) -> dict[PlaceKey, ActivePlace]:
     async with scene.ledger.transaction() as transaction:
-        return dict(await transaction.active_beacons([key(scene)]))
+        return dict(await transaction.active_places([key(scene)]))
 
 
 @pytest.mark.parametrize("model", [Beacon, Venue])
@@ -35,7 +35,9 @@ async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model
         await session.delete(await session.get_one(model, number))
     assert await places(scene) == {}
     # A notification that was under way is counted on its day.
-    assert await scene.ledger.venue_time_zones([scene.venue.id]) == {scene.venue.id: "Europe/Paris"}
+    async with scene.ledger.transaction() as transaction:
+        zones = await transaction.venue_time_zones([scene.venue.id])
+    assert zones == {scene.venue.id: "Europe/Paris"}
 
 
 @pytest.mark.parametrize("recreated", [False, True])

@@ -35,9 +35,14 @@ from engine.recorder.days import DayRule
 from engine.recorder.ledger import Ledger
 from engine.recorder.pipeline import Recorder
 from engine.recorder.postgresql import PostgresLedger
-from engine.recorder.readers import AuthenticationReader, DetectionReader, NotificationReader, Trace
+from engine.recorder.readers import (
+    AuthenticationReader,
+    DetectionReader,
+    NotificationReader,
+    PresenceReader,
+    Trace,
+)
 from engine.recorder.sqlite import SqliteLedger
-from engine.recorder.visits import PresenceReader
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords
 from tests.servers.schema import make_schema
@@ -153,9 +158,9 @@ def recorder_over(
     skipped = metrics.recorder_skipped
     decoder = OwnFormatDecoder(path_loss_exponent=2.0)
     aside: dict[str, Any] = {
-        "ledger": ledger,
         "dead_letters": DeadLetterPublisher(topic="dead", publisher=publisher, metrics=metrics),
         "limit": limit,
+        "skipped": skipped,
     }
     late = rule._replace(max_age=oldest_delivery or rule.max_age)
     readers: dict[str, Any] = {
@@ -166,9 +171,9 @@ def recorder_over(
             exits=metrics.records_skipped.labels("recorder", "geofence_exit"),
             rule=rule,
         ),
-        NOTIFICATIONS: NotificationReader(**aside, skipped=skipped, rule=late),
+        NOTIFICATIONS: NotificationReader(**aside, rule=late),
         AUTHENTICATIONS: AuthenticationReader(**aside, rule=rule),
-        PRESENCE: PresenceReader(**aside, skipped=skipped, rule=rule),
+        PRESENCE: PresenceReader(**aside, rule=rule),
     }
     return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
 

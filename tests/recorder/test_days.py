@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from engine.recorder.days import DayRule, local_day
 from tests.rules.campaigns import zones
 
-# Instants that a datetime can hold in every time zone.
-seconds = st.floats(-62_135_000_000, 253_402_000_000, allow_nan=False)
+# Of times at which all zones have offsets of whole quarters, that a datetime can hold.
+seconds = st.floats(94_694_400, 253_402_000_000, allow_nan=False)
 
 
 @given(seconds, zones | st.none())

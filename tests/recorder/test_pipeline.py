@@ -24,6 +24,7 @@ from catalog.models import (
     Venue,
 )
 from engine.kafka.messages import format_instant
+from engine.kafka.offsets import Position
 from engine.recorder.ledger import Ledger, LedgerTransaction, OffsetsError
 from engine.recorder.pipeline import PartitionRecorder
 from engine.recorder.readers import DetectionReader, Trace
@@ -112,7 +113,7 @@ async def test_offsets_that_went_back_are_reported(rig: Rig):
     recorder: PartitionRecorder = rig.recorder(DETECTIONS)
     await recorder.handle(rig.detections(range(3)))
     async with rig.scene.ledger.transaction() as transaction:
-        assert await transaction.advance_offset(DETECTIONS, 0, 3, 1)
+        assert await transaction.move_position(DETECTIONS, 0, Position(3), Position(1))
     with pytest.raises(OffsetsError, match=r"went back from 3 to 1"):
         await recorder.handle(rig.detections(range(3, 6)))
 
@@ -159,25 +160,22 @@ async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
     assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
 
 
-async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(rig: Rig):
+async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
     deleted_company, good = rig.scene.other, rig.notification(1, str(uuid4()))
     async with rig.scene.database.write() as session, session.begin():
         await session.delete(await session.merge(deleted_company))
+    existing, seen = LedgerTransaction.existing_companies, []
 
-    class Late(FailingLedger):
-        """A ledger that still sees the company once."""
+    async def late(transaction: LedgerTransaction, ids: Collection[int]) -> set[int]:
+        """The company is seen once more."""
+        seen.append(ids)
+        return set(ids) if len(seen) == 1 else await existing(transaction, ids)
 
-        seen = False
-
-        async def existing_companies(self, ids: Collection[int]) -> set[int]:
-            first, self.seen = not self.seen, True
-            return set(ids) if first else await rig.scene.ledger.existing_companies(ids)
-
-    late: Any = Late(rig.scene.ledger, [])
-    recorder = rig.recorder(NOTIFICATIONS, ledger=late)
-    await recorder.handle(
-        [rig.notification(0, str(uuid4()), company={"id": deleted_company.id}), good]
-    )
+    monkeypatch.setattr(LedgerTransaction, "existing_companies", late)
+    stranger = rig.notification(0, str(uuid4()), company={"id": deleted_company.id})
+    await rig.recorder(NOTIFICATIONS).handle([stranger, good])
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]
 

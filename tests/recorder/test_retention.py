@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from asyncpg.exceptions import InsufficientPrivilegeError, LockNotAvailableError
@@ -21,27 +21,12 @@ from catalog.models import (
 from catalog.models import StatisticDevice as StatisticDeviceModel
 from engine.process.failures import database_may_recover
 from engine.recorder import retention as retention_module
-from engine.recorder.ledger import (
-    VENUE,
-    AuthenticationRow,
-    DetectionRow,
-    Figures,
-    Ledger,
-    PresenceKey,
-    PresenceState,
-    ReceptionRow,
-    RetentionWindow,
-    StatisticKey,
-)
+from engine.recorder.ledger import DetectionRow, Figures, Ledger
 from engine.recorder.retention import DAYS_AHEAD, MOST_SKEW, Retention
 from tests.recorder.scene import Scene, count, open_scene
 
 NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
 TODAY = NOW.date()
-
-
-def reception(notification: UUID, at: datetime = NOW) -> ReceptionRow:
-    return ReceptionRow(notification, 1, 2, at)
 
 
 async def test_retention_keeps_the_last_days(scene: Scene):
@@ -133,13 +118,12 @@ async def fill(scene: Scene, days: list[date]) -> None:
         at = datetime.combine(day, NOW.timetz())
         async with scene.ledger.transaction() as transaction:
             await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, None)])
-            await transaction.add_authentications([AuthenticationRow(1, 4, at, None)])
-            await transaction.add_receptions([reception(uuid4(), at)])
-            await transaction.set_presences(
-                {PresenceKey(1, "beacon", number): PresenceState("far", at)}
-            )
-            figure = StatisticKey(day, VENUE, 1)
-            await transaction.add_statistics({figure: Figures(1, devices={1})})
+            authentication = {"device_id": 1, "application_id": 4, "create_on": at, "ip": None}
+            await transaction.add_authentications([authentication])
+            reception = {"id": uuid4(), "device_id": 1, "campaign_id": 2, "create_on": at}
+            await transaction.add_counted("reception", [reception])
+            await transaction.set_presences({(1, "beacon", number): ("far", at)})
+            await transaction.add_statistics({(day, "venue", 1): Figures(1, devices={1})})
     async with scene.database.write() as session, session.begin():
         for model in (Reception, Presence):
             await session.execute(update(model).values(recorded_on=model.create_on))
@@ -153,19 +137,19 @@ async def test_days_are_made_once_whoever_makes_them(scene: Scene):
     assert sum(made) == expected
     assert await count(scene, DetectionTrace) == 1
     limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
-    await scene.ledger.delete_outside(RetentionWindow(limit, limit + timedelta(days=9), TODAY))
+    await scene.ledger.delete_outside(limit, limit + timedelta(days=9), TODAY)
     assert await count(scene, DetectionTrace) == 0
 
 
 async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> None:
-    window = RetentionWindow(NOW, NOW + timedelta(days=4), TODAY)
+    window = (NOW, NOW + timedelta(days=4), TODAY)
     async with open_scene(postgres_url) as scene:
         await scene.ledger.create_days(
             [TODAY - timedelta(days=2), TODAY - timedelta(days=1), TODAY]
         )
         async with scene.database.read() as reader:
             await reader.execute(text("SELECT count(*) FROM detection_trace"))
-            dropping = asyncio.create_task(scene.ledger.delete_outside(window))
+            dropping = asyncio.create_task(scene.ledger.delete_outside(*window))
             async with asyncio.timeout(10):
                 for number in range(20):
                     async with scene.ledger.transaction() as transaction:
@@ -176,7 +160,7 @@ async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> Non
         assert isinstance(outcome, DBAPIError), outcome
         assert getattr(outcome.orig, "sqlstate", None) == LockNotAvailableError.sqlstate
         assert database_may_recover(outcome)
-        assert await scene.ledger.delete_outside(window) == 4
+        assert await scene.ledger.delete_outside(*window) == 4
 
 
 ERRORS = [ProgrammingError("", None, InsufficientPrivilegeError("")), TimeoutError()]

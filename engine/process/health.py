@@ -30,56 +30,33 @@ _CLOCK_SECONDS = 2.0
 SKEW_SECONDS = 30.0  # by which clocks may differ without an error
 
 
-class ServerProbe:
-    """Checks whether one server works. Concurrent callers share one request.
-
-    `send_request` raises if the server does not work. `deadline` in seconds.
-    """
-
-    def __init__(
-        self,
-        send_request: Callable[[], Awaitable[object]],
-        *,
-        operation: str,
-        errors: ServerErrors,
-        deadline: float = _PROBE_SECONDS,
-    ) -> None:
-        self._send_request = send_request
-        self._operation = operation
-        self._errors = errors
-        self._deadline = deadline
-        self._running: asyncio.Task[bool] | None = None
-
-    async def answers(self) -> bool:
-        """Whether the server works now. Raises nothing."""
-        if self._running is None:
-            self._running = asyncio.create_task(self._answer(), name=f"probe {self._operation}")
-        return await asyncio.shield(self._running)
-
-    async def _answer(self) -> bool:
-        try:
-            await within(self._deadline, self._send_request())
-        except Exception as error:  # whatever it is, the answer is no
-            self._errors.failed(error, self._operation)
-            return False
-        else:
-            self._errors.answered(self._operation)
-            return True
-        finally:
-            self._running = None
+async def probe(
+    send_request: Callable[[], Awaitable[object]],
+    operation: str,
+    errors: ServerErrors,
+    deadline: float = _PROBE_SECONDS,
+) -> bool:
+    """Whether a server works now: whether `send_request` does not raise. `deadline` in seconds."""
+    try:
+        await within(deadline, send_request())
+    except Exception as error:  # whatever it is, the answer is no
+        errors.failed(error, operation)
+        return False
+    errors.answered(operation)
+    return True
 
 
 async def run_checks(checks: Mapping[str, Check]) -> dict[str, bool]:
     """The results by name; a check that raises, or takes longer than 2 s, counts as failed."""
-    answers = await asyncio.gather(*(_passes(check) for check in checks.values()))
+
+    async def passes(check: Check) -> bool:
+        try:
+            return await within(_CHECK_SECONDS, check())
+        except Exception:  # whatever it is, the answer is no
+            return False
+
+    answers = await asyncio.gather(*map(passes, checks.values()))
     return dict(zip(checks, answers, strict=True))
-
-
-async def _passes(check: Check) -> bool:
-    try:
-        return await within(_CHECK_SECONDS, check())
-    except Exception:  # whatever it is, the answer is no
-        return False
 
 
 class ClockSkew:

@@ -105,10 +105,23 @@ async def run_services(
     """
     front = {asyncio.create_task(work, name=name) for name, work in foreground.items()}
     back = {asyncio.create_task(work, name=name) for name, work in background.items()}
+    failure: BaseException | None = None
+    running = front | back
     try:
-        await _wait_for_foreground(front, back, stop)
+        while running & front:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                error = task.exception()
+                if error is None and task in back:
+                    error = ServiceDiedError(f"the background service {task.get_name()!r} ended")
+                if error is not None:
+                    log.error("service failed", service=task.get_name(), error=describe(error))
+                    failure = failure or error
+                    stop.set()
     finally:
         await cancel(front | back)
+    if failure is not None:
+        raise failure
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -126,22 +139,3 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it
-
-
-async def _wait_for_foreground(
-    front: set[asyncio.Task[None]], back: set[asyncio.Task[None]], stop: asyncio.Event
-) -> None:
-    failure: BaseException | None = None
-    running = front | back
-    while running & front:
-        ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for task in ended:
-            error = task.exception()
-            if error is None and task in back:
-                error = ServiceDiedError(f"the background service {task.get_name()!r} ended")
-            if error is not None:
-                log.error("service failed", service=task.get_name(), error=describe(error))
-                failure = failure or error
-                stop.set()
-    if failure is not None:
-        raise failure

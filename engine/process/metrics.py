@@ -3,9 +3,11 @@
 import time
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
+from importlib.metadata import version
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,10 +35,7 @@ _EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less ofte
 
 def engine_version() -> str:
     """The installed version of the product."""
-    try:
-        return version("proximity-engine")
-    except PackageNotFoundError:
-        return "0"
+    return version("proximity-engine")
 
 
 class BatchHistogram(Histogram):
@@ -73,41 +72,48 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series a counter
         self.registry = registry or CollectorRegistry()
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
+        options: dict[str, Any] = {"namespace": "proximity", "registry": self.registry}
+        counter: Callable[..., Counter] = partial(Counter, **options)
+        gauge: Callable[..., Gauge] = partial(Gauge, **options)
+        histogram: Callable[..., Histogram] = partial(Histogram, **options)
+
+        def server_errors(server: str, may_recover: Callable[[Exception], bool]) -> ServerErrors:
+            failed = counter(f"{server}_errors_total", "Failed calls that are retried")
+            return ServerErrors(server, failed, may_recover=may_recover)
+
         # The stream.
-        self.detections = counter("detections_total", "By the furthest check reached", "reason")
-        self.decisions = counter("decisions_total", "One per campaign, else one", "reason")
-        self.notifications = counter("notifications_total", "Notifications published", "format")
+        self.detections = counter("detections_total", "By the furthest check reached", ["reason"])
+        self.decisions = counter("decisions_total", "One per campaign, else one", ["reason"])
+        self.notifications = counter("notifications_total", "Notifications published", ["format"])
         self.connector_handovers = counter(
             "connector_handovers_total", "Calls published for the connector role"
         )
         self.latency = BatchHistogram(
-            "proximity_detection_to_notification_seconds",
+            "detection_to_notification_seconds",
             "From detected_at to the broker's acknowledgement of the notification",
-            registry=self.registry,
             buckets=_LATENCY,
+            **options,
         )
         self.batch_seconds = histogram(
-            "batch_seconds", "Time of one step of one batch", "role", "step", buckets=_STEP
+            "batch_seconds", "Time of one step of one batch", ["role", "step"], buckets=_STEP
         )
         self.batch_size = histogram("batch_size", "Records in one batch", buckets=_SIZE)
         self.lag = gauge(
-            "consumer_lag_records", "Records behind the end", "role", "topic", "partition"
+            "consumer_lag_records", "Records behind the end", ["role", "topic", "partition"]
         )
         self.records_skipped = counter(
             "records_skipped_total",
             "Records deleted before they were read, and exits of geofences",
-            "role",
-            "cause",
+            ["role", "cause"],
         )
         self.dead_letters = counter(
-            "dead_letters_total", "Records published to dead-letters", "topic", "reason"
+            "dead_letters_total", "Records published to dead-letters", ["topic", "reason"]
         )
         # The servers: failed calls that are retried, unless their errors are permanent.
-        self.kafka_errors = self._server_errors("kafka", kafka_may_recover)
-        self.registry_errors = self._server_errors("registry", registry_may_recover)
-        self.redis_errors = self._server_errors("redis", redis_may_recover)
-        self.sql_errors = self._server_errors("sql", database_may_recover)
+        self.kafka_errors = server_errors("kafka", kafka_may_recover)
+        self.registry_errors = server_errors("registry", registry_may_recover)
+        self.redis_errors = server_errors("redis", redis_may_recover)
+        self.sql_errors = server_errors("sql", database_may_recover)
         self.redis_memory = gauge(
             "redis_memory_ratio", "Used memory as a share of maxmemory; 0 without a maxmemory"
         )
@@ -115,63 +121,49 @@ class Metrics:
             "redis_evicts", "1 if Redis may evict keys: maxmemory-policy is not noeviction"
         )
         self.clock_skew = gauge(
-            "clock_skew_seconds", "By how much this clock is ahead of the server's", "server"
+            "clock_skew_seconds", "By how much this clock is ahead of the server's", ["server"]
         )
         # The index and the claims.
         self.index_lookups = counter(
-            "index_lookups_total", "Beacons looked up, by cache", "layer", "outcome"
+            "index_lookups_total", "Beacons looked up, by cache", ["layer", "outcome"]
         )
         self.index_lag = gauge(
             "index_generation_lag", "Writes of SQL that are not in Redis, in generations"
         )
         self.claims = counter(
-            "claims_total", "Granted, denied by Redis, held (denied from memory)", "outcome"
+            "claims_total", "Granted, denied by Redis, held (denied from memory)", ["outcome"]
         )
         self.visits = counter(
-            "visits_total", "Events of visits, and detections that came too late", "kind", "type"
+            "visits_total", "Events of visits, and detections that came too late", ["kind", "type"]
         )
         self.visits_open = gauge("visits_open", "Visits that have not ended")
         self.figures_dropped = counter(
             "figures_dropped_total", "Sums of decisions lost: Redis was down, or too many"
         )
         # The recorder.
-        self.recorder_rows = counter("recorder_rows_total", "Rows written", "table")
+        self.recorder_rows = counter("recorder_rows_total", "Rows written", ["table"])
         self.recorder_transactions = histogram(
             "recorder_transaction_seconds", "Time of a transaction, with its commit", buckets=_STEP
         )
         self.recorder_skipped = counter(
-            "recorder_skipped_total", "Malformed detections, repeated messages", "reason"
+            "recorder_skipped_total", "Malformed detections, repeated messages", ["reason"]
         )
         # The connector role.
         self.connector_calls = counter(
             "connector_calls_total",
             "published, declined, retried (a failed try), or the reason of the dead letter",
-            "outcome",
+            ["outcome"],
         )
         self.connector_call_seconds = histogram(
             "connector_call_seconds", "From resolving the name to the reply's end", buckets=_LATENCY
         )
         self.connector_breakers = gauge(
-            "connector_breakers", "Companies called lately, by the state of their breaker", "state"
+            "connector_breakers",
+            "Companies called lately, by the state of their breaker",
+            ["state"],
         )
         ProcessCollector(registry=self.registry)
-        gauge("build_info", "1, by version", "version").labels(engine_version()).set(1)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"proximity_{name}", meaning, labels, registry=self.registry)
-
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(f"proximity_{name}", meaning, labels, registry=self.registry)
-
-    def _histogram(
-        self, name: str, meaning: str, *labels: str, buckets: Sequence[float]
-    ) -> Histogram:
-        name = f"proximity_{name}"
-        return Histogram(name, meaning, labels, registry=self.registry, buckets=buckets)
-
-    def _server_errors(self, server: str, may_recover: Callable[[Exception], bool]) -> ServerErrors:
-        counter = self._counter(f"{server}_errors_total", "Failed calls that are retried")
-        return ServerErrors(server, counter, may_recover=may_recover)
+        gauge("build_info", "1, by version", ["version"]).labels(engine_version()).set(1)
 
 
 class StepTimer:

@@ -13,11 +13,11 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import structlog
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
@@ -154,31 +154,26 @@ class WorkersPage:
         answers = await self._fetch_all(path, "application/json")
         good = all(answer is not None and answer.is_success for answer in answers)
         workers: list[dict[str, Any]] = [
-            {"status": "no answer"} if answer is None else msgspec.json.decode(answer.content)
-            for answer in answers
+            {"status": "no answer"} if each is None else each.json() for each in answers
         ]
         status = "ready" if path == "/readyz" else "ok"
         body: dict[str, Any] = {"status": status if good else f"not {status}", "workers": workers}
-        checks = [worker["checks"] for worker in workers if "checks" in worker]
-        if checks:
-            names = dict.fromkeys(name for each in checks for name in each)
-            body["checks"] = {name: all(each.get(name, True) for each in checks) for name in names}
+        found = [worker["checks"] for worker in workers if "checks" in worker]
+        if found:
+            body["checks"] = {name: all(each.get(name) for each in found) for name in found[0]}
         await reply(send, 200 if good else 503, body)
 
     async def _fetch_all(self, path: str, accepted: str) -> list[httpx.Response | None]:
         """The answers of all workers, in order; None for a worker that does not answer."""
         async with httpx.AsyncClient(timeout=_PAGE_SECONDS, trust_env=False) as client:
-            return await asyncio.gather(
-                *(_answer(client, url + path, accepted) for url in self._urls)
-            )
 
+            async def fetch(url: str) -> httpx.Response | None:
+                with suppress(httpx.HTTPError, TimeoutError):
+                    async with asyncio.timeout(_PAGE_SECONDS):
+                        return await client.get(url + path, headers={"accept": accepted})
+                return None
 
-async def _answer(client: httpx.AsyncClient, url: str, accepted: str) -> httpx.Response | None:
-    try:
-        async with asyncio.timeout(_PAGE_SECONDS):
-            return await client.get(url, headers={"accept": accepted})
-    except (httpx.HTTPError, TimeoutError):
-        return None
+            return await asyncio.gather(*map(fetch, self._urls))
 
 
 class MergedPages(Collector):

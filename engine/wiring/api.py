@@ -38,7 +38,7 @@ from engine.wiring.parts import (
     open_stores,
     outbox_drainer,
     refuse_old_schema,
-    sql_probe,
+    sql_answers,
 )
 
 log = structlog.get_logger(__name__)
@@ -89,10 +89,9 @@ async def serve_api(
     async with open_stores(settings) as stores:
         await refuse_old_schema(stores)
         drainer = outbox_drainer(stores, metrics)
-        sql = sql_probe(stores, metrics)
 
         async def checks() -> dict[str, bool]:
-            return {"running": not stop.is_set(), "database": await sql.answers()}
+            return {"running": not stop.is_set(), "database": await sql_answers(stores, metrics)}
 
         async def is_ready() -> bool:
             return all((await checks()).values())

@@ -25,7 +25,7 @@ from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import Transactions, WorkerMaker
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
-from engine.process.health import PROBE, ClockSkew, ServerProbe
+from engine.process.health import PROBE, ClockSkew, probe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.decision_store import DecisionStore
@@ -201,14 +201,14 @@ def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:
     )
 
 
-def sql_probe(stores: Stores, metrics: Metrics) -> ServerProbe:
-    """Whether SQL answers."""
+async def sql_answers(stores: Stores, metrics: Metrics) -> bool:
+    """Whether SQL answers now."""
 
     async def query_sql() -> None:
         async with stores.database.autocommit() as session:
             await session.execute(text("SELECT 1"))
 
-    return ServerProbe(query_sql, operation=PROBE, errors=metrics.sql_errors)
+    return await probe(query_sql, PROBE, metrics.sql_errors)
 
 
 def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:

@@ -16,7 +16,7 @@ from catalog.redis_connection import REDIS_SECONDS
 from engine.kafka.client import KafkaCluster
 from engine.kafka.producer import Publisher
 from engine.kafka.tracing import open_tracer
-from engine.process.health import PROBE, Check, ClockSkew, HealthServer, ServerProbe
+from engine.process.health import PROBE, Check, ClockSkew, HealthServer, probe
 from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -29,7 +29,7 @@ from engine.wiring.parts import (
     open_stores,
     outbox_drainer,
     refuse_old_schema,
-    sql_probe,
+    sql_answers,
 )
 from engine.wiring.recorder import build_recorder
 from engine.wiring.trigger import build_trigger
@@ -118,20 +118,14 @@ def _probes(parts: ProcessParts, cluster: KafkaCluster) -> dict[str, Check]:
             pipeline.set(key, b"", ex=_PROBE_SECONDS)
         await pipeline.execute()
 
-    kafka = ServerProbe(
-        cluster.probe,
-        operation=PROBE,
-        errors=metrics.kafka_errors,
-        # The request has its own deadline: a connection that is cancelled while it is being made
-        # stays open for ever.
-        deadline=10 * _KAFKA_SECONDS,
-    )
     errors = metrics.redis_errors
     return {
-        "kafka": kafka.answers,
-        "redis": ServerProbe(lambda: redis.ping(), operation=PROBE, errors=errors).answers,
-        "redis_writes": ServerProbe(write_to_redis, operation="write", errors=errors).answers,
-        "sql": sql_probe(parts.stores, metrics).answers,
+        # The request has its own deadline: a connection that is cancelled while it is being made
+        # stays open for ever.
+        "kafka": partial(probe, cluster.probe, PROBE, metrics.kafka_errors, 10 * _KAFKA_SECONDS),
+        "redis": partial(probe, redis.ping, PROBE, errors),
+        "redis_writes": partial(probe, write_to_redis, "write", errors),
+        "sql": partial(sql_answers, parts.stores, metrics),
     }
 
 

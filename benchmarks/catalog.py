@@ -1,35 +1,21 @@
-"""The catalog of a workload: a venue with beacons, each with campaigns of its own."""
+"""The catalog of a workload: venues with beacons, each with campaigns of its own."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import os
+import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import selectinload
-
-from catalog.database import open_database
-from catalog.migrate import migrate
-from catalog.models import (
-    Application,
-    Beacon,
-    Campaign,
-    Company,
-    Geofence,
-    ScanTag,
-    Venue,
-    campaign_beacon,
-    campaign_geofence,
-    campaign_scan_tag,
-)
+from benchmarks.lineup import ROOT, python_of
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 BEACONS = 1000
 PLACES = ("beacon", "geofence", "position", "nfc")  # kinds of detections
 API_KEY = "benchmark"
-DELAY = 86_400
-_CHUNK = 5000
+_A_VENUE = 100  # places; a venue has at most 1,000 campaigns
+_DAY = timedelta(days=1)
 
 
 def place_of(number: int) -> tuple[int, int]:
@@ -42,146 +28,111 @@ def centre_of(number: int) -> tuple[float, float]:
     return 40 + number // 100 / 50, 2 + number % 100 / 50
 
 
-async def make_catalog(
-    url: str, campaigns: int, kind: str = "beacon", *, capped: bool = False
+def make_catalog(
+    database: str,
+    redis: str,
+    campaigns: int,
+    kind: str = "beacon",
+    *,
+    capped: bool = False,
+    checkout: Path = ROOT,
 ) -> None:
-    """A migrated database with BEACONS beacons, or places of another kind, of so many campaigns
-    each; with `capped` under three caps, which let everything pass."""
-    table, link, column, place = {
-        "beacon": (Beacon, campaign_beacon, "beacon_id", _beacon),
-        "geofence": (Geofence, campaign_geofence, "geofence_id", _geofence),
-        "position": (Geofence, campaign_geofence, "geofence_id", _geofence),
-        "nfc": (ScanTag, campaign_scan_tag, "scan_tag_id", _tag),
-    }[kind]
-    await migrate(url)
-    database = open_database(url, command_timeout=600.0)
-    try:
-        async with database.write() as session, session.begin():
-            caps = [{"max": 1000, "per": each} for each in ("hour", "day", "week")]
-            company = Company(name="Benchmark", create_on=datetime.now(UTC))
-            company.caps = caps if capped else []
-            session.add(company)
-            session.add(Application(company=company, name="App", type="ios", api_key=API_KEY))
-        # Past the outbox: nobody has read the catalog yet.
-        async with database.engine.begin() as connection:
-            rows = range(BEACONS * campaigns)
-            await _fill(connection, Venue.__table__, [_VENUE])
-            await _fill(connection, table.__table__, map(place, range(BEACONS)))
-            await _fill(connection, Campaign.__table__, (_campaign(n, campaigns) for n in rows))
-            await _fill(
-                connection,
-                link,
-                ({"campaign_id": n + 1, column: n // campaigns + 1} for n in rows),
-            )
-    finally:
-        await database.close()
+    """A database with BEACONS beacons, or places of another kind, of so many campaigns each; with
+    `capped` under three caps, which let everything pass. `checkout` itself migrates and loads it:
+    tables differ between versions, the catalog file does not."""
+    company: dict[str, Any] = {
+        "name": "Benchmark",
+        "applications": [{"name": "App", "type": "ios", "api_key": API_KEY}],
+        "venues": [_venue(first, campaigns, kind) for first in range(0, BEACONS, _A_VENUE)],
+    }
+    if capped:
+        company["caps"] = [{"max": 1000, "per": each} for each in ("hour", "day", "week")]
+    servers = {"PROXIMITY_DATABASE_URL": database, "PROXIMITY_REDIS_URL": redis}
+    for words in (["migrate"], ["catalog", "load", "-"]):
+        subprocess.run(
+            [python_of(checkout), "-m", "engine.cli", *words],
+            cwd=checkout,
+            env=os.environ | servers,
+            input=json.dumps({"companies": [company]}).encode(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
 
-async def _fill(connection: AsyncConnection, table: Any, rows: Iterable[dict[str, Any]]) -> None:
-    left = iter(rows)
-    while chunk := list(islice(left, _CHUNK)):
-        await connection.execute(insert(table), chunk)
-
-
-_VENUE = {
-    "id": 1,
-    "company_id": 1,
-    "name": "Mall",
-    "address": "1 Main Street",
-    "active": True,
-}
-
-
-def _beacon(number: int) -> dict[str, Any]:
-    major, minor = place_of(number)
+def _venue(first: int, campaigns: int, kind: str) -> dict[str, Any]:
+    key = {"nfc": "nfcs", "beacon": "beacons"}.get(kind, "geofences")
+    numbers = range(first, first + _A_VENUE)
     return {
-        "id": number + 1,
-        "venue_id": 1,
-        "name": f"Shop {number}",
-        "uuid": UUID,
-        "major": major,
-        "minor": minor,
+        "name": f"Mall {first}",
+        "address": "1 Main Street",
         "active": True,
-        "proximity": "far",
+        key: [
+            {"name": f"Shop {number}", "active": True, **_place(kind, number)} for number in numbers
+        ],
+        "campaigns": [
+            _campaign(number, each, kind) for number in numbers for each in range(campaigns)
+        ],
     }
 
 
-def _geofence(number: int) -> dict[str, Any]:
+def _place(kind: str, number: int) -> dict[str, Any]:
+    if kind == "beacon":
+        return _triple(number) | {"proximity": "far"}
+    if kind == "nfc":
+        return {"value": f"tag {number}"}
     latitude, longitude = centre_of(number)
-    where = {"latitude": latitude, "longitude": longitude, "radius": 100}
-    return {"id": number + 1, "venue_id": 1, "name": f"Shop {number}", "active": True, **where}
+    return {"latitude": latitude, "longitude": longitude, "radius": 100}
 
 
-def _tag(number: int) -> dict[str, Any]:
-    what = {"kind": "nfc", "value": f"tag {number}", "company_id": 1, "venue_id": 1}
-    return {"id": number + 1, "name": f"Shop {number}", "active": True, **what}
+def _triple(number: int) -> dict[str, Any]:
+    major, minor = place_of(number)
+    return {"uuid": UUID, "major": major, "minor": minor}
 
 
-def _campaign(number: int, each: int) -> dict[str, Any]:
-    now, day = datetime.now(UTC), timedelta(days=1)
+def _campaign(number: int, each: int, kind: str) -> dict[str, Any]:
+    key = {"nfc": "nfcs", "beacon": "beacons"}.get(kind, "geofencings")
+    now, written = datetime.now(UTC), "%Y-%m-%dT%H:%M:%S+0000"
     return {
-        "id": number + 1,
-        "venue_id": 1,
-        "name": f"Offer {number} of Shop {number // each}",
+        **_constant(number, each),
+        "cache": "day",
+        "start": (now - _DAY).strftime(written),
+        "end": (now + 29 * _DAY).strftime(written),
+        "start_time": "00:00",
+        "end_time": "24:00",
+        "active": True,
+        key: [_triple(number) if kind == "beacon" else {"name": f"Shop {number}"}],
+    }
+
+
+def _constant(number: int, each: int) -> dict[str, Any]:
+    return {
+        "name": f"Offer {each} of Shop {number}",
         "title": "Welcome",
         "push": "An offer for you, today only",
         "format": "url",
         "url": "https://example.org/offers",
-        "cache": "day",
-        "delay": DELAY,
-        "start_at": now - day,
-        "start_offset": 0,
-        "end_at": now + 29 * day,
-        "end_offset": 0,
-        "start_minute": 0,
-        "end_minute": 1440,
-        "active": True,
     }
 
 
-async def exported(url: str) -> list[dict[str, Any]]:
-    """The campaigns as plain data, for programs other than the product."""
-    database = open_database(url)
-    try:
-        async with database.read() as session:
-            venues = {venue.id: venue for venue in await session.scalars(select(Venue))}
-            requested = select(Campaign).options(selectinload(Campaign.beacons))
-            return list(_plain(venues, (await session.scalars(requested)).all()))
-    finally:
-        await database.close()
-
-
-def _plain(venues: dict[int, Venue], campaigns: Sequence[Campaign]) -> Iterator[dict[str, Any]]:
-    for campaign in campaigns:
-        for beacon in campaign.beacons:
-            yield {
-                "uuid": beacon.uuid,
-                "major": beacon.major,
-                "minor": beacon.minor,
-                "delay": campaign.delay,
-                "start": campaign.start.timestamp(),
-                "end": campaign.end.timestamp(),
-                "fields": _fields(venues[campaign.venue_id], beacon, campaign),
-            }
-
-
-def _fields(venue: Venue, beacon: Beacon, campaign: Campaign) -> dict[str, Any]:
-    """The fields that are the same in every notification of the campaign."""
-    return {
-        "campaign": {"id": campaign.id, "name": campaign.name, "hash": campaign.hash},
-        "company": {"id": venue.company_id},
-        "venue": {"id": venue.id, "name": venue.name},
-        "beacon": {
-            "id": beacon.id,
-            "name": beacon.name,
-            "uuid": beacon.uuid,
-            "major": beacon.major,
-            "minor": beacon.minor,
-        },
-        "title": campaign.title,
-        "push": campaign.push,
-        "background": campaign.background,
-        "color": campaign.color,
-        "format": campaign.format,
-        campaign.format: campaign.url,
-    }
+def exported(campaigns: int) -> Iterator[dict[str, Any]]:
+    """The campaigns at beacons as plain data, for programs other than the product."""
+    now = datetime.now(UTC)
+    for number in range(BEACONS * campaigns):
+        beacon = number // campaigns
+        fields = _constant(beacon, number % campaigns)
+        yield {
+            **_triple(beacon),
+            "delay": int(_DAY.total_seconds()),
+            "start": (now - _DAY).timestamp(),
+            "end": (now + 29 * _DAY).timestamp(),
+            # Those that are the same in every notification of the campaign.
+            "fields": fields
+            | {
+                "campaign": {"id": number + 1, "name": fields.pop("name"), "hash": None},
+                "company": {"id": 1},
+                "venue": {"id": beacon // _A_VENUE + 1, "name": f"Mall {beacon // _A_VENUE}"},
+                "beacon": {"id": beacon + 1, "name": f"Shop {beacon}", **_triple(beacon)},
+                "background": None,
+                "color": None,
+            },
+        }

@@ -45,7 +45,6 @@ PRODUCT = (
 )
 OTHERS = (
     Subject("aiokafka", [sys.executable, str(_LOOP)]),
-    Subject("go", [str(_BUILT / "go-worker")], needs=_BUILT / "go-worker"),
     _streams("streams", "at_least_once"),
     _streams("streams-exactly-once", "exactly_once_v2"),
 )
@@ -53,6 +52,15 @@ EVERYBODY = {subject.name: subject for subject in (*PRODUCT, *OTHERS)}
 USUAL = (TRIGGER, "aiokafka")  # they need nothing that is not in .venv
 
 
+def python_of(checkout: Path) -> str:
+    """The interpreter of its own virtual environment, which `make venv` makes there: versions need
+    other libraries, and are compiled there."""
+    own = checkout.resolve() / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
 def beside(checkout: Path) -> Subject:
     """The trigger of another checkout."""
-    return _PRODUCT._replace(name=checkout.name, directory=checkout.resolve())
+    command = [python_of(checkout), "-m", "benchmarks.subjects", TRIGGER]
+    venv = checkout.resolve() / ".venv"
+    return Subject(checkout.name, command, directory=checkout.resolve(), needs=venv)

@@ -37,8 +37,9 @@ class Rounds:
         self._servers = servers
         self._workload = workload
         self._records = records
-        self._database = f"sqlite:///{directory / 'catalog.sqlite3'}"
+        self._directory = directory
         self._catalog = directory / "catalog.json"
+        self._databases: dict[Path, str] = {}  # by checkout
         self._numbers = itertools.count()
         self._before: list[Record] = []
         self._measured, self._earlier = map(self._topics, ("bench", "earlier"))
@@ -48,12 +49,8 @@ class Rounds:
         return BenchTopics(self._servers.kafka, prefix)
 
     async def prepare(self) -> None:
-        """Publish the detections, and make the catalog, also as a file."""
-        workload = self._workload
-        await make_catalog(
-            self._database, workload.campaigns, workload.kind, capped=workload.capped
-        )
-        self._catalog.write_text(json.dumps(await exported(self._database)), encoding="utf-8")
+        """Publish the detections, and write the catalog to a file."""
+        self._catalog.write_text(json.dumps(list(exported(self._workload.campaigns))))
         self._before = self._workload.earlier_records(self._records)
         await asyncio.to_thread(self._earlier.publish, self._before)
         records = self._workload.records(self._records)
@@ -62,6 +59,8 @@ class Rounds:
     async def run(self, subject: Subject) -> Result:
         """One run of one subject from an empty Redis on; its outcome is checked. Raises
         SubjectError."""
+        if subject.directory not in self._databases:
+            await asyncio.to_thread(self._make_database, subject.directory)
         redis = connect_redis(self._servers.redis)
         await redis.flushall()
         await redis.aclose()
@@ -72,6 +71,19 @@ class Rounds:
         result = await self._run(subject, self._measured, self._records, group)
         await asyncio.to_thread(self._check, subject, begins, result)
         return result
+
+    def _make_database(self, checkout: Path) -> None:
+        file = self._directory / f"{len(self._databases)}.sqlite3"
+        database, workload = f"sqlite:///{file}", self._workload
+        make_catalog(
+            database,
+            self._servers.redis,
+            workload.campaigns,
+            workload.kind,
+            capped=workload.capped,
+            checkout=checkout,
+        )
+        self._databases[checkout] = database
 
     async def _run(self, subject: Subject, topics: BenchTopics, records: int, group: str) -> Result:
         own = str(first_processor())
@@ -113,7 +125,7 @@ class Rounds:
             **os.environ,
             "PROXIMITY_KAFKA_BOOTSTRAP_SERVERS": self._servers.kafka,
             "PROXIMITY_REDIS_URL": self._servers.redis,
-            "PROXIMITY_DATABASE_URL": self._database,
+            "PROXIMITY_DATABASE_URL": self._databases[subject.directory],
             "PROXIMITY_TOPIC_PREFIX": topics.prefix,
             "PROXIMITY_REDIS_PREFIX": f"{self._workload.name}:",
             "PROXIMITY_GROUP_PREFIX": group,

@@ -6,7 +6,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.catalog import make_catalog
-from benchmarks.lineup import ROOT
+from benchmarks.lineup import ROOT, python_of
 from benchmarks.machine import first_processor, peak_bytes, processor_seconds
 from benchmarks.servers import servers
 from benchmarks.topics import PARTITIONS, QUIET, BenchTopics, publish_all
@@ -64,7 +63,7 @@ class Stage(NamedTuple):
     ) -> Iterator[subprocess.Popen[bytes]]:
         """`proximity run --role` of a checkout, once it has its partitions; `pinned` to the first
         processor."""
-        command = [sys.executable, "-m", "engine.cli", "run", "--role", role]
+        command = [python_of(checkout), "-m", "engine.cli", "run", "--role", role]
         pin = ["taskset", "-c", str(first_processor())] if pinned else []
         process = subprocess.Popen([*pin, *command], cwd=checkout, env=self.environment(**settings))
         watch = GroupWatch(self.kafka, f"{self.topics.prefix}{role}", self.topics.names.detections)
@@ -124,15 +123,7 @@ async def stage(
     async with servers(broker, apart=apart) as running:
         with started(PostgresServer) as postgres:
             url = create_database(postgres.admin_url)
-            await asyncio.to_thread(
-                subprocess.run,
-                [sys.executable, "-m", "engine.cli", "migrate"],
-                cwd=checkout,
-                env=os.environ | {"PROXIMITY_DATABASE_URL": url},
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-            await make_catalog(url, campaigns)
+            await asyncio.to_thread(make_catalog, url, running.redis, campaigns, checkout=checkout)
             prefix = f"bench-{secrets.token_hex(4)}."
             topics = BenchTopics(running.kafka, prefix, partitions)
             yield Stage(running.kafka, running.redis, url, topics)

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2  # a list that is not full comes at its end only
 Ends = dict[int, int]
 
 
-Notified = tuple[str, int, int]  # udid, minor of the beacon, campaign
+Notified = tuple[str, int, int]  # udid, number of the place, campaign
 
 
 class BenchTopics:
@@ -79,7 +79,8 @@ class BenchTopics:
                         body = orjson.loads(message.value() or b"")
                         device, campaign = body["device"], body["campaign"]
                         place = body.get("beacon") or body.get("geofence") or body["nfc"]
-                        found.append((device["udid"], place["id"] - 1, campaign["id"]))
+                        number = int(place["name"].rpartition(" ")[2])
+                        found.append((device["udid"], number, campaign["id"]))
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                         left.discard(message.partition() or 0)
                     else:

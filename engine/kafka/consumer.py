@@ -29,7 +29,7 @@ from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS, _SHORT_POLL_SECONDS = 0.1, 0.01
 _START_SECONDS = 60.0
 _LAG_SECONDS = 1.0
 # The pause after a fetch of few records: a cycle costs nearly the same for one record as for ten,
@@ -99,8 +99,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._waits_for_commits = positions is None
         self._progress = asyncio.Event()
         self._assigned_once = False
-        self._has_backpressure = False
-        self._any_full = False
         store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
         self._assignment = Assignment(
             self._consumer,
@@ -110,7 +108,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             worker_for=worker_for,
             metrics=metrics,
             drain_timeout=settings.drain_timeout,
-            on_progress=self._make_room,
+            on_progress=self._progress.set,
         )
 
     @property
@@ -179,8 +177,13 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         async with asyncio.timeout(_START_SECONDS):
             await self._consumer.start()
         while True:
-            await self._await_room()
-            fetched = await self._fetch()
+            self._assignment.raise_failures()
+            with_room = [each for each in self.partitions if self._may_fetch(each)]
+            if self._is_full() or (self.partitions and not with_room):
+                self._progress.clear()
+                await self._progress.wait()
+                continue
+            fetched = await self._fetch(with_room)
             # There is no await between aiokafka's buffer and the queue, so records that were
             # fetched in one assignment can never reach the worker of the next.
             for partition, records in fetched.items():
@@ -192,11 +195,14 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             is_few = 0 < sum(map(len, fetched.values())) < min(_FEW_RECORDS, self._batch_records)
             await asyncio.sleep(_PACE_SECONDS if is_few else 0.0)
 
-    async def _fetch(self) -> Mapping[TopicPartition, Records]:
+    async def _fetch(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, Records]:
+        # Of others, aiokafka keeps what it has fetched. They may soon have room: then the poll is
+        # short.
+        poll = _POLL_SECONDS if len(partitions) == len(self.partitions) else _SHORT_POLL_SECONDS
         fetched: Mapping[TopicPartition, Records] = {}
         try:
             fetched = await self._consumer.getmany(
-                timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_records
+                *partitions, timeout_ms=int(poll * 1000), max_records=self._batch_records
             )
         except NoOffsetForPartitionError:
             pass  # the partition waits for its position
@@ -204,17 +210,15 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._assignment.begin_again(error.args[0])  # the records were deleted
         return fetched
 
-    async def _await_room(self) -> None:
-        """Backpressure: full partitions are paused; over the total bound nothing is fetched."""
-        while True:
-            self._progress.clear()
-            self._pause_full_partitions()
-            self._assignment.raise_failures()
-            in_flight = sum(map(self._in_flight, self.partitions.values()))
-            self._has_backpressure = in_flight >= self._in_flight_records or not self._has_room()
-            if not self._has_backpressure:
-                return
-            await self._progress.wait()
+    def _is_full(self) -> bool:
+        """Backpressure: whether nothing may be fetched now."""
+        in_flight = sum(map(self._in_flight, self.partitions.values()))
+        return in_flight >= self._in_flight_records or not self._has_room()
+
+    def _may_fetch(self, partition: TopicPartition) -> bool:
+        """Whether a partition has room for another batch, so that it never holds more than two."""
+        in_flight = self._in_flight(self.partitions[partition])
+        return self._assignment.is_placed(partition) and in_flight <= self._batch_records
 
     def _in_flight(self, assigned: AssignedPartition) -> int:
         """The records of a partition that a crash would repeat.
@@ -223,30 +227,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """
         uncommitted = assigned.uncommitted if self._waits_for_commits else 0
         return assigned.worker.pending + uncommitted
-
-    def _make_room(self) -> None:
-        self._progress.set()
-        if self._any_full:  # at once, because getmany may wait for other partitions
-            self._pause_full_partitions()
-
-    def _pause_full_partitions(self) -> None:
-        """Pause at two batches, resume at one.
-
-        aiokafka discards the fetched records of a paused partition, so a pause must be rare.
-        """
-        paused = self._consumer.paused() if self.partitions else set()
-        any_full = self._has_backpressure
-        for partition, assigned in self.partitions.items():
-            if not self._assignment.is_placed(partition):
-                continue
-            batches = self._in_flight(assigned) / self._batch_records
-            is_full = batches > 1 if partition in paused else batches >= 2
-            if is_full and partition not in paused:
-                self._consumer.pause(partition)
-            elif partition in paused and not is_full:
-                self._consumer.resume(partition)
-            any_full = any_full or is_full
-        self._any_full = any_full or bool(paused)
 
     async def _measure_lag(self) -> None:
         """Measure each second, independently of fetching, which stands still while a partition is

@@ -122,15 +122,20 @@ def values(begin: int, end: int) -> list[bytes]:
 
 
 async def publish_numbers(
-    settings: Settings, topic: str, begin: int, count: int, key: bytes | None = None
+    settings: Settings,
+    topic: str,
+    begin: int,
+    count: int,
+    key: bytes | None = None,
+    padding: int = 0,
 ) -> None:
-    """Publish numbers under one key, or under keys in all partitions."""
+    """Publish numbers, with spaces behind, under one key, or under keys in all partitions."""
     publisher = Publisher(settings)
     await publisher.start()
     try:
         await publisher.publish(
             [
-                Outgoing(topic, key or b"%d" % (n % 40), b"%06d" % n, [])
+                Outgoing(topic, key or b"%d" % (n % 40), b"%06d" % n + b" " * padding, [])
                 for n in range(begin, begin + count)
             ]
         )

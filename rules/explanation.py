@@ -325,7 +325,7 @@ def _schedule_checks(
         Reason.OUTSIDE_HOURS: (_wall(campaign, schedule.clock, occasion), _hours(campaign)),
     }
     yield _activity(Reason.INACTIVE, campaign.active)
-    _, *by_time, (_, has_content) = schedule.checks(at)
+    _, *by_time, (_, has_content) = schedule.checks(occasion)
     for check, passed in by_time:
         yield ExplainedCheck(check, passed, *compared[check])
     if not has_content:

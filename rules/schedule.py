@@ -206,14 +206,9 @@ class Schedule:
             return Verdict(Reason.NOT_STARTED, -inf, self.start - _MARGIN)
         if second >= self._over_at:
             return Verdict(Reason.ENDED, self._over_at, inf)
-        return self._by_local_time(second)
-
-    def checks(self, t: float) -> tuple[tuple[Reason, bool], ...]:
-        """Every check in order, and whether it passes at `t` (epoch seconds).
-
-        The first check that fails is the verdict's reason.
-        """
-        return self._checks(self.occasion(floor(t)))
+        occasion = self.occasion(second)
+        failed = (reason for reason, passed in self.checks(occasion) if not passed)
+        return Verdict(next(failed, None), occasion.since, occasion.until)
 
     def occasion(self, second: int) -> Occasion:
         """The values that the checks compare in that second (epoch s)."""
@@ -225,12 +220,8 @@ class Schedule:
             since, until = (since, min(until, edge)) if second < edge else (max(since, edge), until)
         return Occasion(second, day, of_day, piece.inside, False, since, until)
 
-    def _by_local_time(self, second: int) -> Verdict:
-        occasion = self.occasion(second)
-        failed = (reason for reason, passed in self._checks(occasion) if not passed)
-        return Verdict(next(failed, None), occasion.since, occasion.until)
-
-    def _checks(self, occasion: Occasion) -> tuple[tuple[Reason, bool], ...]:
+    def checks(self, occasion: Occasion) -> tuple[tuple[Reason, bool], ...]:
+        """Every check in order, and whether it passes; the first that fails is the reason."""
         return (
             (Reason.INACTIVE, self._active),
             (Reason.NOT_STARTED, occasion.moment >= self.start),

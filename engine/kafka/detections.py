@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -58,11 +59,10 @@ def decode_records(
 
 def failure_reason(error: Exception) -> DeadLetterReason:
     """The reason of the dead letter for an error of a decoder."""
-    if isinstance(error, msgspec.DecodeError) and not isinstance(error, msgspec.ValidationError):
-        return DeadLetterReason.MALFORMED_JSON
-    if isinstance(error, UnicodeDecodeError | RecursionError):
-        return DeadLetterReason.MALFORMED_JSON
-    return DeadLetterReason.INVALID_FIELD
+    is_json = isinstance(error, msgspec.ValidationError) or not isinstance(
+        error, msgspec.DecodeError | UnicodeDecodeError | RecursionError
+    )
+    return DeadLetterReason.INVALID_FIELD if is_json else DeadLetterReason.MALFORMED_JSON
 
 
 def failure_detail(error: Exception, value: bytes | None) -> str:
@@ -213,8 +213,7 @@ def canonical_uuid(text: str) -> str:
     lower = text.strip().lower()
     if not _UUID.fullmatch(lower):
         raise ValueError(f"{shown(text)} is not 32 hexadecimal digits, with or without dashes")
-    digits = lower.replace("-", "")
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return str(UUID(lower))
 
 
 def _number(field: str, written: str | int) -> int:

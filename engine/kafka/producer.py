@@ -132,15 +132,11 @@ _Place: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class _Batch:
-    """Messages that are sent together, and what came of it.
-
-    `delivery` is aiokafka's, once it has the batch.
-    """
+    """Messages that are sent together, and what came of it."""
 
     place: _Place
     messages: list[Outgoing] = field(default_factory=list)
     builder: Any = None
-    delivery: "asyncio.Future[Any] | None" = None
     error: BaseException | None = None
 
     @property
@@ -250,29 +246,43 @@ class Publisher:
         except (KafkaError, TimeoutError) as error:
             return [_Batch(("", 0), messages=list(messages), error=error)]
         by_place = self._batches(producer, messages, partitions)
-        in_order = [_hand_over(producer, each, acknowledged) for each in by_place.values()]
-        if len(in_order) == 1:
-            await in_order[0]
-        else:
-            await asyncio.gather(*in_order)
-        batches = [batch for each in by_place.values() for batch in each]
-        # Wait until the brokers have answered, however long that takes. aiokafka sends a batch
-        # again, under the same sequence number, until they have it once. If this class gave up and
-        # sent the messages in another batch, they would come twice.
-        deliveries = {each.delivery for each in batches if each.delivery is not None}
-        while deliveries:
-            _, deliveries = await asyncio.wait(deliveries, timeout=self._deadline)
-            if deliveries:
+        await asyncio.gather(
+            *(self._deliver(producer, each, acknowledged) for each in by_place.values())
+        )
+        return [batch for each in by_place.values() for batch in each if batch.error is not None]
+
+    async def _deliver(
+        self,
+        producer: AIOKafkaProducer,
+        batches: Sequence[_Batch],
+        acknowledged: OnAcknowledged | None,
+    ) -> None:
+        """Send the batches of one partition in order, and wait until the brokers have answered.
+
+        The producer takes a batch when it has sent the last one of that partition: no partition
+        waits for the leader of another. The answer is waited for however long it takes: aiokafka
+        sends a batch again, under the same sequence number, until the brokers have it once. If this
+        class gave up and sent the messages in another batch, they would come twice.
+        """
+        deliveries = []
+        for position, batch in enumerate(batches):
+            topic, partition = batch.place
+            try:
+                sent = await producer.send_batch(batch.builder, topic, partition=partition)
+            except (KafkaError, TimeoutError) as error:
+                for unsent in batches[position:]:
+                    unsent.error = error
+                break
+            deliveries.append((batch, sent))
+        for batch, sent in deliveries:
+            while not (await asyncio.wait([sent], timeout=self._deadline))[0]:
                 silence = TimeoutError(f"no acknowledgement within {self._deadline:g} s")
                 self._errors.failed(silence, _PUBLISHING)
-        return [batch for batch in batches if self._has_failed(batch)]
-
-    def _has_failed(self, batch: _Batch) -> bool:
-        if batch.delivery is not None:
-            batch.error = batch.delivery.exception()
-        if isinstance(batch.error, MessageSizeTooLargeError):
-            self._refusals.note_size(batch.place[0], [message_size(m) for m in batch.messages])
-        return batch.error is not None
+            batch.error = sent.exception()
+            if isinstance(batch.error, MessageSizeTooLargeError):
+                self._refusals.note_size(batch.place[0], [message_size(m) for m in batch.messages])
+            elif batch.error is None and acknowledged is not None:
+                acknowledged(batch.messages)
 
     def _batches(
         self,
@@ -323,33 +333,6 @@ class Publisher:
         stopping = asyncio.create_task(_stopped(worn), name="replaced producer")
         self._replaced.add(stopping)
         stopping.add_done_callback(self._replaced.discard)
-
-
-async def _hand_over(
-    producer: AIOKafkaProducer, batches: Sequence[_Batch], acknowledged: OnAcknowledged | None
-) -> None:
-    """Hand over the batches of one partition, in order.
-
-    The producer takes a batch when it has sent the last one of that partition: no partition waits
-    for the leader of another.
-    """
-    for position, batch in enumerate(batches):
-        topic, partition = batch.place
-        try:
-            batch.delivery = await producer.send_batch(batch.builder, topic, partition=partition)
-        except (KafkaError, TimeoutError) as error:
-            for unsent in batches[position:]:
-                unsent.error = error
-            return
-        if acknowledged is not None:
-            batch.delivery.add_done_callback(partial(_pass_on, batch.messages, acknowledged))
-
-
-def _pass_on(
-    messages: list[Outgoing], acknowledged: OnAcknowledged, delivery: "asyncio.Future[Any]"
-) -> None:
-    if not delivery.cancelled() and delivery.exception() is None:
-        acknowledged(messages)
 
 
 def _key_hash(key: bytes) -> int:

@@ -68,7 +68,7 @@ async def test_the_page_is_true(world: PushedTrigger, tmp_path: Path):
         PROXIMITY_DATABASE_URL=settings.database_url.get_secret_value(),
     )
     steps = _BLOCK.findall((ROOT / "docs" / "why.md").read_text(encoding="utf-8"))
-    assert len(steps) > 4
+    assert len(steps) > 3
     for command, shown in steps if FULL else steps[:3]:
         program, *words = shlex.split(command)
         assert program == "proximity"

@@ -7,13 +7,13 @@ credentials from the environment, and no log lines with a url.
 import asyncio
 import socket
 import ssl
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import aiohttp
@@ -23,30 +23,28 @@ from aiohttp.http_exceptions import BadHttpMessage
 from httpx_aiohttp import AiohttpTransport
 
 from connectors.egress import EgressGuard, is_literal
-from connectors.errors import (
-    CallError,
-    HostUnresolvedError,
-    ReplyLimitError,
-    UrlForbiddenError,
-)
-from connectors.model import Call, CallFault, Content, Declined
+from connectors.errors import HostUnresolvedError, ReplyLimitError, UrlForbiddenError
+from connectors.model import Call, CallFault, Content, Declined, Failed
 from connectors.reply import read_reply
-from connectors.request import Request, build_request
+from connectors.request import build_request
 
 log = structlog.get_logger(__name__)
 
 _HEAD_BYTES = 64 * 1024
 _HEAD_LINES = 1000
+_BODY_BYTES = 64 * 1024
+_WIRE_BYTES = 144 * 1024  # with framing, headers and interim replies
+_MOST_PIECES = 1000  # reads of the socket, and HTTP chunks
 _PIECE_BYTES = 4096  # read at once: a reply that is slow to parse lets others have their turn
 _IDLE_SECONDS = 10.0
 _MOST_OPEN = 768  # connections of a process; beyond, none is kept for another call
 _MOST_SPOILED = 8  # kept connections that are passed over for one call
 _CACHED_NAMES_SECONDS = 5
+INVALID_REQUEST = "the connector's url or parameters make no valid request"
 _DISCONNECTED = (aiohttp.ServerDisconnectedError, ConnectionError)  # before a reply
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A complete reply. Header names are looked up in any case."""
 
     status: int
@@ -54,20 +52,11 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallLimits:
-    """The limits of one call.
-
-    `connect` (look-up, TCP and TLS) and `call` (the whole call) are in seconds. A reply may have
-    `reply_bytes` of body, `overhead_bytes` besides on the wire, and come in `pieces`: as many reads
-    of the socket, and as many HTTP chunks.
-    """
+class CallLimits(NamedTuple):
+    """In seconds: to look a name up and connect, TLS included, and for the whole call."""
 
     connect: float = 1.0
     call: float = 3.0
-    reply_bytes: int = 65_536
-    overhead_bytes: int = 81_920
-    pieces: int = 1000
 
 
 @dataclass(slots=True)
@@ -75,7 +64,6 @@ class _Exchange:
     """The exchange that the current task makes, with what it has received so far, below TLS."""
 
     company_id: int
-    limits: CallLimits
     has_connected: bool = False
     received: int = 0
     pieces: int = 0
@@ -87,12 +75,9 @@ class _Exchange:
         """Count received data. Raises ReplyLimitError."""
         self.received += size
         self.pieces += 1
-        most = self.limits.reply_bytes + self.limits.overhead_bytes
-        if self.received > most:
-            self.exceeded = ReplyLimitError(f"a reply of more than {most} bytes in all")
-        elif self.pieces > self.limits.pieces:
-            self.exceeded = ReplyLimitError(f"a reply in more than {self.limits.pieces} pieces")
-        if self.exceeded is not None:
+        if self.received > _WIRE_BYTES or self.pieces > _MOST_PIECES:
+            most = f"{_WIRE_BYTES} bytes in all, or {_MOST_PIECES} pieces"
+            self.exceeded = ReplyLimitError(f"a reply of more than {most}")
             raise self.exceeded
 
 
@@ -182,26 +167,28 @@ class ServiceCaller:
         self._ssl_context = ssl_context
         self._sockets = WeakSet[socket.socket]()
         self._transport = AiohttpTransport(verify=ssl_context, client=self._session)
-        seconds = {"connect": limits.connect, "pool": limits.connect, "read": None}
-        self._extensions = {"timeout": seconds}
 
-    async def send(self, company_id: int, request: Request) -> Reply:
-        """Send one request and read its whole reply. Raises CallError.
+    async def send(self, company_id: int, request: httpx.Request) -> Reply:
+        """Send one request and read its whole reply. Raises Failed.
 
         The service may have closed an idle connection in the moment of its use: then the request is
         sent once more over a new one. The service recognises the repeat by its idempotency-key.
         """
-        exchange = _Exchange(company_id, self._limits)
+        exchange = _Exchange(company_id)
         _exchange.set(exchange)
+        connect = self._limits.connect
+        request.extensions = {"timeout": {"connect": connect, "pool": connect, "read": None}}
+        if len(self._sockets) > _MOST_OPEN:
+            request.headers["connection"] = "close"
         try:
-            self._egress.check_url(request.url)
+            self._egress.check_url(str(request.url))
             async with asyncio.timeout(self._limits.call):
                 try:
-                    return await self._request(request)
+                    return await self._try(request)
                 except httpx.TransportError as error:
                     if exchange.has_connected or not _first(_causes(error), *_DISCONNECTED):
                         raise
-                    return await self._request(request)
+                    return await self._try(request)
         except Exception as error:
             raise _failed(exchange.exceeded or error) from None
         finally:
@@ -210,44 +197,14 @@ class ServiceCaller:
     async def close(self) -> None:
         await self._transport.aclose()
 
-    async def _request(self, request: Request) -> Reply:
-        url = _parsed(request.url)
-        headers = [(b"host", url.netloc), *request.headers]
-        if request.method == "POST":
-            headers.append((b"content-length", b"%d" % len(request.body)))
-        if len(self._sockets) > _MOST_OPEN:
-            headers.append((b"connection", b"close"))
-        # (A stream of a content that is read takes a third of the time of `content=`.)
-        made = httpx.Request(
-            request.method,
-            url,
-            headers=httpx.Headers(headers, encoding="utf-8"),
-            stream=httpx.ByteStream(request.body),
-            extensions=self._extensions,
-        )
-        made.read()
-        response = await self._transport.handle_async_request(made)
+    async def _try(self, request: httpx.Request) -> Reply:
+        response = await self._transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101
         try:
-            body = await self._read_body()
+            body = await _read_body()
         finally:
             await response.stream.aclose()
         return Reply(response.status_code, response.headers, body)
-
-    async def _read_body(self) -> bytes:
-        content, limits = _exchange.get().content, self._limits
-        assert content is not None  # noqa: S101
-        body, chunks = bytearray(), 0
-        async for piece, is_chunk in content.iter_chunks():
-            body += piece
-            chunks += is_chunk
-            if len(body) > limits.reply_bytes:
-                raise ReplyLimitError(f"a reply of more than {limits.reply_bytes} bytes")
-            if chunks > limits.pieces:
-                raise ReplyLimitError(f"a reply of more than {limits.pieces} chunks")
-            if content.at_eof():  # the iteration over aiohttp's empty stream has no end
-                break
-        return bytes(body)
 
     def _session(self) -> aiohttp.ClientSession:
         connector = _GuardedConnector(
@@ -278,10 +235,19 @@ class ServiceCaller:
         return made
 
 
-@lru_cache(maxsize=1024)
-def _parsed(url: str) -> httpx.URL:
-    """Raises httpx.InvalidURL. Most calls of a connector have the same url."""
-    return httpx.URL(url)
+async def _read_body() -> bytes:
+    content = _exchange.get().content
+    assert content is not None  # noqa: S101
+    body, chunks = bytearray(), 0
+    async for piece, is_chunk in content.iter_chunks():
+        body += piece
+        chunks += is_chunk
+        if len(body) > _BODY_BYTES or chunks > _MOST_PIECES:
+            most = f"{_BODY_BYTES} bytes, or {_MOST_PIECES} chunks"
+            raise ReplyLimitError(f"a reply of more than {most}")
+        if content.at_eof():  # the iteration over aiohttp's empty stream has no end
+            break
+    return bytes(body)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -296,35 +262,27 @@ def _first(causes: list[BaseException], *kinds: type[BaseException]) -> Any:
 
 
 def _failed(error: Exception) -> Exception:
-    """The CallError for an error of an exchange; the error itself if it is no known one."""
+    """Failed for an error of an exchange; the error itself if it is no known one."""
     causes = _causes(error)
     if forbidden := _first(causes, UrlForbiddenError):
-        return CallError(CallFault.FORBIDDEN, str(forbidden))
+        return Failed(CallFault.FORBIDDEN, str(forbidden))
     if limit := _first(causes, ReplyLimitError):
-        return CallError(CallFault.REPLY_TOO_LARGE, str(limit), counts=True)
+        return Failed(CallFault.REPLY_TOO_LARGE, str(limit), counts=True)
     head = _first(causes, BadHttpMessage)
     if head is not None and head.message.startswith(("Got more", "Too many")):
-        return CallError(CallFault.REPLY_TOO_LARGE, "a head that is too large", counts=True)
-    if _first(causes, aiohttp.ClientError, OSError, HostUnresolvedError):
-        fault, detail = _network_fault(causes)
-        return CallError(fault, detail, retriable=True, counts=True)
-    if _first(causes, httpx.InvalidURL, ValueError):
-        return CallError(CallFault.REQUEST, "url or parameters make no valid request")
-    return error
-
-
-def _network_fault(causes: list[BaseException]) -> tuple[CallFault, str]:
+        return Failed(CallFault.REPLY_TOO_LARGE, "a head that is too large", counts=True)
+    if not _first(causes, aiohttp.ClientError, OSError, HostUnresolvedError):
+        return error
+    fault, system = CallFault.UNREACHABLE, _first(causes, OSError)
+    detail = getattr(system, "strerror", None) or "it hung up, or does not speak HTTP/1.1"
     if _first(causes, TimeoutError):
-        return CallFault.TIMEOUT, "no reply in time"
-    if tls := _first(causes[::-1], ssl.SSLError):  # aiohttp's own errors are of this type too
+        fault, detail = CallFault.TIMEOUT, "no reply in time"
+    elif tls := _first(causes[::-1], ssl.SSLError):  # aiohttp's own errors are of this type too
         reason = getattr(tls, "verify_message", None) or getattr(tls, "reason", None)
-        return CallFault.TLS, f"TLS: {reason or 'failed'}"
-    if unresolved := _first(causes, HostUnresolvedError):
-        return CallFault.UNREACHABLE, str(unresolved)
-    system = _first(causes, OSError)
-    if system is not None and system.strerror:
-        return CallFault.UNREACHABLE, system.strerror
-    return CallFault.UNREACHABLE, "the service hung up, or does not speak HTTP/1.1"
+        fault, detail = CallFault.TLS, f"TLS: {reason or 'failed'}"
+    elif unresolved := _first(causes, HostUnresolvedError):
+        detail = str(unresolved)
+    return Failed(fault, detail, retriable=True, counts=True)
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
@@ -342,30 +300,30 @@ def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
 async def call_service(
     caller: ServiceCaller,
     call: Call,
-    *,
     agent: str,
-    clock: Callable[[], float],
-    on_reply: Callable[[Request, Reply], None] | None = None,
+    on_reply: Callable[[httpx.Request, Reply], None] | None = None,
 ) -> Content | Declined:
     """One try of a call: its request, the exchange, its reply. `on_reply` sees the reply first.
 
-    Raises CallError only, whatever the connector holds and the service answers. The log has the
-    place of an unforeseen error but not its message, which may quote the service's reply.
+    Raises Failed only, whatever the connector holds and the service answers. The log has the place
+    of an unforeseen error but not its message, which may quote the service's reply.
     """
     fault, call.status = CallFault.REQUEST, None
     try:
-        request = build_request(call, agent=agent, now=clock())
+        request = build_request(call, agent=agent, now=time.time())
         fault = CallFault.REPLY
         reply = await caller.send(call.company_id, request)
         call.status = reply.status
         if on_reply is not None:
             on_reply(request, reply)
-        return read_reply(reply.status, reply.headers, reply.body, now=clock())
-    except CallError:
+        return read_reply(reply.status, reply.headers, reply.body, now=time.time())
+    except Failed:
         raise
     except Exception as error:
+        if fault is CallFault.REQUEST and isinstance(error, ValueError):
+            raise Failed(fault, INVALID_REQUEST) from None
         kind, place = type(error).__name__, traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         about = {"company": call.company_id, "error": kind, "where": where}
         log.error("call_failed_unforeseen", **about)  # noqa: TRY400
-        raise CallError(fault, f"an unforeseen error ({kind})", counts=True) from None
+        raise Failed(fault, f"an unforeseen error ({kind})", counts=True) from None

@@ -1,34 +1,8 @@
-"""What can go wrong with a customer's connector, and what a caller can do about it."""
-
-from connectors.model import CallFault
+"""What can go wrong with a customer's connector (a failed call is `connectors.model.Failed`)."""
 
 
 class ConnectorError(Exception):
     """Base of all errors below. The message never quotes a url, a request or a reply."""
-
-
-class CallError(ConnectorError):
-    """One try of a call failed. The scheduler tries again, or the call fails with `fault`.
-
-    `retriable`: another try may succeed. `counts`: the breaker counts the failure. `retry_after`
-    (seconds) is what the service requested.
-    """
-
-    def __init__(
-        self,
-        fault: CallFault,
-        detail: str,
-        *,
-        retriable: bool = False,
-        counts: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.fault = fault
-        self.detail = detail
-        self.retriable = retriable
-        self.counts = counts
-        self.retry_after = retry_after
 
 
 class EgressError(ConnectorError):

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from connectors.breaker import BreakerStatus
+from connectors.errors import ConnectorError
 
 Format = Literal["template", "url", "html"]
 Pairs = tuple[tuple[str, str], ...]
@@ -74,12 +75,28 @@ class CallFault(StrEnum):
     TOO_LARGE = "too_large"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The call failed. `detail` is for people and never quotes url, request or reply."""
+class Failed(ConnectorError):  # noqa: N818  # a result, too
+    """A try failed, or the call. `detail` is for people and never quotes url, request or reply.
 
-    fault: CallFault
-    detail: str
+    `retriable`: another try may succeed. `counts`: the breaker counts the failure. `retry_after`
+    (seconds) is what the service requested.
+    """
+
+    def __init__(
+        self,
+        fault: CallFault,
+        detail: str,
+        *,
+        retriable: bool = False,
+        counts: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
+        self.retriable = retriable
+        self.counts = counts
+        self.retry_after = retry_after
 
 
 CallResult = Content | Declined | Failed
@@ -104,8 +121,7 @@ class Call:
     tried: int = field(default=0, init=False)
     seconds: float | None = field(default=None, init=False)
     status: int | None = field(default=None, init=False)
-    # The scheduler's: the try in flight, the timer of the next one, and the last failure. (Not its
-    # error, whose traceback would keep all data of the try in memory.)
+    # The scheduler's: the try in flight, the timer of the next one, and the last failure.
     on_result: Callable[[CallResult], None] = field(init=False, repr=False)
     task: asyncio.Task[bool | None] | None = field(default=None, init=False, repr=False)
     retry: asyncio.TimerHandle | None = field(default=None, init=False, repr=False)

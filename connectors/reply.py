@@ -1,4 +1,4 @@
-"""Reads a reply: it holds content, or declines, or raises CallError. Strict and pure."""
+"""Reads a reply: it holds content, or declines, or raises Failed. Strict and pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,8 +6,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from connectors.errors import CallError
-from connectors.model import CallFault, Content, Declined, Format
+from connectors.model import CallFault, Content, Declined, Failed, Format
 
 _OK = 200
 _NO_CONTENT = 204
@@ -38,12 +37,12 @@ def read_reply(
 ) -> Content | Declined:
     """The result in a complete reply. `now` (epoch s) is for a Retry-After that is a date.
 
-    Raises CallError.
+    Raises Failed.
     """
     if status == _NO_CONTENT:
         return Declined()
     if status != _OK:
-        raise CallError(
+        raise Failed(
             CallFault.STATUS,
             f"status {status}",
             retriable=status in _RETRIED,
@@ -51,34 +50,25 @@ def read_reply(
             retry_after=retry_after(headers.get("retry-after", ""), now),
         )
     if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise CallError(CallFault.REPLY, "a reply in a content-encoding that was not accepted")
-    return _content(body)
-
-
-def _content(body: bytes) -> Content | Declined:
-    document = _document(body)
-    if not document.send:
-        return Declined()
-    if document.format is None:
-        raise CallError(CallFault.REPLY, "format is missing; accepted: template, url, html")
-    content: str | None = getattr(document, document.format)
-    if content is None or not content.strip():
-        raise CallError(CallFault.REPLY, f"format is {document.format}, but that field is empty")
-    return Content(
-        format=document.format, content=content, title=document.title, push=document.push
-    )
-
-
-def _document(body: bytes) -> _Document:
+        raise Failed(CallFault.REPLY, "a reply in a content-encoding that was not accepted")
     try:
-        return _decode(body)
+        document = _decode(body)
     except msgspec.ValidationError as error:
         # The error's text may quote a value; the path behind it names only fields of ours.
         _, _, path = str(error).rpartition(" - at ")
         detail = f"a wrong value at {path}" if " - at " in str(error) else "not a JSON object"
-        raise CallError(CallFault.REPLY, detail) from None
+        raise Failed(CallFault.REPLY, detail) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise CallError(CallFault.REPLY, "not JSON in UTF-8") from None
+        raise Failed(CallFault.REPLY, "not JSON in UTF-8") from None
+    if not document.send:
+        return Declined()
+    format_ = document.format
+    if format_ is None:
+        raise Failed(CallFault.REPLY, "format is missing; accepted: template, url, html")
+    content: str | None = getattr(document, format_)
+    if content is None or not content.strip():
+        raise Failed(CallFault.REPLY, f"format is {format_}, but that field is empty")
+    return Content(format=format_, content=content, title=document.title, push=document.push)
 
 
 def retry_after(value: str, now: float) -> float | None:

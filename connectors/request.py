@@ -8,9 +8,10 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlencode, urlsplit
 
+import httpx
 import msgspec
 
 from connectors.model import PLACES, Call, HttpMethod, Pairs, ParameterPlace
@@ -38,29 +39,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SAFE_IN_QUERY = "/?:@!$'()*,;"
 _SECRET_PREFIX = "whsec_"  # noqa: S105
 
-Headers = list[tuple[bytes, bytes]]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request to send, parameters included. Header names are in lower case."""
-
-    method: str
-    url: str
-    headers: Headers
-    body: bytes
-
-
-def build_request(call: Call, *, agent: str, now: float) -> Request:
-    """The request of one try at `now` (epoch s)."""
+def build_request(call: Call, *, agent: str, now: float) -> httpx.Request:
+    """The request of one try at `now` (epoch s). Raises ValueError."""
     endpoint = call.endpoint
     query: list[tuple[str, str]] = []
     body = b""
-    if endpoint.method is HttpMethod.GET:
-        query += _flat(call)
-    else:
-        body = msgspec.json.encode(call.document)
-    usable = usable_parameters(call)
     # identity: a compressed reply could be much larger than the bytes that the budget counts.
     headers = [
         (b"user-agent", agent.encode()),
@@ -70,8 +54,13 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     ]
     if call.traceparent is not None:
         headers.append((b"traceparent", call.traceparent.encode()))
-    if body:
+    if endpoint.method is HttpMethod.GET:
+        query += _flat(call)
+    else:
+        body = msgspec.json.encode(call.document)
         headers.append((b"content-type", b"application/json"))
+        headers.append((b"content-length", b"%d" % len(body)))
+    usable = usable_parameters(call)
     if endpoint.place is ParameterPlace.QUERY:
         query += usable
     else:
@@ -79,12 +68,25 @@ def build_request(call: Call, *, agent: str, now: float) -> Request:
     if endpoint.secret:
         signed = signature_headers(secret=endpoint.secret, id_=call.id, timestamp=now, body=body)
         headers += [(name.encode(), value.encode()) for name, value in signed]
-    return Request(
-        method=endpoint.method.value,
-        url=_with_query(endpoint.url, query),
-        headers=headers,
-        body=body,
+    url = _parsed(_with_query(endpoint.url, query))
+    # (A stream of a content that is read takes a third of the time of `content=`.)
+    request = httpx.Request(
+        endpoint.method.value,
+        url,
+        headers=httpx.Headers([(b"host", url.netloc), *headers], encoding="utf-8"),
+        stream=httpx.ByteStream(body),
     )
+    request.read()
+    return request
+
+
+@lru_cache(maxsize=1024)
+def _parsed(url: str) -> httpx.URL:
+    """Most calls of a connector have the same url, unless it has the call in its query."""
+    try:
+        return httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(str(error)) from None
 
 
 def is_reserved(name: str, *, method: str, place: str) -> bool:

@@ -15,7 +15,6 @@ import structlog
 
 from connectors.breaker import PAUSE_SECONDS, Breaker, BreakerStatus
 from connectors.client import ServiceCaller, call_service
-from connectors.errors import CallError
 from connectors.model import Call, CallFault, CallResult, Failed
 
 log = structlog.get_logger(__name__)
@@ -52,19 +51,6 @@ class ScheduleLimits:
     first_wait: float = 0.5
     breaker_pause: float = PAUSE_SECONDS
 
-    def next_try(
-        self, *, tried: int, error: CallError, now: float, fresh_until: float, chance: float
-    ) -> float | None:
-        """The time (epoch s) of the next try after `tried` tries, or None for no more tries.
-
-        `chance` in [0, 1) spreads the tries. No try begins at or after `fresh_until`.
-        """
-        if not error.retriable or tried >= self.tries:
-            return None
-        wait = self.first_wait * 2.0 ** (tried - 1) * (0.5 + chance / 2)
-        at = now + max(wait, error.retry_after or 0.0)
-        return at if at < fresh_until else None
-
 
 @dataclass(slots=True, eq=False)
 class _Company:
@@ -95,7 +81,6 @@ class CallScheduler:
         caller: ServiceCaller,
         limits: ScheduleLimits,
         agent: str,
-        clock: Callable[[], float] = time.time,
         on_try: Callable[[Call, Breaker], None] = lambda *_: None,
         on_retry: Callable[[], None] = lambda: None,
     ) -> None:
@@ -103,7 +88,6 @@ class CallScheduler:
         self.unfinished = 0
         self._caller = caller
         self._agent = agent
-        self._clock = clock
         self._on_try = on_try
         self._on_retry = on_retry
         self._companies: dict[int, _Company] = {}
@@ -123,7 +107,7 @@ class CallScheduler:
         company = self._companies.get(call.company_id)
         if company is None:
             breaker = Breaker(pause=self.limits.breaker_pause)
-            company = _Company(call.company_id, breaker, self._clock())
+            company = _Company(call.company_id, breaker, time.time())
             self._companies[company.id] = company
         if company.unfinished >= self.limits.unfinished - self.unfinished:
             call.ended = True
@@ -185,7 +169,7 @@ class CallScheduler:
         self._resumes_soon = False
         if self._stopped or self._unpublished >= self.limits.unpublished:
             return
-        now, crowding, reserved = self._clock(), 0, self.limits.in_all // 8
+        now, crowding, reserved = time.time(), 0, self.limits.in_all // 8
         while self._free and crowding < len(self._rotation):
             company = self._rotation[0]
             in_flight = company.in_flight
@@ -242,7 +226,7 @@ class CallScheduler:
             self._error = self._error or task.exception()
             failed = None if task.exception() else task.result()
         was_open = company.breaker.is_open
-        company.used_at = self._clock()
+        company.used_at = time.time()
         company.breaker.end(failed, decides=decides, now=company.used_at)
         if company.breaker.is_open != was_open:
             log.info("breaker", company=company.id, state="closed" if was_open else "open")
@@ -253,42 +237,38 @@ class CallScheduler:
 
         Returns the outcome for the breaker: whether the try failed, or None for not counted.
         """
-        if call.fresh_until <= self._clock():
+        if call.fresh_until <= time.time():
             self._expire(company, call)
             return None
         begin = time.perf_counter()
         call.tried += 1
-        result: CallResult | CallError
+        result: CallResult
         try:
-            result = await call_service(self._caller, call, agent=self._agent, clock=self._clock)
-        except CallError as error:
-            result = error
+            result = await call_service(self._caller, call, self._agent)
+        except Failed as error:
+            result = error.with_traceback(None)  # which refers to this frame
         call.seconds = time.perf_counter() - begin
         self._on_try(call, company.breaker)
-        if not isinstance(result, CallError):
+        if not isinstance(result, Failed):
             self._end(call, result)
             return False
         self._retry_or_fail(company, call, result)
         return None if result.fault is CallFault.FORBIDDEN else result.counts
 
-    def _retry_or_fail(self, company: _Company, call: Call, error: CallError) -> None:
+    def _retry_or_fail(self, company: _Company, call: Call, error: Failed) -> None:
         """Schedule a retry, which holds no slot while it waits, or end the call."""
         tries = "1 try" if call.tried == 1 else f"{call.tried} tries"
         call.failure = Failed(error.fault, f"{error.detail}; {tries}")
-        now = self._clock()
-        at = self.limits.next_try(
-            tried=call.tried,
-            error=error,
-            now=now,
-            fresh_until=call.fresh_until,
-            chance=random.random(),  # noqa: S311  # spreads tries, guards nothing
-        )
-        if at is None:
+        wait = self.limits.first_wait * 2.0 ** (call.tried - 1)
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311  # spreads tries, guards nothing
+        wait = max(wait, error.retry_after or 0.0)
+        is_last = not error.retriable or call.tried >= self.limits.tries
+        if is_last or time.time() + wait >= call.fresh_until:
             self._end(call, call.failure)
         elif not call.ended:
             self._on_retry()
             loop = asyncio.get_running_loop()
-            call.retry = loop.call_later(at - now, self._queue_again, company, call)
+            call.retry = loop.call_later(wait, self._queue_again, company, call)
 
     def _queue_again(self, company: _Company, call: Call) -> None:
         call.retry = None
@@ -311,7 +291,7 @@ class CallScheduler:
 
     def _sweep(self) -> None:
         """Expire old calls, forget old companies, and let calls past breakers after the pause."""
-        now = self._clock()
+        now = time.time()
         for company in list(self._companies.values()):
             if stale := [each for each in company.waiting if each.fresh_until <= now]:
                 for call in stale:

@@ -14,24 +14,26 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import httpx
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.accounts import find_company
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Connector, Venue
-from connectors.client import Reply, ServiceCaller, call_service
-from connectors.errors import CallError, EndpointError, NothingToTryError
+from connectors.client import INVALID_REQUEST, Reply, ServiceCaller, call_service
+from connectors.errors import EndpointError, NothingToTryError
 from connectors.model import (
     Call,
     CallFault,
     Declined,
+    Failed,
     Pairs,
     ReplyReport,
     RequestReport,
     Trial,
 )
-from connectors.request import Request, build_request, usable_parameters
+from connectors.request import build_request, usable_parameters
 from engine.connector.calls import EndpointDecryptor
 from engine.kafka.messages import BeaconReference, ConnectorEndpoint, format_instant
 
@@ -44,6 +46,7 @@ _SHORTEST_SECRET = 4  # masking a shorter value would mask half of the text
 _LONGEST_BODY = 4000
 _MOST_HEADERS = 100
 _SIGNATURE = "webhook-signature"
+_OF_THE_CLIENT = ("host", "content-length")
 _SAFE = "/?:@!$'()*,;"
 
 
@@ -134,20 +137,19 @@ async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
     try:
         trial = Trial("", "", _show_request(call, agent))
     except ValueError:
-        detail = "the connector's url or parameters make no valid request"
-        return Trial(CallFault.REQUEST.value, detail)
+        return Trial(CallFault.REQUEST.value, INVALID_REQUEST)
     begin = time.perf_counter()
     secrets: list[str] = []
 
-    def on_reply(request: Request, reply: Reply) -> None:
+    def on_reply(request: httpx.Request, reply: Reply) -> None:
         nonlocal trial
         secrets.extend(_secrets_of(call, request))
         seconds = time.perf_counter() - begin
         trial = trial._replace(reply=_show_reply(reply, secrets), seconds=seconds)
 
     try:
-        result = await call_service(caller, call, agent=agent, clock=time.time, on_reply=on_reply)
-    except CallError as error:
+        result = await call_service(caller, call, agent, on_reply)
+    except Failed as error:
         seconds = time.perf_counter() - begin if trial.seconds is None else trial.seconds
         return trial._replace(outcome=error.fault.value, detail=error.detail, seconds=seconds)
     if isinstance(result, Declined):
@@ -163,13 +165,13 @@ def _show_request(call: Call, agent: str) -> RequestReport:
     parameters = call.endpoint.parameters
     endpoint = replace(call.endpoint, parameters=tuple((name, _MASK) for name, _ in parameters))
     request = build_request(replace(call, endpoint=endpoint), agent=agent, now=time.time())
-    headers = [(name.decode(), value.decode()) for name, value in request.headers]
+    headers = [(n, v) for n, v in request.headers.multi_items() if n not in _OF_THE_CLIENT]
     used = {name for name, _ in usable_parameters(call)}
     return RequestReport(
         method=request.method,
-        url=request.url,
+        url=str(request.url),
         headers=tuple((name, _MASK if name == _SIGNATURE else v) for name, v in headers),
-        body=_clipped(_body(request.body)),
+        body=_clipped(_body(request.content)),
         left_out=tuple(sorted({name for name, _ in parameters} - used)),
     )
 
@@ -183,11 +185,11 @@ def _show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
     )
 
 
-def _secrets_of(call: Call, request: Request) -> list[str]:
+def _secrets_of(call: Call, request: httpx.Request) -> list[str]:
     """The values to mask, as plain text, in JSON and in urls; the longest first."""
     plain = [value for _, value in call.endpoint.parameters]
     plain += [call.endpoint.secret or ""]
-    plain += [value.decode() for name, value in request.headers if name == _SIGNATURE.encode()]
+    plain += [request.headers.get(_SIGNATURE, "")]
     written = (str, _in_json, quote, quote_plus, partial(quote, safe=_SAFE))
     return sorted({form(each) for each in plain for form in written}, key=len, reverse=True)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from connectors.client import CallLimits, ServiceCaller, call_service, client_context
 from connectors.egress import EgressGuard, Resolve
-from connectors.errors import CallError
 from connectors.model import (
     Call,
     CallFault,
     Content,
     Declined,
     Endpoint,
+    Failed,
     HttpMethod,
     ParameterPlace,
 )
@@ -101,8 +101,6 @@ async def call_once(one: ServiceCaller, url: str, company: int = 1) -> bytes:
 async def result_of(one: ServiceCaller, url: str) -> Content | Declined | CallFault:
     """The result of one try, or its fault."""
     try:
-        return await call_service(
-            one, call_to(url), agent="test", clock=time.time, on_reply=lambda *_: None
-        )
-    except CallError as error:
+        return await call_service(one, call_to(url), "test")
+    except Failed as error:
         return error.fault

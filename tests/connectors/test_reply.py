@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.errors import CallError
-from connectors.model import CallFault, Content, Declined
+from connectors.model import CallFault, Content, Declined, Failed
 from connectors.reply import read_reply, retry_after
 from tests.connectors.services import ABSURD_WAITS
 
@@ -61,7 +60,7 @@ def test_no_notification(status: int, body: Any) -> None:
     ],
 )
 def test_invalid_content_is_refused_and_not_quoted(body: Any) -> None:
-    with pytest.raises(CallError) as caught:
+    with pytest.raises(Failed) as caught:
         read(body=body)
     error = caught.value
     assert (error.fault, error.retriable, error.counts) == (CallFault.REPLY, False, False)
@@ -80,7 +79,7 @@ def test_invalid_content_is_refused_and_not_quoted(body: Any) -> None:
     ],
 )
 def test_other_statuses(status: int, retriable: bool, counts: bool) -> None:
-    with pytest.raises(CallError) as caught:
+    with pytest.raises(Failed) as caught:
         read(status, {"send": False})
     error = caught.value
     assert (error.fault, error.retriable, error.counts) == (CallFault.STATUS, retriable, counts)

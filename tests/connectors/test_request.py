@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx
 import pytest
 
 from connectors.model import HttpMethod, ParameterPlace
 from connectors.request import (
     RESERVED_HEADERS,
     RESERVED_IN_QUERY,
-    Request,
     build_request,
     signature_headers,
     signing_key,
@@ -20,23 +20,25 @@ from tests.connectors.calls import CALL, ID, call, document
 PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))
 
 
-def built(**endpoint: object) -> Request:
+def built(**endpoint: object) -> httpx.Request:
     return build_request(call(**endpoint), agent="proximity-engine/1", now=1_700_000_000.7)
 
 
-def headers(request: Request) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in request.headers}
+def headers(request: httpx.Request) -> dict[str, str]:
+    return dict(request.headers)
 
 
-def query(request: Request) -> list[tuple[str, str]]:
-    return parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+def query(request: httpx.Request) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(str(request.url)).query, keep_blank_values=True)
 
 
 def test_post_carries_the_call_as_json() -> None:
     request = built()
-    assert (request.method, request.url) == ("POST", "https://example.org/content")
-    assert json.loads(request.body) == CALL.document
+    assert (request.method, str(request.url)) == ("POST", "https://example.org/content")
+    assert json.loads(request.content) == CALL.document
     assert headers(request) == {
+        "host": "example.org",
+        "content-length": str(len(request.content)),
         "user-agent": "proximity-engine/1",
         "accept": "application/json",
         "accept-encoding": "identity",
@@ -47,7 +49,7 @@ def test_post_carries_the_call_as_json() -> None:
 
 def test_get_carries_the_call_flat_in_the_query() -> None:
     request = built(method=HttpMethod.GET)
-    assert request.body == b""
+    assert request.content == b""
     assert query(request) == [
         ("id", ID),
         ("campaign", "7"),
@@ -79,7 +81,7 @@ def test_the_url_keeps_its_query(url: str, expected: str) -> None:
 def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
     with_it = built(parameters=((name, "mine"), ("mine", "1")), secret="secret")
     without = built(parameters=(("mine", "1"),), secret="secret")
-    assert with_it == without
+    assert headers(with_it) == headers(without)
 
 
 def test_every_name_of_the_query_is_reserved() -> None:
@@ -93,7 +95,7 @@ def test_every_name_of_the_query_is_reserved() -> None:
     [("a b", "x"), ("a:b", "x"), ("", "x"), ("é", "x"), ("ok", "a\r\nhost: b"), ("ok", "a\0b")],
 )
 def test_a_parameter_that_is_no_header_is_left_out(parameter: tuple[str, str]) -> None:
-    assert built(parameters=(parameter,)) == built()
+    assert headers(built(parameters=(parameter,))) == headers(built())
 
 
 def test_parameters_as_headers() -> None:
@@ -116,7 +118,7 @@ def test_quoted_parameters_arrive_unchanged() -> None:
     parameters = (("a&b=c", "1&2=3 +%#é手"),)
     request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
     assert query(request)[-1] == parameters[0]
-    assert request.url.isascii()
+    assert str(request.url).isascii()
 
 
 def test_the_secret_signs_and_does_not_go_out() -> None:

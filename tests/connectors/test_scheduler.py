@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from connectors.breaker import Breaker
 from connectors.client import Reply
-from connectors.errors import CallError
 from connectors.model import Call, CallFault, CallResult, Failed
-from connectors.request import Request
 from connectors.schedule import CallScheduler, ScheduleLimits
 from engine.process.lifecycle import cancel
 from tests.connectors.calls import call_to
@@ -25,7 +23,7 @@ GOOD = Reply(200, {}, b'{"format": "html", "html": "x"}')
 BUSY = Reply(503, {}, b"")
 REFUSED = Reply(404, {}, b"")
 ERRORS: dict[str, Exception] = {
-    "timeout": CallError(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True),
+    "timeout": Failed(CallFault.TIMEOUT, "no reply in time", retriable=True, counts=True),
     "unforeseen": OverflowError("what nobody thought of"),
 }
 
@@ -38,7 +36,7 @@ class Service:
         self.open: list[tuple[int, asyncio.Future[Reply]]] = []
         self.requests: list[int] = []  # the companies
 
-    async def send(self, company_id: int, _request: Request) -> Reply:
+    async def send(self, company_id: int, _request: Any) -> Reply:
         self.requests.append(company_id)
         if self.reply is not None:
             await asyncio.sleep(0)
@@ -143,28 +141,6 @@ async def test_tries_end() -> None:
         one.submit()
         await one.until({"connector_status": 3})
         assert len(one.service.requests) == 5, "no repetition helps"
-
-
-@pytest.mark.parametrize(
-    ("tried", "chance", "after", "fresh", "expected"),
-    [
-        (1, 0.0, None, 100.0, 10.25),
-        (2, 0.5, None, 100.0, 10.75),
-        (1, 0.5, 7.0, 100.0, 17.0),
-        (1, 0.5, 90.0, 100.0, None),
-        (3, 0.0, 1.0, 100.0, None),
-        (1, 0.0, None, 10.25, None),
-        (1, 0.0, None, 10.26, 10.25),
-    ],
-)
-def test_the_next_try(
-    tried: int, chance: float, after: float | None, fresh: float, expected: float | None
-) -> None:
-    error = CallError(CallFault.STATUS, "", retriable=True, retry_after=after)
-    found = ScheduleLimits().next_try(
-        tried=tried, error=error, now=10.0, fresh_until=fresh, chance=chance
-    )
-    assert found == expected
 
 
 @pytest.mark.parametrize("hanging", [3, 70])

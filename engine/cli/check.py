@@ -82,7 +82,7 @@ def checks(
                     async for each in check(settings):
                         found.append(each._replace(part=part))
                 except Exception as error:
-                    found.append(bad(subject, line_of(error, settings, complaints), part))
+                    found.append(bad(subject, line_of(error, lambda: settings, complaints), part))
             return found
 
         return run

@@ -1,6 +1,6 @@
 """Turns the failure of a command into its exit status and one line for the user."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import typer
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
@@ -57,13 +57,15 @@ def failure(
     if isinstance(error, SettingsError):
         return USAGE, str(error)
     if isinstance(error, RedisUrlError | DatabaseUrlError):
-        return USAGE, line_of(error, invocation.settings(), complaints)
+        return USAGE, line_of(error, invocation.settings, complaints)
     status = INTERRUPTED if isinstance(error, CommandInterruptedError) else FAILED
     notes = getattr(error, "__notes__", ())
-    return status, "; ".join((line_of(error, invocation.settings(), complaints), *notes))
+    return status, "; ".join((line_of(error, invocation.settings, complaints), *notes))
 
 
-def line_of(error: BaseException, settings: Settings, complaints: Collection[str]) -> str:
+def line_of(
+    error: BaseException, settings: Callable[[], Settings], complaints: Collection[str]
+) -> str:
     """The line of an error of a server or of the work. Raises any other error."""
     if isinstance(error, _FAILURES):
         return str(error)
@@ -74,17 +76,17 @@ def line_of(error: BaseException, settings: Settings, complaints: Collection[str
     if isinstance(error, MessageTooLargeError):
         return f"the broker refuses {error}"
     if isinstance(error, KafkaError) or (isinstance(error, TimeoutError) and complaints):
-        where = settings.kafka_bootstrap_servers
+        where = settings().kafka_bootstrap_servers
         return f"Kafka at {where} does not serve: {_kafka_reason(error, complaints)}"
     if isinstance(error, RedisError):
-        where = shown(settings.redis_url)
+        where = shown(settings().redis_url)
         return f"Redis does not serve: {reason_of(error)} ({PREFIX}REDIS_URL is {where})"
     if isinstance(error, TimeoutError):
         return "a server did not answer in time: `proximity check` tries each of them"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}"
     if isinstance(error, SQLAlchemyError | PostgresError | InterfaceError | OSError):
-        where = shown(settings.database_url)
+        where = shown(settings().database_url)
         return f"the database refused: {reason_of(error)} ({PREFIX}DATABASE_URL is {where})"
     raise error
 

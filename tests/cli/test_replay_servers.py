@@ -15,7 +15,6 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 
 from engine.cli.command import CommandError
 from engine.cli.demo import demo_settings, running_engine
-from engine.cli.demo.summary import read_figures
 from engine.cli.demo.walk import (
     MessageReceiver,
     cancelled,
@@ -23,6 +22,7 @@ from engine.cli.demo.walk import (
     library_service,
     load_demo_catalog,
     load_readings,
+    read_figures,
 )
 from engine.cli.local_servers import embedded_settings
 from engine.cli.publish import Item, stamped

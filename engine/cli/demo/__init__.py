@@ -13,9 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,18 +25,12 @@ import typer
 from aiokafka.errors import KafkaError
 from pydantic import SecretStr
 from redis.exceptions import RedisError
-from rich.console import Console
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.database import Database, open_database
 from catalog.models import Statistic
 from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
-from engine.cli.demo.summary import (
-    DemoResults,
-    print_summary,
-    read_figures,
-)
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     MessageReceiver,
@@ -48,11 +41,13 @@ from engine.cli.demo.walk import (
     load_arrivals,
     load_demo_catalog,
     load_readings,
+    print_summary,
+    read_figures,
 )
 from engine.cli.failures import reason_of
 from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, read_notification
-from engine.cli.output import shown_progress
+from engine.cli.output import say, shown_progress
 from engine.cli.publish import Item, Pace, Sender
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import Topics
@@ -63,16 +58,13 @@ from engine.process.settings import PREFIX, Settings
 from engine.wiring.api import serve_api
 from engine.wiring.run import ROLES, run_roles
 
-_WIDTH_OF_A_FILE = 110
 _START_SECONDS = 30.0
 _CATCH_UP_SECONDS = 60.0
-_REFRESH = 0.25
 _POLL = 0.05
 _UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
 # Entrance, study desk, lending desk: a template, html, and content from the customer's service.
 _WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 _ENV, _DETECTIONS = "env", "you.jsonl"
-
 
 app = new_app()
 
@@ -94,30 +86,20 @@ async def demo(
     beacons, a geofence, a QR code and some campaigns. The demo needs no settings and reads none.
     """
     configure_logs(demo_settings())
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH_OF_A_FILE)
-    with ExitStack() as stack:
-        directory = None
-        if serve:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-")))
-        await _run(console, seconds, directory)
-    if serve:
-        console.print("stopped")
-
-
-async def _run(console: Console, seconds: float, directory: Path | None) -> None:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  # asyncio.run made it
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        await run_demo(console, seconds, directory)
+        with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
+            await _run(seconds, Path(directory) if serve else None)
     except asyncio.CancelledError:
         raise CommandInterruptedError("interrupted") from None
     except ExceptionGroup as group:
         raise CommandError(f"the demo failed: {reason_of(group.exceptions[0])}") from group
-    except (KafkaError, RedisError, SQLAlchemyError, ServiceDiedError, OSError) as error:
+    except (KafkaError, RedisError, SQLAlchemyError, OSError) as error:
         raise CommandError(f"the demo failed: {reason_of(error)}") from error
+    if serve:
+        typer.echo("stopped")
 
 
 def demo_settings() -> Settings:
@@ -139,63 +121,54 @@ def demo_settings() -> Settings:
     )
 
 
-async def run_demo(console: Console, seconds: float, directory: Path | None) -> None:
+async def _run(seconds: float, directory: Path | None) -> None:
     """The whole demo, with the walks compressed into `seconds`.
 
     With `directory` it writes there the files that other commands need, and goes on until it is
     cancelled, showing each notification.
     """
-    _print(console, "Starting a Kafka broker, a Redis server and a database on this machine ...")
+    say("Starting a Kafka broker, a Redis server and a database on this machine ...")
     async with AsyncExitStack() as stack:
         file = None if directory is None else directory / _ENV
         settings = await stack.enter_async_context(embedded_settings(demo_settings(), file))
         password = secrets.token_urlsafe(9)
         service = stack.enter_context(library_service())
         document = demo_document(datetime.now(UTC), connector=service, password=password)
-        campaigns = await load_demo_catalog(settings, document)
-        active = sum(each.campaign.active for each in campaigns)
+        catalog = await load_demo_catalog(settings, document)
         (venue,) = document["companies"][0]["venues"]
-        _print(
-            console,
+        active = sum(each["active"] for each in venue["campaigns"])
+        say(
             f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, a geofence, a QR code, "
-            f"{len(campaigns)} campaigns ({active} active).",
+            f"{len(venue['campaigns'])} campaigns ({active} active)."
         )
         engine = await stack.enter_async_context(running_engine(settings))
-        _print(
-            console,
-            "The roles trigger, connector and recorder and the interface are running.",
-            "Six people walk into the library ...",
-            "",
-        )
+        say("The roles trigger, connector and recorder and the interface are running.")
+        say("Six people walk into the library ...")
         receiver = MessageReceiver(settings)
         receiving = asyncio.create_task(receiver.run())
         stack.push_async_callback(cancelled, receiving)
         readings = load_readings(document)
-        arrivals = load_arrivals(document, readings)
-        items = arrivals + readings
-        took, recorded = await walk(settings, engine.metrics, receiver, items, seconds)
-        results = DemoResults(
-            campaigns=campaigns,
-            figures=read_figures(engine.metrics),
-            sends=receiver.sends,
-            phones=receiver.phones,
-            first=receiver.first,
-            at=time.time(),
-            walked=readings[-1].recorded or 0.0,
-            took=took,
-            walkers=len({item.key for item in readings}),
-            arrivals=len(arrivals),
-            beacons=len(venue["beacons"]),
-            recorded=recorded,
+        items = load_arrivals(document, readings) + readings
+        took, recorded = await _walk(settings, engine.metrics, receiver, items, seconds)
+        print_summary(catalog, receiver, read_figures(engine.metrics))
+        phones = len({item.key for item in readings})
+        say(
+            f"{len(readings):,} real readings, taken by {phones} phones in "
+            f"{(readings[-1].recorded or 0.0) / 60:.0f} minutes of walking through a university "
+            f"library, were replayed in {took:.0f} s. Before, each phone told a position on the "
+            "square (a geofence) and scanned the QR code at the door."
         )
-        print_summary(console, results)
+        say(
+            f"SQL has counted {recorded[0]:,} detections at active places and {recorded[1]:,} "
+            "notifications."
+        )
         if directory is None:
-            _print(console, *_next_steps())
+            _say_what_next()
             return
         _write_files(settings, document, directory)
         email = document["companies"][0]["accounts"][0]["email"]
-        _print(console, *_instructions(settings, engine, email, password, directory))
-        receiver.on_notification = partial(_print_notification, console)
+        _say_where(settings, engine, f"{email} with the password {password}", directory)
+        receiver.on_notification = _show_notification
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         if (task := asyncio.current_task()) is not None:
@@ -217,9 +190,8 @@ async def running_engine(settings: Settings) -> AsyncIterator[RunningEngine]:
     At the end they are drained and stopped. An end of one of them by itself cancels the context and
     is raised in an ExceptionGroup.
     """
-    stop = asyncio.Event()
+    stop, metrics = asyncio.Event(), Metrics()
     ports: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-    metrics = Metrics()
     roles = run_roles(
         settings,
         ROLES,
@@ -251,61 +223,52 @@ async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, An
         raise ServiceDiedError(f"{name} ended by itself")
 
 
-async def walk(
+async def _walk(
     settings: Settings,
     metrics: Metrics,
     receiver: MessageReceiver,
-    readings: list[Item],
+    items: list[Item],
     seconds: float,
 ) -> tuple[float, tuple[int, int]]:
-    """Publish the readings in `seconds`, and wait until the engine has handled all of them.
+    """Publish the items in `seconds`, and wait until the engine has handled all of them.
 
     Returns the seconds that it took, and SQL's counts of detections and of notifications. Raises
     KafkaError, SQLAlchemyError, TimeoutError.
     """
-    publisher = Publisher(settings)
-    sender = Sender(
-        publisher=publisher,
-        topic=Topics.named(settings.topic_prefix).detections,
-        pace=Pace(speed=(readings[-1].recorded or 0.0) / seconds),
-        stamp=True,
-    )
-    database = open_database(settings.database_url.get_secret_value())
-    showing = asyncio.create_task(_show(metrics, len(readings)))
-    try:
+    async with AsyncExitStack() as stack:
+        database = open_database(settings.database_url.get_secret_value())
+        stack.push_async_callback(database.close)
+        publisher = Publisher(settings)
+        stack.push_async_callback(publisher.close)
         await publisher.start()
+        progress = stack.enter_context(shown_progress("published", "detections"))
+        progress.expect(len(items))
+        sender = Sender(
+            publisher=publisher,
+            topic=Topics.of(settings).detections,
+            pace=Pace(speed=(items[-1].recorded or 0.0) / seconds),
+            stamp=True,
+            on_sent=progress.update,
+        )
         begin = time.monotonic()
-        await sender.send(readings)
+        await sender.send(items)
         took = time.monotonic() - begin
         async with asyncio.timeout(_CATCH_UP_SECONDS):
             while True:  # until each detection is decided and recorded, and each call answered
                 figures = read_figures(metrics)
-                if figures.decided >= sender.sent and receiver.has_all(figures.published):
+                if figures.decided >= len(items) and receiver.has_all(figures.published):
                     recorded = await _recorded_totals(database)
                     if recorded[0] >= figures.counted and recorded[1] >= figures.published:
                         return took, recorded
                 await asyncio.sleep(_POLL)
-    finally:
-        await cancelled(showing)
-        await publisher.close()
-        await database.close()
-
-
-async def _show(metrics: Metrics, total: int) -> None:
-    with shown_progress("decided", "detections") as progress:
-        progress.expect(total)
-        while True:
-            progress.update(read_figures(metrics).decided)
-            await asyncio.sleep(_REFRESH)
 
 
 async def _recorded_totals(database: Database) -> tuple[int, int]:
     """Detections at active places and notifications of all devices. Raises SQLAlchemyError."""
     of = Statistic
     sums = select(func.sum(of.detections + of.place_detections), func.sum(of.notifications))
-    sums = sums.where(of.kind == "venue")
     async with database.read() as session:
-        detections, notifications = (await session.execute(sums)).one()
+        detections, notifications = (await session.execute(sums.where(of.kind == "venue"))).one()
     return int(detections or 0), int(notifications or 0)
 
 
@@ -318,14 +281,12 @@ def _command() -> str:
     return shlex.quote(shown)
 
 
-def _next_steps() -> list[str]:
+def _say_what_next() -> None:
     command = _command()
-    return [
-        "What next:",
-        f"  {command} demo --serve     keep the demo running, to explore it",
-        f"  {command} publish --help   your own detections, JSON or CSV",
-        f"  {command} run --help       on your own Kafka, Redis and PostgreSQL",
-    ]
+    say("What next:")
+    say(f"  {command} demo --serve     keep the demo running, to explore it")
+    say(f"  {command} publish --help   your own detections, JSON or CSV")
+    say(f"  {command} run --help       on your own Kafka, Redis and PostgreSQL")
 
 
 def _write_files(settings: Settings, document: dict[str, Any], directory: Path) -> None:
@@ -343,39 +304,29 @@ def _write_files(settings: Settings, document: dict[str, Any], directory: Path) 
     (directory / _DETECTIONS).write_bytes(b"".join(msgspec.json.encode(d) + b"\n" for d in way))
 
 
-def _instructions(
-    settings: Settings, engine: RunningEngine, email: str, password: str, directory: Path
-) -> list[str]:
+def _say_where(settings: Settings, engine: RunningEngine, login: str, directory: Path) -> None:
     """The addresses of the running demo, and commands that can be pasted."""
     start = f"{_command()} --env-file {shlex.quote(str(directory / _ENV))}"
-    tries = (
-        ("Walk in yourself:", ("publish", str(directory / _DETECTIONS), "--now")),
-        ("The notifications:", ("notifications", "tail", "--udid", "you", "--from-beginning")),
-        ("The counts in SQL, and a check of them:", ("statistics",)),
-        ("", ("verify",)),
-    )
-    lines = [
+    for line in (
         "Still running, until Ctrl-C:",
         f"  console    http://127.0.0.1:{engine.api_port}/console",
-        f"             {email} with the password {password}",
+        f"             {login}",
         f"  interface  http://127.0.0.1:{engine.api_port}/docs",
         f"  metrics    http://127.0.0.1:{engine.metrics_port}/metrics",
         f"  Kafka      {settings.kafka_bootstrap_servers}",
         "In another terminal, from this directory:",
-    ]
-    for title, words in tries:
-        lines += [f"  {title}"] if title else []
-        lines.append(f"    {start} {shlex.join(words)}")
-    return [*lines, "Notifications as they come:"]
+        "  Walk in yourself:",
+        f"    {start} publish {shlex.quote(str(directory / _DETECTIONS))} --now",
+        "  The notifications:",
+        f"    {start} notifications tail --udid you --from-beginning",
+        "  The counts in SQL, and a check of them:",
+        f"    {start} statistics",
+        f"    {start} verify",
+        "Notifications as they come:",
+    ):
+        say(line)
 
 
-def _print(console: Console, *lines: str) -> None:
-    """Print without wrapping, because users paste some of these lines."""
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-
-
-def _print_notification(console: Console, value: bytes) -> None:
-    notification = read_notification(value)
-    if notification is not None:
-        width = console.width if console.is_terminal else None
-        _print(console, one_line(notification, width=width))
+def _show_notification(value: bytes) -> None:
+    if (notification := read_notification(value)) is not None:
+        say(one_line(notification))

@@ -1,16 +1,15 @@
-"""The demo's data: its catalog, the readings of the library, and a customer's service.
-
-Its phones are replayed through the engine, and its messages are counted as a push sender would.
-"""
+"""The demo's data (its catalog, the readings of the library, a customer's service), and what came
+of them: messages are counted as a push sender would."""
 
 import asyncio
 import csv
 import gzip
 import json
 import threading
+import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,38 +18,28 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
+import typer
 
 from catalog.database import open_database
-from catalog.index.entries import PlaceEntry, decode_campaign, decode_place
-from catalog.index.reading import (
-    beacon_fields,
-    campaign_fields,
-    geofence_fields,
-    scan_tag_fields,
-)
 from catalog.models import WEEKDAYS
 from engine.cli.catalog import update_index, write_catalog
+from engine.cli.output import REASON_WORDS, count_of, print_table, say
 from engine.cli.publish import Item
+from engine.cli.replay.catalogs import ReplayedCatalog, read_catalog
 from engine.kafka.messages import CampaignReference, Detection, KnownDevice, ReceivedDevice
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from rules.model import CampaignSnapshot, Place
+from rules.model import Reason
+from rules.schedule import Schedule
 
 ZONE = ZoneInfo("Europe/Madrid")
 # Fits the library (data/README.md): -59 dBm at 1 m, and 27 dB less for each tenfold distance.
 PATH_LOSS_EXPONENT = 2.7
-_NOT_TODAY = "{not_today}"
 _KEY = "demo"
 _PATH = "/loans"
 _BOOKS = ("Don Quijote", "La Regenta", "Tirant lo Blanc", "Middlemarch", "Hopscotch")
-
-
-class DemoCampaign(NamedTuple):
-    """A campaign and the places that it targets."""
-
-    campaign: CampaignSnapshot
-    places: list[Place]
 
 
 def demo_document(
@@ -63,57 +52,36 @@ def demo_document(
 
     `connector` is the url of the customer's service, `password` that of the account.
     """
-    template = files("engine.cli.demo").joinpath("data/catalog.json").read_text(encoding="utf-8")
+    text = files("engine.cli.demo").joinpath("data/catalog.json").read_text(encoding="utf-8")
     local = now.astimezone(ZONE)
-    days = {"a_month_ago": -30, "last_week": -7, "next_week": 7, "in_a_month": 30}
-    hours = {"in_two_hours": 2, "in_four_hours": 4}
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    values = {"{connector}": connector, "{password}": password}
-    for name, number in days.items():
-        values[f"{{{name}}}"] = f"{midnight + timedelta(days=number):%Y-%m-%dT%H:%M:%S%z}"
-    for name, number in hours.items():
-        values[f"{{{name}}}"] = f"{local + timedelta(hours=number):%H:%M}"
+    values = {"connector": connector, "password": password}
+    for name, days in (("a_month_ago", -30), ("last_week", -7), ("next_week", 7)):
+        values[name] = f"{midnight + timedelta(days=days):%Y-%m-%dT%H:%M:%S%z}"
+    values["in_a_month"] = f"{midnight + timedelta(days=30):%Y-%m-%dT%H:%M:%S%z}"
+    for name, hours in (("in_two_hours", 2), ("in_four_hours", 4)):
+        values[name] = f"{local + timedelta(hours=hours):%H:%M}"
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
     # Every weekday but today and tomorrow: the demo may run over midnight.
     near = {local.weekday(), (local.weekday() + 1) % 7}
-    weekdays = {name: number not in near for number, name in enumerate(WEEKDAYS)}
-    document: dict[str, Any] = _filled(json.loads(template), values, weekdays)
+    for number, day in enumerate(WEEKDAYS):
+        closed = "false" if number in near else "true"
+        text = text.replace(f'"{day}": "{{not_today}}"', f'"{day}": {closed}')
+    document: dict[str, Any] = json.loads(text)
     return document
 
 
-def _filled(value: Any, values: dict[str, str], weekdays: dict[str, bool]) -> Any:
-    if isinstance(value, list):
-        return [_filled(item, values, weekdays) for item in value]
-    if isinstance(value, dict):
-        return {
-            key: weekdays[key] if item == _NOT_TODAY else _filled(item, values, weekdays)
-            for key, item in value.items()
-        }
-    return values.get(value, value) if isinstance(value, str) else value
-
-
-async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> list[DemoCampaign]:
-    """Load `document` as `catalog load` does, and return its campaigns in their order.
-
-    Raises LoadError, SQLAlchemyError, RedisError.
-    """
+async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> ReplayedCatalog:
+    """Load `document` as `catalog load` does, and read it. Raises LoadError, SQLAlchemyError,
+    RedisError."""
     database = open_database(settings.database_url.get_secret_value())
     try:
         await write_catalog(settings, database, msgspec.json.encode(document))
         await update_index(settings, database)
-        async with database.read() as session:
-            places: list[PlaceEntry[Place]] = []
-            for read in (beacon_fields, geofence_fields, scan_tag_fields):
-                async for fields in read(session):
-                    places += map(decode_place, fields.values())
-            campaigns: list[CampaignSnapshot] = []
-            async for fields in campaign_fields(session):
-                campaigns += map(decode_campaign, fields.values())
+        return await read_catalog(database, "demo")
     finally:
         await database.close()
-    return [
-        DemoCampaign(each, [entry.place for entry in places if each.id in entry.campaigns])
-        for each in campaigns
-    ]
 
 
 def load_readings(document: dict[str, Any]) -> list[Item]:
@@ -143,10 +111,9 @@ def load_arrivals(document: dict[str, Any], readings: list[Item]) -> list[Item]:
 
     They are made up; all come before the walks.
     """
-    udids = sorted({item.key.decode() for item in readings if item.key is not None})
     return [
-        Item(udid.encode(), msgspec.json.encode(signal | {"device": {"udid": udid}}), 0.0)
-        for udid in udids
+        Item(key, msgspec.json.encode(signal | {"device": {"udid": key.decode()}}), 0.0)
+        for key in sorted({item.key for item in readings if item.key is not None})
         for signal in arrival(document)
     ]
 
@@ -224,7 +191,7 @@ class MessageReceiver:
         self.first: dict[int, bytes] = {}
         self.on_notification: Callable[[bytes], None] = lambda _: None
         self._settings = settings
-        self._topics = Topics.named(settings.topic_prefix)
+        self._topics = Topics.of(settings)
         self._received: set[str] = set()
         self._open_calls: set[str] = set()
 
@@ -263,3 +230,93 @@ async def cancelled(task: "asyncio.Task[None]") -> None:
     """Cancel the task, and wait for its end."""
     task.cancel()
     await asyncio.wait([task])
+
+
+class EngineFigures(NamedTuple):
+    """The engine's counts so far; `latency` is the mean in seconds."""
+
+    detections: Mapping[str, int]
+    throttled: int
+    published: int
+    latency: float
+
+    @property
+    def decided(self) -> int:
+        """The number of decided detections."""
+        return sum(self.detections.values())
+
+    @property
+    def counted(self) -> int:
+        """The detections that SQL counts: those at active places of active venues."""
+        at_no_place = list(Reason)[: list(Reason).index(Reason.NO_CAMPAIGN)]
+        return self.decided - sum(self.detections.get(reason, 0) for reason in at_no_place)
+
+
+def read_figures(metrics: Metrics) -> EngineFigures:
+    """The figures in the metrics of this process."""
+    sample = metrics.registry.get_sample_value
+    latency = "proximity_detection_to_notification_seconds"
+    return EngineFigures(
+        detections=_by_label(metrics.detections, "reason"),
+        throttled=_by_label(metrics.decisions, "reason").get("throttled", 0),
+        published=sum(_by_label(metrics.notifications, "format").values()),
+        latency=(sample(f"{latency}_sum") or 0.0) / max(1.0, sample(f"{latency}_count") or 0.0),
+    )
+
+
+def _by_label(counter: Any, label: str) -> dict[str, int]:
+    samples = [s for family in counter.collect() for s in family.samples]
+    counts = ((s.labels[label], round(s.value)) for s in samples if s.name.endswith("_total"))
+    return {name: count for name, count in counts if count}
+
+
+def print_summary(
+    catalog: ReplayedCatalog, receiver: MessageReceiver, figures: EngineFigures
+) -> None:
+    """Print one notification, what was detected, and what fired or did not, and why."""
+    campaigns = catalog.campaigns
+    # Of the connector campaign if it has one: its content is from the customer's service.
+    example = next(
+        (id_ for id_ in receiver.first if campaigns[id_].format == "connector"),
+        next(iter(receiver.first)),
+    )
+    say("A notification, as a push sender gets it:")
+    typer.echo(msgspec.json.format(receiver.first[example]).decode())
+    by_count = sorted(figures.detections.items(), key=lambda count: -count[1])
+    detected = [(reason, REASON_WORDS[Reason(reason)], f"{count:,}") for reason, count in by_count]
+    fired, silent = [], []
+    for id_, campaign in campaigns.items():
+        if count := receiver.sends[id_]:
+            phones = count_of(len(receiver.phones[id_]), "phone")
+            fired.append((campaign.name, f"{campaign.format}, to {phones}", f"{count:,}"))
+        else:
+            silent.append((campaign.name, _silence_reason(catalog, id_), "0"))
+    for title, rows in (
+        ("What was detected", detected),
+        ("What did not fire, and why", silent),
+        ("What fired", fired),
+    ):
+        say("")
+        print_table((title, "", ""), rows, numbers=1)
+    say("")
+    say(
+        f"{receiver.sends.total():,} notifications; {figures.throttled:,} times a campaign was "
+        "held back by its delay."
+    )
+    say(f"From detection to notification: {figures.latency * 1000:.0f} ms on average.")
+
+
+def _silence_reason(catalog: ReplayedCatalog, campaign_id: int) -> str:
+    """Why a campaign sends nothing now, by the rules' own verdict."""
+    places = [
+        (place.place, campaign)
+        for place in catalog.places.values()
+        for campaign in place.campaigns
+        if campaign.id == campaign_id
+    ]
+    for _, campaign in places:
+        if (reason := Schedule(campaign).verdict(time.time()).reason) is not None:
+            return REASON_WORDS[reason]
+    if not any(place.active for place, _ in places):
+        return "it has no place that is switched on"
+    return "no phone came near enough to its places"

@@ -1,5 +1,6 @@
-"""`proximity account`: manages the accounts of the management interface."""
+"""`proximity account` and `proximity audit`: who may use the interface, and what they changed."""
 
+import json
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
@@ -7,6 +8,8 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from sqlalchemy import select
+from typer import Argument, Option
 
 from catalog.accounts import (
     NewAccount,
@@ -19,23 +22,27 @@ from catalog.accounts import (
 from catalog.database import Database
 from catalog.fields import Faults, read_fields
 from catalog.inputs import AREAS, AccountFields, CompanyFields
+from catalog.models import AuditEntry
 from engine.cli.command import Json, begin_quietly, command, new_app, new_group
 from engine.cli.output import echo_json, print_table, say
-from engine.cli.servers import open_migrated_database
+from engine.cli.servers import company_named, open_migrated_database
+from engine.kafka.messages import format_instant
 
+_CHANGE = (
+    *("id", "create_on", "company_id", "account_id", "email", "request", "action", "kind", "ref"),
+    *("before", "after"),
+)
 _EMAIL = "anna@harbour.example"
 # Reading everything, writing campaigns.
 _FEW = (
     'create anna@harbour.example --company "Harbour Mall" \\\n'
     "    --permission 1 --permission campaign=2"
 )
-Email = Annotated[str, typer.Argument(help="The account's e-mail address.")]
-FromStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input.")
-]
+Email = Annotated[str, Argument(help="The account's e-mail address.")]
+FromStdin = Annotated[bool, Option("--password-stdin", help="Read it from standard input.")]
 Levels = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--permission",
         metavar="[AREA=]LEVEL",
         help="0 nothing, 1 read, 2 read and write; without an area for all areas. May be repeated. "
@@ -52,12 +59,12 @@ group = new_group(app, "account", "Accounts of the management interface, and the
 def create(
     context: typer.Context,
     email: Email,
-    company: Annotated[str, typer.Option(help="The name of the company.")],
+    company: Annotated[str, Option(help="The name of the company.")],
     create_company: Annotated[
-        bool, typer.Option("--create-company", help="Create the company if it does not exist.")
+        bool, Option("--create-company", help="Make the company too.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="The person's name.")] = None,
-    fonction: Annotated[str | None, typer.Option(help="The person's job title.")] = None,
+    name: Annotated[str | None, Option(help="The person's name.")] = None,
+    fonction: Annotated[str | None, Option(help="The person's job title.")] = None,
     permission: Levels = None,
     password_stdin: FromStdin = False,
 ) -> Running:
@@ -173,3 +180,41 @@ def _password(from_stdin: bool) -> str:
             "there is no terminal for the password; see --password-stdin", param_hint="password"
         )
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+
+
+@command(app, "audit")
+async def audit(
+    context: typer.Context,
+    company: Annotated[str | None, Option(help="Only this company: name or id.")] = None,
+    limit: Annotated[int, Option(min=1, max=10_000, help="At most this many.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Show the latest changes made through the interface, the newest first.
+
+    Of a secret it shows only that it changed.
+    """
+    settings = begin_quietly(context)
+    query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
+    async with open_migrated_database(settings) as database, database.read() as session:
+        if company is not None:
+            found = await company_named(session, company)
+            query = query.where(AuditEntry.company_id == found.id)
+        entries = list(await session.scalars(query))
+    for entry in entries:
+        fields = {name: getattr(entry, name) for name in _CHANGE}
+        fields["create_on"] = format_instant(entry.create_on.timestamp())
+        if as_json:
+            echo_json(fields)
+        else:
+            say(_line(fields))
+    if not entries and not as_json:
+        say("nothing was changed")
+
+
+def _line(entry: dict[str, Any]) -> str:
+    line = f"{entry['create_on']} {entry['email']} {entry['action']} {entry['kind']} {entry['ref']}"
+    changes = ", ".join(
+        f"{name} {json.dumps(entry['before'].get(name))} -> {json.dumps(value)}"
+        for name, value in entry["after"].items()
+    )
+    return f"{line}: {changes}" if entry["action"] == "edit" else line

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
@@ -49,7 +50,13 @@ _COMMANDS = {
     "settings": "Print every setting with its value, default, source and meaning.",
 }
 # The commands whose module has another name.
-_MODULES = {"api": "run", "migrate": "run", "index": "catalog", "forget": "device"}
+_MODULES = {
+    "api": "run",
+    "migrate": "run",
+    "index": "catalog",
+    "forget": "device",
+    "audit": "account",
+}
 
 
 class CommandGroup(TyperGroup):
@@ -100,13 +107,10 @@ def _version(show: bool) -> None:
 def _proximity(
     context: typer.Context,
     env_file: Annotated[
-        Path | None,
-        typer.Option(
-            _ENV_FILE, help="Settings as KEY=value lines; the environment has precedence."
-        ),
+        Path | None, Option(_ENV_FILE, help="A file of settings, KEY=value.")
     ] = None,
     _show: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     invocation_of(context).env_file = env_file
@@ -139,7 +143,7 @@ def run(arguments: Sequence[str]) -> int:
         except asyncio.CancelledError:
             status, line = INTERRUPTED, "interrupted"
         except (Exception, KeyboardInterrupt) as error:
-            from engine.cli.failures import failure
+            from engine.cli.servers import failure
 
             status, line = failure(error, invocation, complaints)
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from catalog.database import Database
 from catalog.errors import IndexWriteError, RedisUrlError
@@ -27,9 +28,8 @@ from engine.cli.command import (
     new_group,
     telling,
 )
-from engine.cli.failures import reason_of
 from engine.cli.output import count_of, say
-from engine.cli.servers import open_migrated_database, open_migrated_stores
+from engine.cli.servers import open_migrated_database, open_migrated_stores, reason_of
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits, redis_options
 
@@ -44,7 +44,7 @@ index = new_group(app, "index", "The index in Redis, from which triggers read th
 @command(catalog, "load", "catalog load docs/examples/catalog.json")
 def load(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="One JSON document; - is standard input.")],
+    file: Annotated[Path, Argument(help="One JSON document; - is standard input.")],
 ) -> Coroutine[Any, Any, None]:
     """Load FILE into the catalog: all of it, or nothing if anything in it is wrong.
 

@@ -26,8 +26,8 @@ from engine.cli.command import (
     kafka_complaints,
     new_app,
 )
-from engine.cli.failures import line_of
 from engine.cli.output import count_of, echo_json, print_table
+from engine.cli.servers import line_of
 from engine.formats.registry import RegistryAddress
 from engine.kafka.client import FORBIDDEN, NOT_THERE, OAUTHBEARER, ClusterState, KafkaCluster
 from engine.kafka.login_token import LoginTokens

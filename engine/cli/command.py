@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
+from typer import Option
 
 from engine.process.settings_sources import load_settings
 
@@ -21,7 +22,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130  # 130: a shell's status for a program th
 
 P = ParamSpec("P")
 Work = Callable[P, Coroutine[Any, Any, None]]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Json = Annotated[bool, Option("--json", help="One JSON object a line.")]
 
 
 class CommandError(Exception):
@@ -57,7 +58,7 @@ def begin_quietly(context: typer.Context) -> "Settings":
     is_chosen = "log_level" in settings.model_fields_set
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))
-    # An error's line has what aiokafka said last (failures.py).
+    # An error's line has what aiokafka said last (servers.py).
     logging.getLogger("aiokafka").propagate = level == "debug"
     return settings
 

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
@@ -22,8 +23,8 @@ group = new_group(
 @command(group, "test", 'connector test "Harbour Mall"')
 async def call_once(
     context: typer.Context,
-    company: Annotated[str, typer.Argument(help="The company's name or id.")],
-    udid: Annotated[str, typer.Option(help="The udid of the sample device.")] = SAMPLE_UDID,
+    company: Annotated[str, Argument(help="The company's name or id.")],
+    udid: Annotated[str, Option(help="The udid of the sample device.")] = SAMPLE_UDID,
 ) -> None:
     """Call the connector of COMPANY once, about a sample detection by a test device.
 

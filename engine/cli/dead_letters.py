@@ -17,6 +17,7 @@ import typer
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
+from typer import Option
 
 from engine.cli.command import (
     CommandError,
@@ -40,7 +41,7 @@ _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
 _UNKNOWN = "?"
 
-ReasonOption = Annotated[str | None, typer.Option(help="Only dead letters with this reason.")]
+ReasonOption = Annotated[str | None, Option(help="Only dead letters with this reason.")]
 
 app = new_app()
 group = new_group(app, "dead-letters", "Records that could not be processed.")
@@ -49,9 +50,7 @@ group = new_group(app, "dead-letters", "Records that could not be processed.")
 @command(group, "list")
 async def list_letters(
     context: typer.Context,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Show at most this many; all are counted.")
-    ] = 100,
+    limit: Annotated[int, Option(min=1, help="Show at most this many; all are counted.")] = 100,
     reason: ReasonOption = None,
     as_json: Json = False,
 ) -> None:
@@ -96,13 +95,10 @@ async def list_letters(
 async def replay(
     context: typer.Context,
     reason: ReasonOption = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Put back at most this many.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be put back.")
-    ] = False,
+    limit: Annotated[int | None, Option(min=1, help="Put back at most this many.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be put back.")] = False,
     from_beginning: Annotated[
-        bool,
-        typer.Option("--from-beginning", help="Also put back those that were put back before."),
+        bool, Option("--from-beginning", help="Also those that were put back.")
     ] = False,
 ) -> None:
     """Publish dead letters again to their original topics: key, value and headers byte for byte.

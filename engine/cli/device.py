@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from sqlalchemy import select
+from typer import Argument, Option
 
 from api.devices import shown_decisions
 from catalog.erasure import TopicRetention
@@ -16,8 +17,8 @@ from engine.cli.servers import company_named, open_migrated_stores
 from engine.redis.devices import DeviceKey
 from engine.wiring.parts import build_decision_store, device_eraser
 
-Company = Annotated[str, typer.Argument(help="The company's name or id.")]
-Udid = Annotated[str, typer.Argument(help="The device.")]
+Company = Annotated[str, Argument(help="The company's name or id.")]
+Udid = Annotated[str, Argument(help="The device.")]
 
 app = new_app()
 
@@ -66,9 +67,7 @@ async def forget(
     context: typer.Context,
     company: Company,
     udid: Udid,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Delete; without it, only show what would be deleted.")
-    ] = False,
+    yes: Annotated[bool, Option("--yes", help="Delete, not only show what.")] = False,
 ) -> None:
     """Delete all data of the device UDID of COMPANY, one person's data, from SQL and Redis.
 

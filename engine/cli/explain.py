@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer import Option
 
 from api.campaigns import shown_campaign, shown_check
 from catalog.redis_connection import RedisClient
@@ -29,12 +30,12 @@ from rules.explanation import (
 )
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
-from rules.parsing import parse_zone, zone_from_rssi
+from rules.parsing import parse_zone
 from rules.schedule import zone_clock
 
 _NAME = max(map(len, Reason))
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
-Number = Annotated[int | None, typer.Option(min=0, max=65535, help="Of the beacon.")]
+Number = Annotated[int | None, Option(min=0, max=65535, help="Of the beacon.")]
 
 
 class SupposedDetection(NamedTuple):
@@ -74,48 +75,19 @@ app = new_app()
 )
 async def explain(
     context: typer.Context,
-    uuid: Annotated[str | None, typer.Option(help="The beacon's UUID.")] = None,
+    uuid: Annotated[str | None, Option(help="The beacon's UUID.")] = None,
     major: Number = None,
     minor: Number = None,
-    geofence: Annotated[
-        int | None, typer.Option(min=1, help="Instead of a beacon: the geofence's id.")
-    ] = None,
-    nfc: Annotated[
-        str | None, typer.Option(help="Instead of a beacon: what the NFC tag holds.")
-    ] = None,
-    qrcode: Annotated[
-        str | None, typer.Option(help="Instead of a beacon: what the QR code holds.")
-    ] = None,
-    company: Annotated[
-        str | None, typer.Option(help="With --nfc and --qrcode: the company's id or name.")
-    ] = None,
-    udid: Annotated[
-        str | None, typer.Option(help="The device whose claims are read; default: a new device.")
-    ] = None,
-    proximity: Annotated[
-        str | None,
-        typer.Option(
-            help="immediate, near, far or unknown; default: the zone that the beacon needs."
-        ),
-    ] = None,
-    rssi: Annotated[
-        int | None, typer.Option(help="Instead of --proximity: the signal strength in dBm.")
-    ] = None,
-    tx_power: Annotated[
-        int | None, typer.Option(help="With --rssi: the beacon's power at 1 m in dBm.")
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(help="The time of the detection, as 2026-11-21T23:30:00+0100; default: now."),
-    ] = None,
-    decided_at: Annotated[
-        str | None, typer.Option(help="The time at which the engine decides it; default: at once.")
-    ] = None,
-    time_zone: Annotated[
-        str | None,
-        typer.Option(help="The device's time zone, for quiet hours; default: the catalog's."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    geofence: Annotated[int | None, Option(min=1, help="Or the geofence's id.")] = None,
+    nfc: Annotated[str | None, Option(help="Or what the NFC tag holds.")] = None,
+    qrcode: Annotated[str | None, Option(help="Or what the QR code holds.")] = None,
+    company: Annotated[str | None, Option(help="Of a tag: the company's id or name.")] = None,
+    udid: Annotated[str | None, Option(help="The device; default: a new one.")] = None,
+    proximity: Annotated[str | None, Option(help="Default: just near enough.")] = None,
+    at: Annotated[str | None, Option(help="2026-11-21T23:30:00+0100; default: now.")] = None,
+    decided_at: Annotated[str | None, Option(help="When it is decided; default: at once.")] = None,
+    time_zone: Annotated[str | None, Option(help="The device's, for quiet hours.")] = None,
+    as_json: Annotated[bool, Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Explain why a detection would fire each campaign of a place, or why not.
 
@@ -137,13 +109,17 @@ async def explain(
     else:
         owner = await company_id(settings, company)
         key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
+    try:
+        zone = None if proximity is None else parse_zone(proximity)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--proximity") from None
     decided = None if decided_at is None else moment("--decided-at", decided_at)
     now = time.time() if decided is None else decided
     detected = now if at is None else moment("--at", at)
     supposed = SupposedDetection(
         key=key,
         udid=udid,
-        zone=_zone(settings, proximity, rssi, tx_power),
+        zone=zone,
         detected_at=detected,
         decided_at=detected if decided is None else decided,
         is_now=at is None and decided is None,
@@ -172,23 +148,6 @@ def _beacon_key(uuid: str, major: int | None, minor: int | None) -> BeaconKey:
         raise typer.BadParameter(
             "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
         ) from None
-
-
-def _zone(
-    settings: Settings, proximity: str | None, rssi: int | None, tx_power: int | None
-) -> Zone | None:
-    if proximity is not None:
-        if rssi is not None:
-            raise typer.BadParameter("goes without --rssi", param_hint="--proximity")
-        try:
-            return parse_zone(proximity)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--proximity") from None
-    if rssi is None:
-        if tx_power is not None:
-            raise typer.BadParameter("needs --rssi beside it", param_hint="--tx-power")
-        return None
-    return zone_from_rssi(rssi, tx_power, settings.path_loss_exponent)
 
 
 async def explained(

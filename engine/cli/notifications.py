@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from typer import Option
 
 from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
@@ -32,22 +33,13 @@ group = new_group(
 )
 async def tail(
     context: typer.Context,
-    udid: Annotated[str | None, typer.Option(help="Only notifications to this device.")] = None,
-    campaign: Annotated[
-        str | None, typer.Option(help="Only notifications of this campaign: id or name.")
-    ] = None,
+    udid: Annotated[str | None, Option(help="Only this device.")] = None,
+    campaign: Annotated[str | None, Option(help="Only this campaign: id or name.")] = None,
     from_beginning: Annotated[
-        bool,
-        typer.Option(
-            "--from-beginning",
-            help="First show notifications that are already in the topic, in order of time.",
-        ),
+        bool, Option("--from-beginning", help="First those in the topic.")
     ] = False,
-    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print each whole message as it was published, one a line."),
-    ] = False,
+    count: Annotated[int | None, Option(min=1, help="End after this many.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Each whole message on a line.")] = False,
 ) -> None:
     """Show each notification as it is published, until Ctrl-C.
 

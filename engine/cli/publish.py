@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
 from engine.cli.detection_file import (
@@ -36,9 +37,7 @@ _MOST_FAULTS = 20
 
 FormatOption = Annotated[
     Format | None,
-    typer.Option(
-        "--format", help="Default: by suffix, .jsonl, .ndjson, .json or .csv; - is jsonl."
-    ),
+    Option("--format", help="Default: by the suffix; - is jsonl."),
 ]
 
 
@@ -54,31 +53,14 @@ app = new_app()
 )
 async def publish(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")
-    ],
+    file: Annotated[Path, Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")],
     form: FormatOption = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(min=0.001, help="Detections a second; default: as fast as possible."),
-    ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(min=0.001, help="Keep the intervals of detected_at, this many times faster."),
-    ] = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Set detected_at to the time of publishing.")
-    ] = False,
-    as_is: Annotated[
-        bool,
-        typer.Option("--as-is", help="JSON Lines: publish every line, even if it is not JSON."),
-    ] = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Name the faults and publish the rest.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and publish nothing; needs no server.")
-    ] = False,
+    rate: Annotated[float | None, Option(min=0.001, help="Detections a second.")] = None,
+    speed: Annotated[float | None, Option(min=0.001, help="As recorded, times this.")] = None,
+    now: Annotated[bool, Option("--now", help="Set detected_at to the present.")] = False,
+    as_is: Annotated[bool, Option("--as-is", help="Publish lines unread.")] = False,
+    skip_invalid: Annotated[bool, Option("--skip-invalid", help="Publish the rest.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only check; needs no server.")] = False,
 ) -> None:
     """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
 

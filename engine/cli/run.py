@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
+from typer import Option
 
 from engine.cli.command import command, invocation_of, new_app
 from engine.process.settings import Settings
@@ -40,22 +41,11 @@ app = new_app()
 )
 async def run(
     context: typer.Context,
-    role: Annotated[RoleChoice, typer.Option(help="Which role to run.")] = RoleChoice.ALL,
-    workers: Annotated[
-        int,
-        typer.Option(min=1, max=256, help="Processes; the parent's metrics port shows all."),
-    ] = 1,
-    embedded: Annotated[
-        bool, typer.Option("--embedded", help="Start broker, Redis and SQLite on loopback.")
-    ] = False,
-    write_env: Annotated[
-        Path | None,
-        typer.Option(help="With --embedded: write the servers' addresses here, for --env-file."),
-    ] = None,
-    worker_of: Annotated[
-        str | None,
-        typer.Option(hidden=True, help="Given to a worker: its parent's pid and socket."),
-    ] = None,
+    role: Annotated[RoleChoice, Option(help="Which role to run.")] = RoleChoice.ALL,
+    workers: Annotated[int, Option(min=1, max=256, help="Processes, under a parent.")] = 1,
+    embedded: Annotated[bool, Option("--embedded", help="Start servers on loopback.")] = False,
+    write_env: Annotated[Path | None, Option(help="Write an --env-file.")] = None,
+    worker_of: Annotated[str | None, Option(hidden=True, help="Of the parent.")] = None,
 ) -> None:
     """Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0."""
     invocation = invocation_of(context)

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
+from typer import Option
 
 from engine.cli.command import Invocation, Json, command, invocation_of, new_app
 from engine.cli.output import echo_json, say
@@ -47,9 +48,7 @@ app = new_app()
 @command(app, "settings")
 async def settings(
     context: typer.Context,
-    changed: Annotated[
-        bool, typer.Option("--changed", help="Only settings that differ from their defaults.")
-    ] = False,
+    changed: Annotated[bool, Option("--changed", help="Only those that differ.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""

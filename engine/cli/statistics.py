@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from sqlalchemy.ext.asyncio import AsyncSession
+from typer import Option
 
 from catalog.plain_text import for_csv
 from catalog.statistics import (
@@ -45,23 +46,16 @@ app = new_app()
 )
 async def statistics(
     context: typer.Context,
-    first: Annotated[
-        str | None,
-        typer.Option("--from", help="First day, 2026-11-20; default: a week before --to."),
-    ] = None,
-    last: Annotated[str | None, typer.Option("--to", help="Last day; default: today.")] = None,
-    company: Annotated[str | None, typer.Option(help="Only this company: name or id.")] = None,
-    venue: Annotated[str | None, typer.Option(help="Only this venue: name or id.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only this kind of line.")] = None,
+    first: Annotated[str | None, Option("--from", help="Default: a week before --to.")] = None,
+    last: Annotated[str | None, Option("--to", help="Last day; default: today.")] = None,
+    company: Annotated[str | None, Option(help="Only this company: name or id.")] = None,
+    venue: Annotated[str | None, Option(help="Only this venue: name or id.")] = None,
+    kind: Annotated[Kind | None, Option(help="Only this kind of line.")] = None,
     csv_file: Annotated[
         typer.FileTextWrite | None,
-        typer.Option(
-            "--csv", encoding="utf-8", help="Write CSV to this file; - is standard output."
-        ),
+        Option("--csv", encoding="utf-8", help="Write CSV; - is standard output."),
     ] = None,
-    visits: Annotated[
-        bool, typer.Option("--visits", help="Show visits instead: how many, how long, and now.")
-    ] = False,
+    visits: Annotated[bool, Option("--visits", help="Show visits instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show detections, devices and notifications by day, venue, place and campaign.

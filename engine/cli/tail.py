@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from redis.exceptions import RedisError
+from typer import Option
 
 from api.reports import LiveDecision
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
@@ -27,16 +28,11 @@ app = new_app()
 @command(app, "tail", "tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
 async def tail(
     context: typer.Context,
-    company: Annotated[str | None, typer.Option(help="Only this company: id or name.")] = None,
-    campaign: Annotated[
-        str | None, typer.Option(help="Only at places of this campaign: id or name.")
-    ] = None,
-    udid: Annotated[str | None, typer.Option(help="Only this device.")] = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(help="Only with this outcome, of a campaign or of the whole detection."),
-    ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after this many.")] = None,
+    company: Annotated[str | None, Option(help="Only this company: id or name.")] = None,
+    campaign: Annotated[str | None, Option(help="Only at its places: id or name.")] = None,
+    udid: Annotated[str | None, Option(help="Only this device.")] = None,
+    reason: Annotated[str | None, Option(help="Only with this outcome.")] = None,
+    count: Annotated[int | None, Option(min=1, help="End after this many.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the decisions of running triggers as they happen, until Ctrl-C.

@@ -15,6 +15,7 @@ import typer
 from aiokafka import TopicPartition
 from sqlalchemy import and_, func, literal, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
+from typer import Option
 
 from catalog.database import chunked
 from catalog.models import (
@@ -68,9 +69,7 @@ app = new_app()
 @command(app, "verify")
 async def verify(
     context: typer.Context,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Also fail on differences that an edit may explain.")
-    ] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail on explained ones, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.

@@ -26,8 +26,6 @@ FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a seco
 USAGE = (
     (("--at", "Saturday"), "2026-11-20T10:00:00+0100"),
     (("--proximity", "close"), "immediate"),
-    (("--proximity", "near", "--rssi", "-60"), "without --rssi"),
-    (("--tx-power", "-59"), "needs --rssi"),
     (("--uuid", "desk"), "32 hexadecimal digits"),
 )
 FRIDAY = "2026-11-20T22:41:00+0100"
@@ -78,7 +76,7 @@ async def test_for_people(writer: Writer, proximity: Proximity):
 
 async def test_for_programs(writer: Writer, proximity: Proximity):
     await catalog(writer)
-    late = ("--decided-at", "2026-11-20T22:50:00+0100", "--rssi", "-59")
+    late = ("--decided-at", "2026-11-20T22:50:00+0100", "--proximity", "near")
     done = await explain(proximity, "--at", FRIDAY, "--json", *late)
     printed = json.loads(done.stdout)
     assert (printed["reason"], printed["proximity"], printed["device"]) == ("stale", "near", None)

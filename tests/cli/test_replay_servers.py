@@ -175,12 +175,12 @@ async def check_another_catalog(settings: Settings, path: Path, before: Outcome)
     mine, others = findings.outcomes
     assert (mine.name, others.name) == ("as it is", "other.json")
     assert (mine.sent, mine.detections) == (before.sent, before.detections)
-    changed = {row.campaign.name: row for row in others.campaigns}
-    kept = {row.campaign.name: row for row in mine.campaigns}
+    changed = {row.campaign: row for row in others.campaigns}
+    kept = {row.campaign: row for row in mine.campaigns}
     assert (changed["Welcome"].sent, changed["Welcome"].only_here) == (0, 0)
     assert kept["Welcome"].only_here == kept["Welcome"].sent == 6
     again = changed["Quiet, please"]
-    assert again.campaign.id is None
+    assert again.campaign_id is None
     assert again.only_here == again.sent > 0
     for name in kept.keys() - {"Welcome"}:
         assert (kept[name].only_here, changed[name].only_here) == (0, 0), name

@@ -27,6 +27,7 @@ from pydantic import SecretStr
 from redis.exceptions import RedisError
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
+from typer import Option
 
 from catalog.database import Database, open_database
 from catalog.models import Statistic
@@ -44,11 +45,11 @@ from engine.cli.demo.walk import (
     print_summary,
     read_figures,
 )
-from engine.cli.failures import reason_of
 from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, read_notification
 from engine.cli.output import say, shown_progress
 from engine.cli.publish import Item, Pace, Sender
+from engine.cli.servers import reason_of
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
@@ -71,13 +72,8 @@ app = new_app()
 
 @command(app, "demo")
 async def demo(
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Keep running after the summary, until Ctrl-C.")
-    ] = False,
-    seconds: Annotated[
-        float,
-        typer.Option(min=1, max=800, help="Replay the 13 minutes of walking in this many seconds."),
-    ] = 50.0,
+    serve: Annotated[bool, Option("--serve", help="Keep running until Ctrl-C.")] = False,
+    seconds: Annotated[float, Option(min=1, max=800, help="How long the walks take.")] = 50.0,
 ) -> None:
     """Send real beacon readings from a library through Kafka, Redis and the engine.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
+from typer import Argument, Option
 
 from catalog.database import chunked
 from catalog.load import LoadError
@@ -78,57 +79,28 @@ app = new_app()
 )
 async def replay(
     context: typer.Context,
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="JSON Lines, a JSON array or CSV; - is standard input. Default: Kafka."
-        ),
-    ] = None,
+    file: Annotated[Path | None, Argument(help="As of publish; default: Kafka.")] = None,
     form: FormatOption = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", help="From this time on, 2026-11-20T10:00:00+0100; default: all."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", help="Up to, not including, this time; default: all.")
-    ] = None,
-    warm_up: Annotated[
-        str, typer.Option(help="Time before --from to replay uncounted, for its claims: 1 day.")
-    ] = "none",
-    shift: Annotated[
-        str, typer.Option(help="Move every detection later by this time: 1 week, PT12H.")
-    ] = "none",
-    catalog: Annotated[
-        Path | None, typer.Option(help="A catalog file, as if it had been loaded into SQL.")
-    ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(help="Another catalog file: show both, and what only one of them sends."),
-    ] = None,
+    since: Annotated[str | None, Option("--from", help="From 2026-11-20T10:00:00+0100 on.")] = None,
+    until: Annotated[str | None, Option("--to", help="Up to this time.")] = None,
+    warm_up: Annotated[str, Option(help="Before --from, uncounted: 1 day.")] = "none",
+    shift: Annotated[str, Option(help="Move detections later: 1 week, PT12H.")] = "none",
+    catalog: Annotated[Path | None, Option(help="A catalog file, as if loaded.")] = None,
+    compare: Annotated[Path | None, Option(help="Another catalog file beside it.")] = None,
     visits: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Show visits too, as set and with other settings: exit=60 (seconds of silence), "
             "margin=8 (dB beyond a beacon's reach), or both."
         ),
     ] = None,
-    without_sql: Annotated[
-        bool,
-        typer.Option("--without-sql", help="Do not use SQL: the files alone are the catalogs."),
-    ] = False,
+    without_sql: Annotated[bool, Option("--without-sql", help="Use the files alone.")] = False,
     as_json: Json = False,
     csv_file: Annotated[
-        typer.FileTextWrite | None,
-        typer.Option("--csv", help="Write the hours as CSV; - is standard output."),
+        typer.FileTextWrite | None, Option("--csv", help="Write the hours; - is stdout.")
     ] = None,
-    html: Annotated[
-        typer.FileTextWrite | None,
-        typer.Option(help="Write one HTML page, which needs no internet."),
-    ] = None,
-    sends: Annotated[
-        typer.FileTextWrite | None,
-        typer.Option(help="Write every notification as CSV; the file names devices."),
-    ] = None,
+    html: Annotated[typer.FileTextWrite | None, Option(help="Write a page.")] = None,
+    sends: Annotated[typer.FileTextWrite | None, Option(help="Write notifications as CSV.")] = None,
 ) -> None:
     """Decide recorded detections again, and show what would have been sent.
 

@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from catalog.index.entries import application_field, geofences_field
-from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, VenueNames
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.cli.replay.visits import VisitReplay, VisitTally
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
@@ -71,15 +71,15 @@ def _clock(zone: str | None, offset: timedelta | None = None) -> LocalClock:
 
 
 class HourRow(NamedTuple):
-    """An hour's detections with one reason, of a campaign, or of a venue where there is none.
+    """An hour's detections with one reason: of a campaign, or of a venue that has none, or of
+    neither. `campaign_id` is None also for a campaign that is only in a file."""
 
-    For an unknown place there is neither.
-    """
-
-    place: VenueNames
-    campaign: ReplayedCampaign | None
+    company: str
+    venue: str
+    campaign_id: int | None
+    campaign: str | None
     hour: str
-    reason: Reason
+    reason: str
     detections: int
 
 
@@ -90,12 +90,16 @@ class CampaignRow(NamedTuple):
     `devices_only_here` the devices that the campaign reaches only here.
     """
 
-    campaign: ReplayedCampaign
+    company: str
+    venue: str
+    campaign_id: int | None
+    campaign: str
+    format: str
     sent: int
     devices: int
-    reasons: Mapping[Reason, int]
-    only_here: int | None = None
-    devices_only_here: int | None = None
+    reasons: Mapping[str, int]
+    only_here: int | None
+    devices_only_here: int | None
 
 
 class Outcome(NamedTuple):
@@ -245,77 +249,59 @@ class CatalogReplay:
         """The results, once all is decided; in a comparison with those of the other catalog."""
         if self._visits is not None:
             self._visits.finish()
-        catalog, detections = self.catalog, Counter[Reason]()
-        rows: Counter[tuple[int | None, int | None, str, Reason]] = Counter()
-        reasons: defaultdict[int | None, Counter[Reason]] = defaultdict(Counter)
+        detections, hours = Counter[Reason](), Counter[HourRow]()
+        reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for (beacon, decision, quarter), count in self._cells.items():
             detections[decision.reason] += count
-            for cell in _rows_of(beacon, decision, quarter * _QUARTER):
-                rows[cell] += count
-                reasons[cell[0]][cell[3]] += count
-        hours = [
-            HourRow(
-                self._names(id_, venue_id),
-                None if id_ is None else catalog.campaigns[id_],
-                hour,
-                reason,
-                count,
-            )
-            for (id_, venue_id, hour, reason), count in rows.items()
-        ]
-        devices = {} if other is None else other.devices()
+            for id_, row in self._rows_of(beacon, decision, quarter * _QUARTER):
+                hours[row] += count
+                reasons[id_][row.reason] += count
+        theirs: Mapping[object, set[str]] = {}
+        if other is not None:
+            known = other.catalog.campaigns.items()
+            theirs = {each.key: other.reached[id_] for id_, each in known}
         campaigns = [  # also those without any detection
             CampaignRow(
-                campaign,
+                *each.place,
+                each.id,
+                each.name,
+                each.format,
                 reasons[id_][Reason.GRANTED],
                 len(self.reached[id_]),
                 dict(reasons[id_].most_common()),
                 None if other is None else self._only[id_],
-                None
-                if other is None
-                else len(self.reached[id_] - devices.get(campaign.key, set())),
+                None if other is None else len(self.reached[id_] - theirs.get(each.key, set())),
             )
-            for id_, campaign in catalog.campaigns.items()
+            for id_, each in self.catalog.campaigns.items()
         ]
+        rows = [row._replace(detections=count) for row, count in hours.items()]
         return Outcome(
-            catalog.name,
+            self.catalog.name,
             dict(detections.most_common()),
             self.sent,
             len(set().union(*self.reached.values())),
-            sorted(campaigns, key=lambda row: (-row.sent, row.campaign.place, row.campaign.name)),
-            sorted(hours, key=_order),
+            sorted(campaigns, key=lambda row: (-row.sent, row.company, row.venue, row.campaign)),
+            sorted(rows, key=lambda row: (*row[:2], row.campaign or "", row[2] or 0, *row[4:])),
             {} if self._visits is None else self._visits.tallies,
         )
 
-    def devices(self) -> Mapping[tuple[str, ...] | int, set[str]]:
-        """The devices that each campaign reaches, by the campaign's identity."""
-        return {each.key: self.reached[id_] for id_, each in self.catalog.campaigns.items()}
-
-    def _names(self, campaign_id: int | None, venue_id: int | None) -> VenueNames:
-        if campaign_id is not None:
-            return self.catalog.campaigns[campaign_id].place
-        return VenueNames("", "") if venue_id is None else self.catalog.venues[venue_id]
-
-
-def _rows_of(
-    beacon: IndexedPlace | None, decision: Decision, instant: float
-) -> Iterator[tuple[int | None, int | None, str, Reason]]:
-    """Campaign, venue, hour, reason: for each campaign of the beacon its reason, or the whole
-    detection's. Without a campaign there is the venue, and for an unknown beacon neither."""
-    if beacon is None:
-        yield None, None, local_hour(_clock(None), instant), decision.reason
-    elif not beacon.campaigns:
-        venue = beacon.target.venue
-        yield None, venue.id, local_hour(_clock(venue.time_zone), instant), decision.reason
-    else:
-        reasons = dict(decision.by_campaign)
-        for campaign in beacon.campaigns:
-            clock = _clock(campaign.time_zone, campaign.start.utcoffset())
-            hour = local_hour(clock, instant)
-            yield campaign.id, None, hour, reasons.get(campaign.id, decision.reason)
-
-
-def _order(row: HourRow) -> tuple[object, ...]:
-    campaign = row.campaign
-    names = ("", 0) if campaign is None else (campaign.name, campaign.id or 0)
-    return row.place, *names, row.hour, row.reason
+    def _rows_of(
+        self, beacon: IndexedPlace | None, decision: Decision, instant: float
+    ) -> Iterator[tuple[int, HourRow]]:
+        """Rows without a count, and the ids of their campaigns, 0 for none: of each campaign of
+        the beacon with its reason, or the whole detection's."""
+        if beacon is None:
+            hour = local_hour(_clock(None), instant)
+            yield 0, HourRow("", "", None, None, hour, decision.reason.value, 0)
+        elif not beacon.campaigns:
+            venue = beacon.target.venue
+            hour = local_hour(_clock(venue.time_zone), instant)
+            names = self.catalog.venues[venue.id]
+            yield 0, HourRow(*names, None, None, hour, decision.reason.value, 0)
+        else:
+            reasons = dict(decision.by_campaign)
+            for each in beacon.campaigns:
+                hour = local_hour(_clock(each.time_zone, each.start.utcoffset()), instant)
+                named = self.catalog.campaigns[each.id]
+                reason = reasons.get(each.id, decision.reason).value
+                yield each.id, HourRow(*named.place, named.id, named.name, hour, reason, 0)

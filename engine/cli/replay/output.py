@@ -20,10 +20,6 @@ from rules.model import Reason
 from rules.visits import LENGTHS, VisitKind
 
 _MOST_HOURS = 48
-_HOUR_COLUMNS = (
-    *("catalog", "company", "venue", "campaign_id", "campaign"),
-    *("hour", "reason", "detections"),
-)
 _SENT_COLUMNS = (
     *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
     *("format", "beacon", "udid", "only_here"),
@@ -91,7 +87,7 @@ def summary_lines(findings: ReplayFindings) -> Iterator[str]:
             "cache delay forbade (--warm-up replays the time before)"
         )
     campaigns = (row for each in findings.outcomes for row in each.campaigns)
-    if any(row.sent and row.campaign.format == "connector" for row in campaigns):
+    if any(row.sent and row.format == "connector" for row in campaigns):
         yield "customers' services are assumed to answer every call with content"
 
 
@@ -114,32 +110,30 @@ def _campaigns(outcome: Outcome) -> ReportTable:
     rows = []
     for row in outcome.campaigns:
         others = [each for each in row.reasons if each not in (Reason.GRANTED, Reason.THROTTLED)]
-        mostly = others[0].value if others else "" if row.reasons else "no detection"
+        mostly = others[0] if others else "" if row.reasons else "no detection"
         figures = (row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0))
-        names = (row.campaign.place.venue, row.campaign.name)
-        rows.append((*names, mostly, *(f"{each:,}" for each in figures)))
+        rows.append((row.venue, row.campaign, mostly, *(f"{each:,}" for each in figures)))
     return ReportTable("Campaigns", header, rows, 3)
 
 
 def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
     """The campaigns of both catalogs; those that differ most come first."""
-    pairs: dict[object, list[CampaignRow | None]] = {
-        row.campaign.key: [row, None] for row in first.campaigns
-    }
-    for row in second.campaigns:
-        pairs.setdefault(row.campaign.key, [None, None])[1] = row
-    differing = sorted(
-        pairs.values(), key=lambda pair: -sum(row.only_here or 0 for row in pair if row)
-    )
+    pairs: dict[object, list[CampaignRow | None]] = {}
+    for number, outcome in enumerate((first, second)):
+        for row in outcome.campaigns:
+            key = row.campaign_id or (row.company, row.venue, row.campaign)
+            pairs.setdefault(key, [None, None])[number] = row
     rows = []
-    for pair in differing:
-        campaign = next(row.campaign for row in pair if row is not None)
+    for pair in sorted(
+        pairs.values(), key=lambda pair: -sum(row.only_here or 0 for row in pair if row)
+    ):
+        named = pair[0] or pair[1]
         figures = [
             "-" if row is None else f"{getattr(row, figure):,}"
             for figure in ("sent", "only_here", "devices_only_here")
             for row in pair
         ]
-        rows.append((campaign.place.venue, campaign.name, *figures))
+        rows.append((*((named.venue, named.campaign) if named else ()), *figures))
     header = ["venue", "campaign"]
     for prefix in ("sent: ", "only ", "devices only "):
         header += [prefix + first.name, prefix + second.name]
@@ -162,7 +156,7 @@ def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
 
 def times(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
-    sent = [[row for row in each.rows if row.reason is Reason.GRANTED] for each in outcomes]
+    sent = [[row for row in each.rows if row.reason == Reason.GRANTED] for each in outcomes]
     hours = {row.hour[:13] for rows in sent for row in rows}
     by_day = len(hours) > _MOST_HOURS
     counts = [Counter[str]() for _ in outcomes]
@@ -198,19 +192,7 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
             line = {"catalog": outcome.name, "reason": reason.value, "detections": count}
             yield {"kind": "reason", **line}
         for row in outcome.campaigns:
-            yield {
-                "kind": "campaign",
-                "catalog": outcome.name,
-                **row.campaign.place._asdict(),
-                "campaign_id": row.campaign.id,
-                "campaign": row.campaign.name,
-                "format": row.campaign.format,
-                "sent": row.sent,
-                "devices": row.devices,
-                "reasons": {reason.value: count for reason, count in row.reasons.items()},
-                "only_here": row.only_here,
-                "devices_only_here": row.devices_only_here,
-            }
+            yield {"kind": "campaign", "catalog": outcome.name, **row._asdict()}
         for kind, tally in outcome.visits.items():
             yield {
                 "kind": "visits",
@@ -222,22 +204,15 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
                 "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
             }
         for hour in outcome.rows:
-            yield {"kind": "hour", **dict(zip(_HOUR_COLUMNS, _cells(outcome, hour), strict=True))}
-
-
-def _cells(outcome: Outcome, row: HourRow) -> Sequence[Any]:
-    campaign = row.campaign
-    named = (None, None) if campaign is None else (campaign.id, campaign.name)
-    figures = (row.hour, row.reason.value, row.detections)
-    return (outcome.name, *row.place, *named, *figures)
+            yield {"kind": "hour", "catalog": outcome.name, **hour._asdict()}
 
 
 def write_csv(findings: ReplayFindings, stream: TextIO) -> None:
     """Write the hours, after a header."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(_HOUR_COLUMNS)
+    writer.writerow(("catalog", *HourRow._fields))
     for outcome in findings.outcomes:
-        writer.writerows(for_csv(_cells(outcome, row)) for row in outcome.rows)
+        writer.writerows(for_csv((outcome.name, *row)) for row in outcome.rows)
 
 
 class SentCsv:

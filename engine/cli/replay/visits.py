@@ -4,6 +4,7 @@ The state machine is the trigger's (rules/visits.py), and so is what it is told 
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -28,7 +29,8 @@ from rules.visits import (
 )
 
 FLAP_SECONDS = 300.0  # a device that returns sooner had perhaps not left
-_EXIT, _MARGIN = (1.0, 86_400.0), (0.0, 60.0)
+_SETTING = re.compile(r"(exit|margin)=([0-9.]{1,9})")
+_BOUNDS = {"exit": (1.0, 86_400.0), "margin": (0.0, 60.0)}
 Places = Mapping[PlaceKey | None, IndexedPlace]
 
 
@@ -44,18 +46,14 @@ class VisitSettings(NamedTuple):
         """The settings in the form `exit=60,margin=8`. Raises ValueError."""
         found = cls()
         for part in text.split(","):
-            name, _, written = part.strip().partition("=")
-            least, most = {"exit": _EXIT, "margin": _MARGIN}.get(name, (math.inf, 0.0))
-            try:
-                value = float(written)
-            except ValueError:
-                value = math.nan
-            if not least <= value <= most:
+            written = _SETTING.fullmatch(part.strip())
+            least, most = _BOUNDS[written[1]] if written else (math.inf, 0.0)
+            if written is None or not least <= float(written[2]) <= most:
                 raise ValueError(
                     f"{part!r}: accepted: exit=1 to 86400 (seconds), margin=0 to 60 (dB), as in "
                     "exit=60,margin=8"
                 )
-            found = found._replace(**{name: value})
+            found = found._replace(**{written[1]: float(written[2])})
         return found
 
     @property

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.system.comparison", "tests.system.scene")
+pytest.register_assert_rewrite("tests.system.scene")

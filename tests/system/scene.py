@@ -1,16 +1,17 @@
 """A world in SQL, its topics, and the processes that work on them, checked against the oracle."""
 
 import asyncio
+import json
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Self
+from datetime import datetime
+from typing import Any, Self
 
 from engine.process.lifecycle import cancel
 from tests.servers.waiting import eventually
-from tests.system.comparison import assert_equal, messages_by_id
 from tests.system.oracle import Expected, Oracle
 from tests.system.rig import Command, Rig
 from tests.system.topics import Record, TopicSet
@@ -116,9 +117,54 @@ class Scene:
 async def until_decided(trigger: Command, more: int) -> None:
     """Wait until the trigger has decided so many more detections."""
     before = (await trigger.metrics()).total("detections")
-    await eventually(partial(_has_decided, trigger, before + more), deadline=60, what="decisions")
+
+    async def has_decided() -> bool:
+        assert trigger.process.poll() is None, trigger.output
+        return (await trigger.metrics()).total("detections") > before + more
+
+    await eventually(has_decided, deadline=60, what="decisions")
 
 
-async def _has_decided(trigger: Command, count: int) -> bool:
-    assert trigger.process.poll() is None, trigger.output
-    return (await trigger.metrics()).total("detections") > count
+def messages_by_id(records: list[Record]) -> dict[str, list[dict[str, Any]]]:
+    """The bodies of messages by id, repeats included; keys and headers are checked."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        body = json.loads(record.value or b"")
+        assert record.key == body["device"]["udid"].encode()
+        assert dict(record.headers) == {
+            "id": body["id"].encode(),
+            "campaign": str(body["campaign"]["id"]).encode(),
+        }
+        found.setdefault(body["id"], []).append(body)
+    return found
+
+
+def assert_equal(
+    expected: dict[str, dict[str, Any]], records: list[Record], *, repeats: bool
+) -> None:
+    """The same ids, and the same fields under each; with `repeats`, each at least once."""
+    found = messages_by_id(records)
+    missing, surplus = expected.keys() - found.keys(), found.keys() - expected.keys()
+    assert not missing, f"{len(missing)} are missing, such as {expected[next(iter(missing))]}"
+    assert not surplus, f"{len(surplus)} too many, such as {found[next(iter(surplus))]}"
+    for number, bodies in found.items():
+        assert repeats or len(bodies) == 1, f"{number} came {len(bodies)} times"
+        for body in bodies:
+            datetime.strptime(body.pop("triggered_at"), "%Y-%m-%dT%H:%M:%S%z")
+            assert body == expected[number]
+
+
+async def assert_dead_letters(expected: Expected, topics: TopicSet) -> None:
+    """Each malformed record once, byte for byte, with its headers; nothing else."""
+    letters = await topics.read("dead-letters")
+    found: Counter[tuple[int, int]] = Counter()
+    for letter in letters:
+        headers = {name: value.decode() for name, value in letter.headers}
+        place = int(headers["partition"]), int(headers["offset"])
+        found[place] += 1
+        original, reason = expected.dead[place]
+        assert (letter.key, letter.value) == (original.key, original.value)
+        assert (headers["topic"], headers["reason"]) == (original.topic, reason), headers
+        assert headers["detail"]
+        assert set(headers) == {"reason", "detail", "topic", "partition", "offset", "failed_at"}
+    assert found == dict.fromkeys(expected.dead, 1)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from rules.model import Reason
-from tests.system.comparison import assert_dead_letters, assert_equal
 from tests.system.oracle import Expected, Oracle
 from tests.system.rig import Rig
+from tests.system.scene import assert_dead_letters, assert_equal
 from tests.system.topics import TopicSet
 from tests.system.traffic import Message, Traffic
 from tests.system.world import World, large_world

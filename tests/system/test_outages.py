@@ -15,10 +15,9 @@ from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.comparison import assert_equal
 from tests.system.probe import Probe
 from tests.system.rig import Command, Rig, environment_on
-from tests.system.scene import Scene, until_decided
+from tests.system.scene import Scene, assert_equal, until_decided
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
 

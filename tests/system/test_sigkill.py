@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from tests.system.comparison import assert_equal
-from tests.system.scene import Scene
+from tests.system.scene import Scene, assert_equal
 
 ROUNDS = 4
 SEED = 11

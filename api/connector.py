@@ -208,11 +208,9 @@ async def test_connector(caller: Writer) -> Any:
     services, company = caller.services, caller.company_id
     async with services.database.autocommit() as session:
         _shown(await _stored(session, caller), _cipher(caller))
-    if company in services.trials:
-        message = "the company's connector is being tested already"
+    if company in services.trials or len(services.trials) >= _MOST_TRIALS:
+        message = "a connector is being tested already; try again"
         raise ApiError(429, message, headers={"retry-after": "1"})
-    if len(services.trials) >= _MOST_TRIALS:
-        raise unavailable("too many connectors are being tested; try again")
     services.trials.add(company)
     try:
         trial = await services.try_connector(company)

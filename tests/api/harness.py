@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, NamedTuple
@@ -16,12 +17,14 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import event, select
 
 from api.app import build_app
+from api.campaigns import CAMPAIGNS
 from api.middleware import ApiMetrics
 from api.sessions import token_hash
+from api.venues import BEACONS, GEOFENCES, VENUES
 from catalog.database import Database
 from catalog.index.drain import OutboxDrainer
 from catalog.inputs import ALL_PERMISSIONS
-from catalog.models import WEEKDAYS, Account, Base, Company, Session
+from catalog.models import Account, Base, Company, Session
 from connectors.client import client_context
 from engine.process.settings import Settings
 from engine.wiring.api import build_services
@@ -33,18 +36,13 @@ _client_context = functools.cache(client_context)
 PASSWORD = "correct horse"
 
 
+@dataclass
 class Harness:
     """An application in this process, its stores, and a client of it."""
 
-    def __init__(
-        self,
-        app: FastAPI,
-        stores: Stores,
-        client: httpx.AsyncClient,
-    ) -> None:
-        self.app = app
-        self.stores = stores
-        self.client = client
+    app: FastAPI
+    stores: Stores
+    client: httpx.AsyncClient
 
     @property
     def database(self) -> Database:
@@ -135,50 +133,14 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
         yield Harness(app, stores, await stack.enter_async_context(client))
 
 
-VENUE: Body = {
-    "name": "Library",
-    "address": "Castelló de la Plana",
-    "active": True,
-    "width": 32,
+VENUE: Body = VENUES.example | {
     "height": 17,
     "image": "https://library.example/plan.png",
     "time_zone": "Europe/Madrid",
 }
-BEACON: Body = {
-    "name": "Study desk",
-    "uuid": "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10",
-    "major": 1,
-    "minor": 260,
-    "active": True,
-    "proximity": "near",
-    "x": 12,
-    "y": 40,
-    "color": "#ff8800",
-    "tags": [{"name": "study"}],
-}
-GEOFENCE: Body = {
-    "name": "The campus",
-    "longitude": -0.0672,
-    "latitude": 39.9944,
-    "radius": 300,
-    "active": True,
-}
-CAMPAIGN: Body = {
-    "name": "New books",
-    "push": "Fresh this week, right next to you.",
-    "title": "New on the shelves",
-    "format": "url",
-    "url": "https://library.example/new-books",
-    "cache": "day",
-    "start": "2026-11-20T00:00:00+0100",
-    "end": "2027-11-20T00:00:00+0100",
-    "start_time": "09:00",
-    "end_time": "20:00",
-    "active": True,
-    **dict.fromkeys(WEEKDAYS, True),
-    "sunday": False,
-    "tags": [{"name": "study"}],
-}
+BEACON: Body = BEACONS.example | {"x": 12, "y": 40, "color": "#ff8800"}
+GEOFENCE: Body = GEOFENCES.example
+CAMPAIGN: Body = CAMPAIGNS.example | {"sunday": False}
 CONNECTOR: Body = {
     "name": "Loans",
     "url": "http://127.0.0.1:9/offers",
@@ -226,7 +188,7 @@ def error_body(answer: httpx.Response, status: int) -> Body:
 
 
 class Operation(NamedTuple):
-    """A method and the template of a path below /v2, with a valid body."""
+    """A method and the template of a path below /v2, with the example of the document."""
 
     method: str
     path: str
@@ -235,13 +197,9 @@ class Operation(NamedTuple):
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
-    def filled(self, **ids: int) -> str:
-        """The path with ids in it."""
-        return self.path.format(**ids)
-
 
 def operations(app: FastAPI) -> list[Operation]:
-    """All operations except signing in, each with the document's example."""
+    """All operations except signing in."""
     found = []
     for path, methods in app.openapi()["paths"].items():
         for method, definition in methods.items():

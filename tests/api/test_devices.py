@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from pydantic import SecretStr
@@ -10,7 +11,7 @@ from sqlalchemy import func, select
 
 from catalog import erasure
 from catalog.erasure import DeviceData, DeviceRows, TopicRetention
-from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device
+from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device, Statistic
 from engine.process.settings import Settings
 from engine.redis.decision_store import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey, copy_key
@@ -84,14 +85,38 @@ async def test_traces_of_other_places(api: Harness, owner: Headers, bodies: Bodi
     ]
 
 
+async def test_names_of_deleted_records(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    """Traces and statistics keep them; those of another company's device name nothing."""
+    beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon(tags=["door"]))
+
+    async def detected(headers: Headers) -> int:
+        number = await device_of(api, headers)
+        of = {"device_id": number, "venue_id": venue, "beacon_id": beacon["id"]}
+        await api.add(DetectionTrace(**of, status="near", create_on=NOW))
+        return number
+
+    stranger = await api.account()
+    mine, theirs = await detected(owner), await detected(stranger)
+    for kind, ref in (("venue", venue), ("beacon", beacon["id"])):
+        of = {"day": NOW.date(), "kind": kind, "ref": ref, "venue_id": venue}
+        await api.add(Statistic(**of, detections=1, devices=1, notifications=1))
+    figures = "/statistics?from=2026-11-01&to=2026-11-30"
+    lines = await api.read(figures, owner)
+    (trace,) = (await api.read(f"/crm/{mine}", owner))["beacon"]
+    assert (lines[1]["name"], trace["beacon"]) == (beacon["name"], beacon)
+    assert (await api.call("DELETE", f"/region/{venue}", owner)).status_code == 200
+    assert await api.read(figures, owner) == lines
+    assert (await api.read(f"/crm/{mine}", owner))["beacon"] == [trace]
+    (received,) = (await api.read(f"/crm/{theirs}", stranger))["beacon"]
+    assert (received["lieu"], received["beacon"]) == ("", {"id": beacon["id"]})
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        {"test": "1"},
         {"test": True},
-        {"device": [{"id": 1, "test": "true"}], "auth": [], "beacon": []},
-        {"device": {"test": 1}},
-        {"datas": [{"id": "1", "udid": "x", "test": "1"}]},
+        {"device": [{"id": 1, "test": "1"}], "auth": [], "beacon": []},
+        {"datas": {"id": "1", "udid": "x", "test": "true"}},
     ],
 )
 async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any]):
@@ -185,23 +210,17 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers, monkeypatch: 
         assert PERSON not in repr((await session.execute(select(AuditEntry.__table__))).all())
 
 
-@pytest.mark.parametrize(
-    ("expected", "shown"),
-    [
+async def test_the_retention_of_kafka(api: Harness, owner: Headers):
+    number = await device_of(api, owner)
+    for kafka, shown in (
         (TopicRetention(True, timedelta(days=7)), ("bounded", "2026-11-27T12:00:00+0000")),
         (TopicRetention(True, None), ("unbounded", None)),
-        (TopicRetention(False), ("unknown", None)),
-    ],
-)
-async def test_the_retention_of_kafka(
-    api: Harness, owner: Headers, expected: TopicRetention, shown: tuple[str, str | None]
-):
-    async def held(_company: int, _udid: str) -> DeviceData:
-        return DeviceData(DeviceRows(devices=1), 0, expected)
-
-    api.app.state.services = replace(api.app.state.services, held_data=held, clock=lambda: NOW)
-    answer = await api.read(f"/crm/{await device_of(api, owner)}/held", owner)
-    assert (answer["kafka"], answer["kafka_until"]) == shown
+    ):
+        held = AsyncMock(return_value=DeviceData(DeviceRows(devices=1), 0, kafka))
+        services = replace(api.app.state.services, held_data=held, clock=lambda: NOW)
+        api.app.state.services = services
+        answer = await api.read(f"/crm/{number}/held", owner)
+        assert (answer["kafka"], answer["kafka_until"]) == shown
 
 
 async def test_without_redis(

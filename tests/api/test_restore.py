@@ -13,35 +13,17 @@ from tests.api.harness import Bodies, Harness, Headers
 from tests.catalog.records import fresh_index, index_of
 
 
-class Estate:
-    """A venue with a record of each kind, by the paths of the records."""
-
-    def __init__(self, api: Harness, owner: Headers, bodies: Bodies, venue: int) -> None:
-        self.api, self.owner, self.venue = api, owner, venue
-        tag = {"name": "Door", "value": "1", "active": True, "tags": ["t"]}
-        inside = f"/region/{venue}"
-        self.bodies = {
-            f"{inside}/beacon": bodies.beacon(tags=["t"]),
-            f"{inside}/geofencing": bodies.geofence(),
-            f"{inside}/nfc": tag,
-            f"{inside}/qrcode": tag,
-            f"/lieu/{venue}/campaign": bodies.campaign(tags=["t"], on="exit"),
-        }
-        self.records: dict[str, Any] = {}
-
-    async def fill(self) -> "Estate":
-        for path, body in self.bodies.items():
-            record = await self.api.made(path, self.owner, body)
-            self.records[f"{path}/{record['id']}"] = record
-        return self
-
-    async def call(self, method: str, path: str) -> Any:
-        return await self.api.call(method, path, self.owner)
-
-
 @pytest.fixture
-async def estate(api: Harness, owner: Headers, bodies: Bodies, venue: int) -> Estate:
-    return await Estate(api, owner, bodies, venue).fill()
+def records(bodies: Bodies, venue: int) -> dict[str, Any]:
+    """A body of each kind, by the path that creates it."""
+    tag = {"name": "Door", "value": "1", "active": True, "tags": ["t"]}
+    return {
+        f"/region/{venue}/beacon": bodies.beacon(tags=["t"]),
+        f"/region/{venue}/geofencing": bodies.geofence(),
+        f"/region/{venue}/nfc": tag,
+        f"/region/{venue}/qrcode": tag,
+        f"/lieu/{venue}/campaign": bodies.campaign(tags=["t"], on="exit"),
+    }
 
 
 async def agrees(api: Harness) -> None:
@@ -52,14 +34,16 @@ async def agrees(api: Harness) -> None:
     assert await index_of(stores.redis, stores.index_store) == await fresh_index(api.database)
 
 
-async def test_records_of_a_venue(api: Harness, owner: Headers, estate: Estate):
-    for path, record in estate.records.items():
-        assert (await estate.call("POST", f"{path}/restore")).status_code == 404
-        assert (await estate.call("DELETE", path)).status_code == 200
+async def test_records_of_a_venue(api: Harness, owner: Headers, records: dict[str, Any]):
+    stranger = await api.account()
+    for where, body in records.items():
+        record = await api.made(where, owner, body)
+        path = f"{where}/{record['id']}"
+        assert (await api.call("POST", f"{path}/restore", owner)).status_code == 404
+        assert (await api.call("DELETE", path, owner)).status_code == 200
         await agrees(api)
-        stranger = await api.account()
         assert (await api.call("POST", f"{path}/restore", stranger)).status_code == 404
-        answer = await estate.call("POST", f"{path}/restore")
+        answer = await api.call("POST", f"{path}/restore", owner)
         assert (answer.status_code, answer.json()) == (200, record), path
         assert await api.read(path, owner) == record
         await agrees(api)
@@ -68,48 +52,47 @@ async def test_records_of_a_venue(api: Harness, owner: Headers, estate: Estate):
 
 
 async def test_a_venue_comes_back_with_what_was_deleted_with_it(
-    api: Harness, owner: Headers, bodies: Bodies, estate: Estate
+    api: Harness, owner: Headers, bodies: Bodies, venue: int, records: dict[str, Any]
 ):
-    place = f"/region/{estate.venue}"
-    earlier = await api.made(f"{place}/nfc", owner, {"name": "x", "value": "x", "active": True})
+    place = f"/region/{venue}"
+    made = {path: await api.made(path, owner, body) for path, body in records.items()}
+    tag = await api.made(f"{place}/nfc", owner, {"name": "x", "value": "x", "active": True})
+    earlier = f"{place}/nfc/{tag['id']}"
     there = f"/region/{(await api.made('/region', owner, bodies.venue()))['id']}/beacon"
-    aimed = await api.made(there, owner, bodies.beacon())
-    far = bodies.campaign(beacons=[aimed["id"]])
-    path = f"/lieu/{estate.venue}/campaign"
-    campaign = await api.made(path, owner, far)
-    assert (await estate.call("DELETE", f"{place}/nfc/{earlier['id']}")).status_code == 200
+    far = bodies.campaign(beacons=[(await api.made(there, owner, bodies.beacon()))["id"]])
+    campaign = await api.made(f"/lieu/{venue}/campaign", owner, far)
+    assert (await api.call("DELETE", earlier, owner)).status_code == 200
     before = await api.read(place, owner)
+    assert (await api.call("DELETE", place, owner)).status_code == 200
     await agrees(api)
-    assert (await estate.call("DELETE", place)).status_code == 200
-    await agrees(api)
-    assert (await estate.call("POST", f"{path}/{campaign['id']}/restore")).status_code == 404
-    assert (await estate.call("POST", f"{place}/restore")).json() == before
-    for path, record in estate.records.items():
-        assert await api.read(path, owner) == record
-    assert (await estate.call("GET", f"{place}/nfc/{earlier['id']}")).status_code == 404
+    restore = f"/lieu/{venue}/campaign/{campaign['id']}/restore"
+    assert (await api.call("POST", restore, owner)).status_code == 404
+    assert (await api.call("POST", f"{place}/restore", owner)).json() == before
+    for path, record in made.items():
+        assert await api.read(f"{path}/{record['id']}", owner) == record
+    assert (await api.call("GET", earlier, owner)).status_code == 404
     await agrees(api)
 
 
-async def test_what_is_taken(api: Harness, owner: Headers, estate: Estate):
-    for path, body in estate.bodies.items():
-        deleted = next(each for each in estate.records if each.startswith(path))
-        assert (await estate.call("DELETE", deleted)).status_code == 200
+async def test_what_is_taken(api: Harness, owner: Headers, records: dict[str, Any]):
+    for path, body in records.items():
+        deleted = f"{path}/{(await api.made(path, owner, body))['id']}"
+        assert (await api.call("DELETE", deleted, owner)).status_code == 200
         again = await api.made(path, owner, body)
-        answer = await estate.call("POST", f"{deleted}/restore")
+        answer = await api.call("POST", f"{deleted}/restore", owner)
         assert (answer.status_code, answer.json()["message"]) == (409, "the name is taken")
         other = body | {"name": "another"}
         assert (await api.call("PUT", f"{path}/{again['id']}", owner, other)).status_code == 200
-        answer = await estate.call("POST", f"{deleted}/restore")
+        answer = await api.call("POST", f"{deleted}/restore", owner)
         unique = "uuid" in body or "value" in body
         assert answer.status_code == (409 if unique else 200), path
 
 
-async def test_for_30_days(api: Harness, owner: Headers, estate: Estate):
-    path = next(iter(estate.records))
-    assert (await estate.call("DELETE", path)).status_code == 200
+async def test_for_30_days(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    where = f"/region/{venue}/beacon"
+    path = f"{where}/{(await api.made(where, owner, bodies.beacon()))['id']}"
+    assert (await api.call("DELETE", path, owner)).status_code == 200
     async with api.database.write.begin() as session:
         beacon = (await session.scalars(with_deleted(select(Beacon)))).one()
         beacon.deleted_at = datetime.now(UTC) - timedelta(days=30, seconds=1)
-    assert (await estate.call("POST", f"{path}/restore")).status_code == 404
-    reader = await api.account(None, beacon=1)
-    assert (await api.call("POST", f"{path}/restore", reader)).status_code == 403
+    assert (await api.call("POST", f"{path}/restore", owner)).status_code == 404

@@ -12,8 +12,8 @@ from redis import Redis
 from sqlalchemy import select
 
 from catalog.accounts import NewAccount, create_account, set_active, set_password, set_permissions
-from catalog.inputs import ALL_PERMISSIONS, AREAS
-from catalog.models import Account, Company, Session
+from catalog.inputs import ALL_PERMISSIONS
+from catalog.models import Company, Session
 from tests.api.harness import PASSWORD, Harness, Headers
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
@@ -109,7 +109,7 @@ async def test_failures_count_by_account_and_network_together(
     assert await status(api, "no@example.org", "x", "::ffff:192.0.2.1") == 429
 
 
-@pytest.mark.parametrize("end", ["password", "disabled", "company", "deleted", "sign out"])
+@pytest.mark.parametrize("end", ["password", "disabled", "company", "sign out"])
 async def test_how_a_session_ends(api: Harness, account: None, end: str):
     """At once, in every process; an account that is enabled again has no session."""
     headers, other = await signed_in(api), await signed_in(api)
@@ -119,18 +119,15 @@ async def test_how_a_session_ends(api: Harness, account: None, end: str):
     elif end == "disabled":
         for active in (False, True):
             await set_active(api.database, EMAIL, active=active)
-    elif end == "sign out":
+    elif end == "company":
+        for active in (False, True):
+            async with api.database.write.begin() as session:
+                (await session.scalars(select(Company))).one().active = active
+    else:
         done = await api.call("DELETE", "/auth", headers)
         assert (done.status_code, done.json()) == (200, {"status": "success", "code": 200})
-        assert (await api.call("DELETE", "/auth", headers)).status_code == 401
-        assert await profile(api, other) == 200
-    for active in (False, True) if end == "company" else ():
-        async with api.database.write.begin() as session:
-            (await session.scalars(select(Company))).one().active = active
-    if end == "deleted":
-        async with api.database.write.begin() as session:
-            await session.delete((await session.scalars(select(Account))).one())
     assert await profile(api, headers) == 401
+    assert await profile(api, other) == (200 if end == "sign out" else 401)
 
 
 async def test_changing_the_own_password(api: Harness, account: None):
@@ -157,8 +154,7 @@ async def test_a_stolen_token_guesses_no_password(api: Harness, account: None):
 async def test_permissions_change_under_a_session(api: Harness, account: None):
     headers = await signed_in(api)
     assert (await api.call("GET", "/region", headers)).status_code == 200
-    levels = await set_permissions(api.database, EMAIL, {"region": 0})
-    assert levels == dict.fromkeys(AREAS, 2) | {"region": 0}
+    await set_permissions(api.database, EMAIL, {"region": 0})
     assert (await api.call("GET", "/region", headers)).status_code == 403
 
 
@@ -196,17 +192,6 @@ class TestAtFullCost:
             await eventually(partial(is_let_in, address))
         enough.set()
         await asyncio.gather(*guessing)
-
-    async def test_a_flood_from_one_network_does_not_delay_others(self, api: Harness):
-        flood = [
-            asyncio.create_task(status(api, f"{number}@x.org", "guess", NETWORK))
-            for number in range(60)
-        ]
-        await asyncio.sleep(0)
-        others = [status(api, EMAIL, PASSWORD, f"192.0.2.{number}") for number in range(5)]
-        assert await asyncio.gather(*others) == [200] * 5
-        assert sum(task.done() for task in flood) < 30
-        assert set(await asyncio.gather(*flood)) <= {404, 503}
 
     async def test_the_time_tells_nothing(self, api: Harness):
         """The time of the fastest of several tries, because other load only adds."""

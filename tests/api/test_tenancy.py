@@ -1,5 +1,6 @@
 """No operation crosses from one company to another, and each needs its area's level."""
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,7 +49,7 @@ async def test_every_operation_needs_its_area(api: Harness, level: int, others: 
         if str(operation) in OWN:
             continue
         area = area_of(operation)
-        path = operation.filled(id=1, uid=1)
+        path = operation.path.format(id=1, uid=1)
         answer = await api.call(operation.method, path, holders[area], operation.body)
         reads = operation.method == "GET" or str(operation) in QUESTIONS
         needed = 1 if reads else 2
@@ -69,7 +70,7 @@ async def test_every_operation_needs_a_session(api: Harness, owner: Headers):
     )
     for operation in operations(api.app):
         for headers in bad:
-            path = operation.filled(id=1, uid=1)
+            path = operation.path.format(id=1, uid=1)
             answer = await api.call(operation.method, path, headers, operation.body)
             assert answer.status_code == 401, operation
             body = answer.json()
@@ -97,13 +98,13 @@ async def test_an_area_that_is_not_kept_is_closed(api: Harness, owner: Headers):
 TAG = {"name": "Door", "value": "https://example.org/", "active": True}
 
 
+@dataclass
 class Holder:
     """A company with one record of every kind."""
 
-    def __init__(self, api: Harness, headers: Headers) -> None:
-        self.api = api
-        self.headers = headers
-        self.ids: dict[str, int] = {}
+    api: Harness
+    headers: Headers
+    ids: dict[str, int] = field(default_factory=dict)
 
     async def fill(self, bodies: Bodies) -> "Holder":
         async def made(path: str, body: Any) -> int:
@@ -146,12 +147,11 @@ async def theirs(api: Harness, bodies: Bodies) -> Holder:
 
 async def everything(api: Harness) -> dict[str, list[str]]:
     """Every row of every table, except sessions."""
-    left_out = {Session.__tablename__}
     async with api.database.read() as session:
         return {
             table.name: sorted(map(repr, (await session.execute(select(table))).all()))
             for table in Base.metadata.sorted_tables
-            if table.name not in left_out
+            if table.name != Session.__tablename__
         }
 
 
@@ -176,20 +176,20 @@ async def test_no_operation_reaches_another_companys_record(
     assert await everything(api) == before
 
 
-@pytest.mark.parametrize("kind", ["beacons", "geofencings", "nfcs", "qrcodes", "tags"])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 async def test_a_campaign_ties_nothing_of_another_company(
-    api: Harness, ours: Holder, theirs: Holder, bodies: Bodies, kind: str, method: str
+    api: Harness, ours: Holder, theirs: Holder, bodies: Bodies, method: str
 ):
     where = f"/lieu/{theirs.ids['region']}/campaign/{theirs.ids['campaign']}"
-    tag = (await api.read(where, theirs.headers))["tags"][0]["id"]
-    places = ("beacon", "geofencing", "nfc", "qrcode")
-    ids = {"tags": tag} | {f"{each}s": theirs.ids[each] for each in places}
     path = f"/lieu/{ours.ids['region']}/campaign"
     path += f"/{ours.ids['campaign']}" if method == "PUT" else ""
-    body = bodies.campaign(**{kind: [{"id": ids[kind]}]})
-    answer = await api.call(method, path, ours.headers, body)
-    assert (answer.status_code, list(answer.json()["fields"])) == (400, [f"{kind}[0]"])
+    kinds = ("beacon", "geofencing", "nfc", "qrcode")
+    ids = {f"{kind}s": theirs.ids[kind] for kind in kinds}
+    ids["tags"] = (await api.read(where, theirs.headers))["tags"][0]["id"]
+    for kind, number in ids.items():
+        body = bodies.campaign(**{kind: [{"id": number}]})
+        answer = await api.call(method, path, ours.headers, body)
+        assert (answer.status_code, list(answer.json()["fields"])) == (400, [f"{kind}[0]"])
 
 
 async def test_lists_and_profiles_hold_only_ones_own(api: Harness, ours: Holder, theirs: Holder):

@@ -20,10 +20,11 @@ from api.console.interface import (
 )
 from api.console.rendering import rendered
 from api.console.session import (
+    NOTICE,
     PATH,
     Notice,
     forgery_token,
-    forget_notice,
+    forget_cookie,
     keep_notice,
     read_notice,
 )
@@ -34,7 +35,6 @@ from catalog.inputs import READ, WRITE
 
 A_PAGE = 50
 _VENUES = 500
-_VENUES_OF_ZONE = 20
 
 
 class RecordList(NamedTuple):
@@ -44,11 +44,6 @@ class RecordList(NamedTuple):
     offset: int
     total: int
     is_filtered: bool
-
-    @property
-    def end(self) -> int:
-        """The place of the last record, counted from 1."""
-        return self.offset + len(self.records)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +111,10 @@ class PageContext:
         A whole page also says what the form before it has done, once.
         """
         done = None if "#" in template else read_notice(self.request)
-        common = {
-            "context": self,
-            "forgery_token": forgery_token(self.session),
-            "done": done,
-        }
+        common = {"context": self, "forgery_token": forgery_token(self.session), "done": done}
         answer = rendered(template, self.texts, common | values, status)
         if done is not None:
-            forget_notice(answer)
+            forget_cookie(answer, NOTICE)
         return answer
 
     def form_page(
@@ -174,10 +165,7 @@ class PageContext:
 
     async def local_now(self) -> datetime:
         """The present time: the venues' local time if they all have the same, else UTC."""
-        venues: list[dict[str, Any]] = []
-        if self.may_read("venue"):
-            venues = await self.get("/region", limit=_VENUES_OF_ZONE)
-        zones = {venue["time_zone"] or "UTC" for venue in venues}
+        zones = {venue["time_zone"] or "UTC" for venue in await self.venues()}
         return in_zone(self.now, zones.pop() if len(zones) == 1 else "UTC")
 
     async def listed(self, path: str, *, sort: str = "name") -> RecordList:

@@ -36,16 +36,15 @@ async def call_interface(
     path: str,
     body: Any = None,
     *,
-    query: Mapping[str, object] | None = None,
-    accept: str = "application/json",
+    query: Mapping[str, object],
 ) -> httpx.Response:
     """The answer of an operation, also that of a failure. Empty query parameters are left out."""
-    headers = {"accept": accept, "x-request-id": str(request.scope.get("request_id", ""))}
+    headers = {"x-request-id": str(request.scope.get("request_id", ""))}
     if session is not None:
         headers |= {KEY_HEADER: session.email, TOKEN_HEADER: session.token}
     host, port = request.client or ("", 0)
     transport = httpx.ASGITransport(request.app, raise_app_exceptions=False, client=(host, port))
-    given = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    given = {name: value for name, value in query.items() if value not in (None, "")}
     async with httpx.AsyncClient(
         transport=transport, base_url=str(request.base_url), trust_env=False
     ) as client:

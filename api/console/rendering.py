@@ -9,14 +9,14 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from api.console.forms import split_delay
 from api.console.interface import RefusedError
@@ -44,13 +44,9 @@ _PICTURES = {
     **dict.fromkeys(range(128, 160), 65533),
     0x7F: 0x2421,
 }
+_FOLDERS = ("static", "vendor/htmx")
 _ASSETS = {
-    "console.css": ("static", "text/css"),
-    "console.js": ("static", "text/javascript"),
-    "live.js": ("static", "text/javascript"),
-    "plan.js": ("static", "text/javascript"),
-    "icon.svg": ("static", "image/svg+xml"),
-    "htmx.min.js": ("vendor/htmx", "text/javascript"),
+    file.name: file for folder in _FOLDERS for file in (Path(__file__).parent / folder).iterdir()
 }
 
 
@@ -126,24 +122,14 @@ def _fault(faults: Mapping[str, str], name: str) -> str:
 
 
 @cache
-def _load_asset(name: str) -> tuple[bytes, str, str]:
-    """The content, media type and digest of a file. Raises KeyError."""
-    folder, media_type = _ASSETS[name]
-    content = files("api.console").joinpath(folder, name).read_bytes()
-    return content, media_type, hashlib.sha256(content).hexdigest()[:12]
-
-
 def _asset_address(name: str) -> str:
-    """The URL of the file, which changes with its contents."""
-    return f"{PATH}/static/{name}?{_load_asset(name)[2]}"
+    """The URL of a file, which changes with its contents."""
+    return f"{PATH}/static/{name}?{hashlib.sha256(_ASSETS[name].read_bytes()).hexdigest()[:12]}"
 
 
 async def serve_asset(request: Request) -> Response:
-    """Serve a file. Under the URL with its digest it may be cached for ever."""
-    try:
-        content, media_type, digest = _load_asset(request.path_params["name"])
-    except KeyError:
-        raise RefusedError(HTTPStatus.NOT_FOUND, "no such file") from None
-    is_exact = request.url.query == digest
-    caching = "public, max-age=31536000, immutable" if is_exact else "no-cache"
-    return Response(content, media_type=media_type, headers={"cache-control": caching})
+    """Serve a script, a style or a picture of the pages."""
+    file = _ASSETS.get(request.path_params["name"])
+    if file is None:
+        raise RefusedError(HTTPStatus.NOT_FOUND, "no such file")
+    return FileResponse(file, headers={"cache-control": "public, max-age=3600"})

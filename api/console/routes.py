@@ -1,17 +1,16 @@
 """The routes of the console, and the checks around each page: session, forgery, refusals."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
 
 from api.console.context import PageContext
 from api.console.forms import PostedForm, read_form
-from api.console.interface import RefusedError, SessionKey
+from api.console.interface import RefusedError
 from api.console.pages import (
     activity,
     campaigns,
@@ -28,17 +27,23 @@ from api.console.rendering import rendered, serve_asset
 from api.console.session import (
     FORGERY_FIELD,
     PATH,
-    forget_session,
+    SESSION,
+    forget_cookie,
     read_session,
     refuse_forged,
 )
 from api.console.texts import translations_for
-from api.permissions import Services, services_of
-from api.sessions import SignedIn
+from api.permissions import services_of
 
-Endpoint = Callable[[Request], Awaitable[Response]]
 PageHandler = Callable[[PageContext], Awaitable[Response]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
+_OPEN_PAGES: tuple[tuple[str, str, Endpoint], ...] = (
+    ("GET", "/static/{name}", serve_asset),
+    ("GET", "/sign-in", sign_in.show),
+    ("POST", "/sign-in", sign_in.sign_in),
+    ("POST", "/language", sign_in.choose_language),
+)
 _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *overview.PAGES,
     *activity.PAGES,
@@ -53,86 +58,57 @@ _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
 )
 
 
-class ConsoleRoute(Route):
-    """The route of a page; log and metrics name it by its template, as they name other routes."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match as any route does, and put the route into the scope."""
-        match, child = super().matches(scope)
-        return match, child if match is Match.NONE else {**child, "route": self}
-
-
-def console_routes() -> list[Route]:
+def console_routes() -> list[APIRoute]:
     """The routes of the console. The last one answers all other paths with 404."""
-    entrance = (
-        ConsoleRoute("/", _to_console, methods=["GET"]),
-        ConsoleRoute(f"{PATH}/static/{{name}}", _with_refusals(serve_asset), methods=["GET"]),
-        ConsoleRoute(f"{PATH}/sign-in", _with_refusals(sign_in.show), methods=["GET"]),
-        ConsoleRoute(f"{PATH}/sign-in", _with_refusals(sign_in.sign_in), methods=["POST"]),
-        ConsoleRoute(f"{PATH}/language", _with_refusals(sign_in.choose_language), methods=["POST"]),
-    )
-    pages = [
-        ConsoleRoute(PATH + path, _with_refusals(_signed_in(page)), methods=[method])
-        for method, path, page in _PAGES
+    endpoints: list[tuple[str, str, Endpoint]] = [
+        *_OPEN_PAGES,
+        *((method, path, partial(_signed_in, page)) for method, path, page in _PAGES),
+        *((method, "/{path:path}", _not_found) for method in ("GET", "POST")),
     ]
-    rest = ConsoleRoute(PATH + "/{path:path}", _with_refusals(_not_found), methods=["GET", "POST"])
-    return [*entrance, *pages, rest]
+    routes = [APIRoute("/", _to_console, include_in_schema=False)]
+    for method, path, endpoint in endpoints:
+        page = partial(_with_refusals, endpoint)
+        routes.append(APIRoute(PATH + path, page, methods=[method], include_in_schema=False))
+    return routes
 
 
-def _signed_in(page: PageHandler) -> Endpoint:
-    """A page that needs a session. Without one the browser is redirected to the sign-in."""
-
-    async def signed_in(request: Request) -> Response:
-        session = read_session(request)
-        account = None if session is None else await _account(services_of(request), session)
-        if session is None or account is None:
-            return _to_sign_in(request)
-        form = PostedForm()
-        if request.method == "POST":
-            form = await read_form(request)
-            refuse_forged(request, session, form.get(FORGERY_FIELD, ""))
-        request.scope["company"] = account.company_id
-        texts = translations_for(request)
-        return await page(
-            PageContext(request=request, texts=texts, account=account, session=session, form=form)
-        )
-
-    return signed_in
-
-
-async def _account(services: Services, session: SessionKey) -> SignedIn | None:
-    try:
-        return await services.sessions.find(session.email, session.token)
-    except (SQLAlchemyError, OSError):
-        message = "the database does not answer; try again"
-        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
-
-
-def _with_refusals(endpoint: Endpoint) -> Endpoint:
+async def _with_refusals(endpoint: Endpoint, request: Request) -> Response:
     """Answer a RefusedError with a page; if the session has ended, redirect to the sign-in."""
+    try:
+        return await endpoint(request)
+    except RefusedError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            return _to_sign_in(request)
+        template = "sign_in.html#part" if "hx-request" in request.headers else "sign_in.html"
+        values = {"status": error.status, "message": error.message}
+        return rendered(template, translations_for(request), values, error.status)
 
-    async def answered(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except RefusedError as error:
-            if error.status == HTTPStatus.UNAUTHORIZED:
-                return _to_sign_in(request)
-            values = {"status": error.status, "message": error.message}
-            is_part = "hx-request" in request.headers
-            template = "refused.html#part" if is_part else "refused.html"
-            return rendered(template, translations_for(request), values, error.status)
 
-    return answered
+async def _signed_in(page: PageHandler, request: Request) -> Response:
+    """A page that needs a session. Without one the browser is redirected to the sign-in."""
+    session, account = read_session(request), None
+    if session is not None:
+        account = await services_of(request).sessions.find(session.email, session.token)
+    if session is None or account is None:
+        return _to_sign_in(request)
+    form = PostedForm()
+    if request.method == "POST":
+        form = await read_form(request)
+        refuse_forged(request, session, form.get(FORGERY_FIELD, ""))
+    request.scope["company"] = account.company_id
+    texts = translations_for(request)
+    return await page(
+        PageContext(request=request, texts=texts, account=account, session=session, form=form)
+    )
 
 
 def _to_sign_in(request: Request) -> Response:
     address = f"{PATH}/sign-in"
-    if request.headers.get("hx-request"):
+    answer: Response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
+    if "hx-request" in request.headers:
         # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
         answer = Response(status_code=HTTPStatus.NO_CONTENT, headers={"hx-redirect": address})
-    else:
-        answer = RedirectResponse(address, HTTPStatus.SEE_OTHER)
-    forget_session(answer)
+    forget_cookie(answer, SESSION)
     return answer
 
 

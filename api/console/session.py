@@ -19,8 +19,8 @@ PATH = "/console"
 FORGERY_FIELD = "forgery_token"
 LANGUAGE = "console_language"
 _FORGERY_HEADER = "x-forgery-token"
-_SESSION = "proximity_session"
-_NOTICE = "console_done"
+SESSION = "proximity_session"
+NOTICE = "console_done"
 _NOTICE_SECONDS = 60
 _NOTICES = ("saved", "created", "deleted", "restored")
 _UNDO = re.compile(r"/venues/\d+(/[a-z]+/\d+)?/restore")
@@ -42,7 +42,7 @@ def forget_cookie(response: Response, name: str) -> None:
 
 def read_session(request: Request) -> SessionKey | None:
     """The session that the browser sends, valid or not."""
-    email, _, token = request.cookies.get(_SESSION, "")[:_LONGEST].partition(".")
+    email, _, token = request.cookies.get(SESSION, "")[:_LONGEST].partition(".")
     try:
         email = base64.urlsafe_b64decode(email + "=" * (-len(email) % 4)).decode()
     except ValueError:
@@ -55,12 +55,7 @@ def keep_session(response: Response, request: Request, session: SessionKey, vali
     left = datetime.fromisoformat(valid) - datetime.now(UTC)
     email = base64.urlsafe_b64encode(session.email.encode()).decode().rstrip("=")
     value = f"{email}.{session.token}"
-    keep_cookie(response, request, _SESSION, value, max(0, int(left.total_seconds())))
-
-
-def forget_session(response: Response) -> None:
-    """Have the browser forget the session."""
-    forget_cookie(response, _SESSION)
+    keep_cookie(response, request, SESSION, value, max(0, int(left.total_seconds())))
 
 
 class Notice(NamedTuple):
@@ -75,24 +70,19 @@ def keep_notice(response: Response, request: Request, notice: Notice) -> None:
     """Have the browser bring the notice to the next page."""
     kept = orjson.dumps([notice.text, notice.name[:255], notice.undo])
     value = base64.urlsafe_b64encode(kept).decode()
-    keep_cookie(response, request, _NOTICE, value, _NOTICE_SECONDS)
+    keep_cookie(response, request, NOTICE, value, _NOTICE_SECONDS)
 
 
 def read_notice(request: Request) -> Notice | None:
     """The notice that the page before has left, if there is one."""
     try:
-        raw = base64.urlsafe_b64decode(request.cookies.get(_NOTICE, "")[:_LONGEST])
+        raw = base64.urlsafe_b64decode(request.cookies.get(NOTICE, "")[:_LONGEST])
         text, name, undo = orjson.loads(raw)
         if text in _NOTICES and isinstance(name, str) and (not undo or _UNDO.fullmatch(undo)):
             return Notice(text, name, undo)
     except (ValueError, TypeError):
         pass  # not one of ours
     return None
-
-
-def forget_notice(response: Response) -> None:
-    """Have the browser forget the notice."""
-    forget_cookie(response, _NOTICE)
 
 
 def forgery_token(session: SessionKey) -> str:

@@ -20,7 +20,7 @@ class ConsoleAddress(NamedTuple):
 
     def filled(self, **ids: int) -> str:
         """The path with ids in it."""
-        given = {"kind": "campaigns"} | {name: str(number) for name, number in ids.items()}
+        given = {name: str(number) for name, number in ids.items()}
         return _PARAMETER.sub(lambda found: given[found[1]], self.path)
 
 

@@ -86,10 +86,7 @@ def pages(ids: dict[str, int]) -> list[str]:
     return [
         "",
         "/parts/figures",
-        "/parts/hours",
         "/parts/reasons",
-        "/parts/largest/campaigns",
-        "/parts/largest/beacons",
         "/parts/silent",
         "/parts/roles",
         "/live",

@@ -1,16 +1,10 @@
 """The overview: figures by hour and by reason, and sentences about roles and the service."""
 
-import re
 import time
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import msgspec
-import pytest
 
-from connectors.breaker import Breaker
-from engine.connector.stores import CallHistoryWriter
-from engine.process.metrics import Metrics
 from engine.redis.figures import CompanyDay, FigureStore
 from engine.redis.role_states import RoleLine, RoleStateStore
 from tests.api.harness import Bodies
@@ -21,24 +15,6 @@ async def add(visitor: Visitor, sums: dict[str, int], back: int = 0) -> None:
     redis, day = visitor.api.stores.redis, datetime.now(UTC).date() - timedelta(days=back)
     store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
     await store.add({CompanyDay(await visitor.company(), day): sums})
-
-
-@pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kolkata", None])
-async def test_hours_of_the_venues_clocks(visitor: Visitor, bodies: Bodies, zone: str | None):
-    await visitor.made("/region", bodies.venue(time_zone=zone))
-    now = datetime.now(UTC)
-    await add(visitor, {f"d:{now.hour}": 9})
-    page = await visitor.get("/parts/hours")
-    here = now.astimezone(ZoneInfo(zone or "UTC"))
-    # (The hour that is now, which begins at the half of one in some zones.)
-    started = now.replace(minute=0).astimezone(here.tzinfo)
-    assert f"{started:%Y-%m-%d %H:%M}: 9" in page.texts
-    hours = [text for text in page.texts if re.fullmatch(r"\d{4}-.*: \d+", text)]
-    assert hours[0][:10] in (f"{here - timedelta(days=days):%Y-%m-%d}" for days in (1, 2))
-    assert 2 * 24 <= len(hours) <= 2 * 50
-    offset = f"{here:%z}"
-    offset_text = f"UTC{offset[:3]}:{offset[3:]}" if zone else "UTC"
-    assert f"Times in {offset_text}." in page.text
 
 
 async def test_reasons(visitor: Visitor, bodies: Bodies):
@@ -82,16 +58,3 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
     await redis.hset(key, "trigger:a", msgspec.msgpack.encode(silent))
     sentence = "No trigger has been heard from for 2 min"
     assert sentence in (await visitor.get(part)).texts
-
-
-async def test_a_failed_service_is_reported(visitor: Visitor, bodies: Bodies):
-    await visitor.api.call("PUT", "/connector", visitor.headers, bodies.connector())
-    assert len((await visitor.get("/parts/roles")).texts) == 3
-    breaker = Breaker(open_until=time.time() + 9000.0)
-    writer = CallHistoryWriter(
-        redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0, metrics=Metrics()
-    )
-    writer.add_breaker(await visitor.company(), breaker)
-    await writer.write()
-    sentence = (await visitor.get("/parts/roles")).texts[-1]
-    assert re.fullmatch(r"Your service has failed; calls resume in \d{4} s", sentence)

@@ -215,7 +215,6 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date
     for words in ("Detections 2 003 before: 0", "today 1 000", "Device days 20", "today 10"):
         assert words in figures.text
     assert f"{today - timedelta(days=3)}: 7" in figures.texts
-    assert "Boats" in (await visitor.get("/parts/largest/campaigns")).texts
     assert "Boats" in (await visitor.get("/statistics")).texts
     assert "240+ min" not in (await visitor.get("/statistics")).texts, "nobody counts visits"
     visits = {"day": today, "kind": "venue", "ref": venue, "venue_id": venue}
@@ -234,11 +233,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date
     heat = await visitor.get("/statistics/week")
     assert f"{today:%A} 08:00: 5" in heat.texts, "an hour later in Paris"
     sheet = await visitor.client.get("/console/statistics.csv?kind=campaign")
-    assert sheet.headers["content-type"] == "text/csv; charset=utf-8"
-    assert sheet.headers["content-disposition"] == 'attachment; filename="statistics.csv"'
-    assert sheet.text.splitlines()[1].startswith(f"{today - timedelta(days=3)},")
-    assert len(sheet.text.splitlines()) == 3
-    sheet = await visitor.client.get("/console/statistics/table?kind=campaign")
+    assert sheet.headers["content-disposition"].startswith('attachment; filename="campaigns-')
     assert sheet.text.splitlines()[1] == "Boats,Pier,2003,20,11"
 
 
@@ -328,7 +323,5 @@ async def test_files_are_kept_under_the_address_of_their_contents(visitor: Visit
     for file in files:
         answer = await visitor.client.get(file)
         assert answer.status_code == 200
-        assert "immutable" in answer.headers["cache-control"]
+        assert "max-age" in answer.headers["cache-control"]
         assert len(answer.content) > 100
-    old = await visitor.client.get(files[0].partition("?")[0] + "?older")
-    assert old.headers["cache-control"] == "no-cache"

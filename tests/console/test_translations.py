@@ -30,7 +30,6 @@ USED = {
     *(f"{kind}_{role}" for role in ROLES for kind in ("role", "silent", "never")),
     *(f"role_{state}" for state in ("up_to_date", "behind", "starting", "waiting")),
     *(f"waits_{check}" for check in get_args(AwaitedCheck)),
-    *(f"service_{state}" for state in ("closed", "open", "half_open")),
 } - {"check_granted"}
 
 

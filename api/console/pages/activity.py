@@ -1,7 +1,7 @@
 """What happens now and what was changed: the live page, the audit, and what can be restored."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from starlette.responses import JSONResponse, Response
@@ -49,68 +49,44 @@ async def show_audit(context: PageContext) -> Response:
     return context.page("audit.html", found=found, changes=changes)
 
 
-class ChangeText(NamedTuple):
-    """A field that a change has set; `before` is empty if there was no value."""
-
-    field: str
-    after: str
-    before: str
-
-
 # Fields that another one says better, or that are no news.
 _REPEATED = ("delay", "start_offset", "end_offset", "venue_id", "expire_offset")
-_FIELD_TEXTS = {
-    "start_at": "first_day",
-    "end_at": "last_day",
-    "start_minute": "from_hour",
-    "end_minute": "to_hour",
-    "geofencings": "geofences",
-    "scan_tags": "nfcs_and_qrcodes",
-    "color": "colour",
-    "auth": "parameters_as",
-    "password_hash": "password",
-}
-_OF_CHOICES = ("format", "on", "proximity")
 
 
-def changes_in_words(entry: dict[str, Any], texts: Translations) -> list[ChangeText]:
-    """The changed fields of an entry of the audit; what was deleted is told by its name alone."""
+def changes_in_words(entry: dict[str, Any], texts: Translations) -> list[tuple[str, str, str]]:
+    """The changed fields of an entry of the audit: each with its text after and before."""
     before, after = entry["before"], entry["after"]
     return [
-        ChangeText(
-            texts.get(_FIELD_TEXTS.get(name, name)),
-            _value_in_words(name, value, texts),
-            _value_in_words(name, before.get(name), texts),
-        )
+        (texts.get(name), in_words(name, value, texts), in_words(name, before.get(name), texts))
         for name, value in after.items()
         if name not in _REPEATED and (name in before or value not in (None, "", []))
     ]
 
 
-def _value_in_words(name: str, value: Any, texts: Translations) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return texts("yes" if value else "no")
-    if name == "weekdays" and isinstance(value, int):
-        return " ".join(texts(day)[:2] for bit, day in enumerate(WEEKDAYS) if value >> bit & 1)
-    if name in ("start_minute", "end_minute") and isinstance(value, int):
-        return f"{value // 60:02}:{value % 60:02}"
-    if isinstance(value, list) and all(isinstance(each, int) for each in value):
-        return str(len(value))
-    if name in ("cache", "start_at", "end_at") and isinstance(value, str):
-        return delay_in_words(value, texts) if name == "cache" else value[:10]
-    if name in _OF_CHOICES:
-        return texts.get(f"{name}_{value}")
-    if isinstance(value, list | dict):
-        return orjson.dumps(value).decode()
+def in_words(name: str, value: Any, texts: Translations) -> str:
+    """The value of a stored field, in the language of the page."""
+    match name, value:
+        case _, None:
+            return ""
+        case _, bool():
+            return texts("yes" if value else "no")
+        case "weekdays", int():
+            return " ".join(texts(day)[:2] for bit, day in enumerate(WEEKDAYS) if value >> bit & 1)
+        case "start_minute" | "end_minute", int():
+            return f"{value // 60:02}:{value % 60:02}"
+        case "start_at" | "end_at", str():
+            return value[:10]
+        case "cache", str():
+            number, unit = split_delay(value)
+            words = f"{number} {texts(f'unit_{unit}')}".strip()
+            return texts(f"one_{unit}") if number == "1" else words
+        case "format" | "on" | "proximity", _:
+            return texts.get(f"{name}_{value}")
+        case _, [*listed] if all(isinstance(each, int) for each in listed):
+            return str(len(listed))
+        case _, list() | dict():
+            return orjson.dumps(value).decode()
     return str(value)
-
-
-def delay_in_words(delay: str, texts: Translations) -> str:
-    """As 2 hours, in the language of the page."""
-    number, unit = split_delay(delay)
-    return texts(f"one_{unit}") if number == "1" else f"{number} {texts(f'unit_{unit}')}".strip()
 
 
 async def show_deleted(context: PageContext) -> Response:

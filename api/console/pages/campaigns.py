@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import date, datetime, timedelta
+from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from api.console.context import PageContext
 from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
 from api.console.interface import RefusedError, message_of
-from api.console.pages.records import venue_of
+from api.console.pages.records import RecordKind, remove, restore, venue_of
 from api.console.pages.statistics import figures_of, last_days
 from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
@@ -19,6 +20,7 @@ from api.console.session import PATH, Notice
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
 
+CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", (), ())
 _RESULT_DAYS = 30
 
 
@@ -33,7 +35,7 @@ async def choose_venue(context: PageContext) -> Response:
 
 async def show_list(context: PageContext) -> Response:
     """Show a venue's campaigns. Their states are loaded after the page."""
-    found = await context.listed(f"/lieu/{context.path_number('id')}/campaign")
+    found = await context.listed(CAMPAIGNS.list_path(context))
     venues, venue = await context.venues(), await venue_of(context)
     return context.page("campaigns.html", venues=venues, venue=venue, found=found)
 
@@ -50,8 +52,8 @@ async def show_new(context: PageContext) -> Response:
     """Show the form for a new campaign; `copy` names one from which it begins."""
     values = new_campaign(context.now.date())
     if number := context.query_number("copy"):
-        path = f"/lieu/{context.path_number('id')}/campaign/{number}"
-        values |= stored_campaign(await context.get(path))
+        record = await context.get(f"{CAMPAIGNS.list_path(context)}/{number}")
+        values |= stored_campaign(record)
         values["name"] = context.texts("copy_of", name=values["name"])[:255]
         del values["id"]
     return await _form(context, values)
@@ -59,57 +61,34 @@ async def show_new(context: PageContext) -> Response:
 
 async def show_one(context: PageContext) -> Response:
     """Show the form of a campaign, its state and its results."""
-    return await _form(context, stored_campaign(await context.get(_path(context))))
+    return await _form(context, stored_campaign(await context.get(CAMPAIGNS.one_path(context))))
 
 
-async def create(context: PageContext) -> Response:
-    """Create a campaign from the form."""
-    return await _submit(context, "POST", f"/lieu/{context.path_number('id')}/campaign")
-
-
-async def save(context: PageContext) -> Response:
-    """Save the form of a campaign."""
-    return await _submit(context, "PUT", _path(context))
-
-
-async def _submit(context: PageContext, method: str, path: str) -> Response:
+async def submit(context: PageContext) -> Response:
+    """Create a campaign from the form, or save it."""
+    is_new = context.path.endswith("/new")
+    path = CAMPAIGNS.list_path(context) if is_new else CAMPAIGNS.one_path(context)
     values = submitted_campaign(context.form, (await venue_of(context))["time_zone"])
-    reply = await context.call(method, path, values)
+    reply = await context.call("POST" if is_new else "PUT", path, values)
     if not reply.is_success:
         shown = redisplayed_campaign(context.form, values)
-        if method == "PUT":
-            shown["id"] = context.path_number("uid")
-        return await _form(context, shown, reply)
-    home = f"/venues/{context.path_number('id')}/campaigns/{reply.json()['id']}"
-    text = "created" if method == "POST" else "saved"
-    return context.redirect(home, Notice(text, values["name"]))
-
-
-async def remove(context: PageContext) -> Response:
-    """Delete a campaign."""
-    home = f"/venues/{context.path_number('id')}/campaigns"
-    undo = f"{home}/{context.path_number('uid')}/restore"
-    done = Notice("deleted", context.form.get("name", ""), undo)
-    return await context.change("DELETE", _path(context), home, done=done)
-
-
-async def restore(context: PageContext) -> Response:
-    """Bring back a deleted campaign."""
-    home = context.path.removesuffix("/restore")
-    return await context.change("POST", f"{_path(context)}/restore", home, done=Notice("restored"))
+        return await _form(
+            context, shown if is_new else shown | {"id": path.rpartition("/")[2]}, reply
+        )
+    page = f"{CAMPAIGNS.page(context)}/{reply.json()['id']}"
+    return context.redirect(page, Notice("created" if is_new else "saved", values["name"]))
 
 
 async def switch(context: PageContext) -> Response:
     """Switch the chosen campaigns on or off; their other fields stay as they are."""
-    venue, is_on = context.path_number("id"), context.form.get("active") == "1"
-    chosen = context.form.getlist("chosen")
+    chosen, is_on = context.form.getlist("chosen"), context.form.get("active") == "1"
     for number in chosen:
-        path = f"/lieu/{venue}/campaign/{number}"
+        path = f"{CAMPAIGNS.list_path(context)}/{number}"
         record = await context.get(path)
         reply = await context.call("PUT", path, record | {"active": is_on})
         if not reply.is_success:
             raise RefusedError(reply.status_code, f"{record['name']}: {message_of(reply)}")
-    return context.redirect(f"/venues/{venue}/campaigns", Notice("saved", str(len(chosen))))
+    return context.redirect(CAMPAIGNS.page(context), Notice("saved", str(len(chosen))))
 
 
 async def calendar(context: PageContext) -> Response:
@@ -137,10 +116,6 @@ async def preview(context: PageContext) -> Response:
         return previewed(form.get("html", ""))
     text = context.texts("connector_preview") if kind == "connector" else form.get(kind, "")
     return previewed(f"<pre>{escape(text)}</pre>")
-
-
-def _path(context: PageContext) -> str:
-    return f"/lieu/{context.path_number('id')}/campaign/{context.path_number('uid')}"
 
 
 async def _form(
@@ -175,8 +150,7 @@ async def _offered(
     offered: list[dict[str, Any]] = []
     if context.may_read(kind):
         address = f"/region/{context.path_number('id')}/{path}"
-        reply = await context.call("GET", address, limit=ON_THE_PLAN)
-        offered = reply.json() if reply.is_success else []
+        offered = await context.get(address, limit=ON_THE_PLAN)
     known, first = {each["id"] for each in offered}, {each["id"] for each in chosen}
     listed = [*offered, *(each for each in chosen if each["id"] not in known)]
     return sorted(listed, key=lambda each: each["id"] not in first)
@@ -197,7 +171,7 @@ async def explain(context: PageContext) -> Response:
     question = {name: context.form[name] for name in names if context.form.get(name)}
     if "at" in question:
         question["at"] = local_time(question["at"], context.form.get("zone", ""))
-    explanation = await context.ask("POST", f"{_path(context)}/explain", question)
+    explanation = await context.ask("POST", f"{CAMPAIGNS.one_path(context)}/explain", question)
     return context.page("campaign_form.html#explained", explanation=explanation)
 
 
@@ -337,8 +311,7 @@ def _minute(text: str) -> int | None:
     hours, _, minutes = text.partition(":")
     if not (text.isascii() and hours.isdigit() and minutes.isdigit() and len(text) <= 5):
         return None
-    minute = int(hours) * 60 + int(minutes)
-    return minute if minute <= _DAY else None
+    return min(int(hours) * 60 + int(minutes), _DAY)
 
 
 _ONE = "/venues/{id:int}/campaigns/{uid:int}"
@@ -347,14 +320,14 @@ PAGES = (
     ("GET", "/venues/{id:int}/campaigns", show_list),
     ("GET", "/venues/{id:int}/campaigns/states", states),
     ("GET", "/venues/{id:int}/campaigns/new", show_new),
-    ("POST", "/venues/{id:int}/campaigns/new", create),
+    ("POST", "/venues/{id:int}/campaigns/new", submit),
     ("POST", "/venues/{id:int}/campaigns/switch", switch),
     ("POST", "/calendar", calendar),
     ("POST", "/preview", preview),
     ("GET", _ONE, show_one),
-    ("POST", _ONE, save),
-    ("POST", f"{_ONE}/delete", remove),
-    ("POST", f"{_ONE}/restore", restore),
+    ("POST", _ONE, submit),
+    ("POST", f"{_ONE}/delete", partial(remove, CAMPAIGNS)),
+    ("POST", f"{_ONE}/restore", partial(restore, CAMPAIGNS)),
     ("GET", f"{_ONE}/results", results),
     ("POST", f"{_ONE}/explain", explain),
 )

@@ -12,14 +12,13 @@ from starlette.responses import Response
 from api.console.context import PageContext
 from api.console.forms import PostedForm, tag_names, tag_text
 from api.console.session import PATH, Notice
-from api.console.texts import Translations
 
 
 class FormField(NamedTuple):
-    """A field of a form: an input, or a list if it has `options`.
+    """A field of a form.
 
-    `kind` is text, number (whole), decimal, flag or tags; `label` and `hint` are texts by their
-    keys, or the words themselves. Half fields stand side by side.
+    `kind` is text, number (whole), decimal, proximity, flag or tags; `label` and `hint` are texts
+    by their keys, or the words themselves. Half fields stand side by side.
     """
 
     name: str
@@ -28,7 +27,6 @@ class FormField(NamedTuple):
     required: bool = False
     half: bool = False
     hint: str = ""
-    options: tuple[str, ...] = ()
 
     def shown(self, values: Mapping[str, Any]) -> Any:
         """The value as the input shows it."""
@@ -39,10 +37,6 @@ class FormField(NamedTuple):
             return int(value)
         return "" if value is None else value
 
-    def choices(self, texts: Translations) -> list[tuple[str, str]]:
-        """The options with their texts."""
-        return [(option, texts(f"{self.name}_{option}")) for option in self.options]
-
     def submitted(self, form: Mapping[str, str]) -> Any:
         """The value of a posted form, as the interface takes it."""
         text = form.get(self.name, "")
@@ -52,13 +46,20 @@ class FormField(NamedTuple):
             return text.strip().replace(",", ".")
         return text.strip() or None if self.kind == "number" else text
 
+    def plain(self, text: Any) -> Any:
+        """The text in a form in which equal values are equal."""
+        if self.kind == "tags":
+            return sorted(tag["name"] for tag in tag_names(text))
+        if self.kind == "flag":
+            return str(text).lower() in ("1", "true")
+        if self.kind == "decimal":
+            return str(text).strip().replace(",", ".")
+        return text.replace("-", "").lower() if self.name == "uuid" else str(text)
+
     def empty(self) -> Any:
         """The value of a new record."""
-        if self.kind == "flag":
-            return True
-        if self.kind in ("tags", "number"):
-            return [] if self.kind == "tags" else None
-        return "near" if self.options else ""
+        special = {"flag": True, "tags": [], "number": None, "proximity": "near"}
+        return special.get(self.kind, "")
 
 
 class RecordKind(NamedTuple):
@@ -126,12 +127,10 @@ BEACONS = RecordKind(
         FormField("uuid", "UUID", required=True),
         FormField("major", "Major", "number", required=True, half=True),
         FormField("minor", "Minor", "number", required=True, half=True),
-        FormField(
-            "proximity", "proximity", hint="proximity_hint", options=("immediate", "near", "far")
-        ),
+        FormField("proximity", "proximity", "proximity", hint="proximity_hint"),
         FormField("x", "x", "number", half=True),
         FormField("y", "y", "number", half=True),
-        FormField("color", "colour", half=True, hint="#0a7d6c"),
+        FormField("color", "color", half=True, hint="#0a7d6c"),
         _TAGS._replace(half=True),
     ),
     ("name", "proximity", "-tags", "x", "uuid", "major", "minor", "active"),
@@ -163,10 +162,10 @@ IN_VENUES = (BEACONS, GEOFENCES, NFCS, QRCODES)
 async def venue_of(context: PageContext) -> dict[str, Any]:
     """The venue of the path; without a name if the account may not read it."""
     number = context.path_number("id")
-    if not context.may_read("venue"):
-        return {"id": number, "name": "", "time_zone": "", "active": True, "width": None}
-    found: dict[str, Any] = await context.get(f"/region/{number}")
-    return found
+    if context.may_read("venue"):
+        return dict(await context.get(f"/region/{number}"))
+    unknown = dict.fromkeys(("name", "time_zone", "image"), "") | {"width": None, "height": None}
+    return {"id": number, "active": True, **unknown}
 
 
 async def show_list(kind: RecordKind, context: PageContext) -> Response:
@@ -187,24 +186,15 @@ async def show_form(kind: RecordKind, context: PageContext) -> Response:
     return _form(context, kind, await context.get(kind.one_path(context)))
 
 
-async def create(kind: RecordKind, context: PageContext) -> Response:
-    """Create a record from the form."""
-    values = kind.submitted(context.form)
-    reply = await context.call("POST", kind.list_path(context), values)
+async def submit(kind: RecordKind, context: PageContext) -> Response:
+    """Create a record from the form, or save it."""
+    values, is_new = kind.submitted(context.form), context.path.endswith("/new")
+    path = kind.list_path(context) if is_new else kind.one_path(context)
+    reply = await context.call("POST" if is_new else "PUT", path, values)
     if not reply.is_success:
         return _form(context, kind, values, reply)
     page = kind.page(context) if kind.in_venue else f"/venues/{reply.json()['id']}"
-    return context.redirect(page, Notice("created", values["name"]))
-
-
-async def save(kind: RecordKind, context: PageContext) -> Response:
-    """Save the form of a record."""
-    values = kind.submitted(context.form)
-    reply = await context.call("PUT", kind.one_path(context), values)
-    if not reply.is_success:
-        return _form(context, kind, values, reply)
-    page = kind.page(context) if kind.in_venue else f"/venues/{context.path_number('id')}"
-    return context.redirect(page, Notice("saved", values["name"]))
+    return context.redirect(page, Notice("created" if is_new else "saved", values["name"]))
 
 
 async def remove(kind: RecordKind, context: PageContext) -> Response:
@@ -251,9 +241,9 @@ def _pages(
     return (
         ("GET", listed, partial(show_list, kind)),
         ("GET", f"{listed}/new", partial(show_new, kind)),
-        ("POST", f"{listed}/new", partial(create, kind)),
+        ("POST", f"{listed}/new", partial(submit, kind)),
         ("GET", form, partial(show_form, kind)),
-        ("POST", form, partial(save, kind)),
+        ("POST", form, partial(submit, kind)),
         ("POST", f"{one}/delete", partial(remove, kind)),
         ("POST", f"{one}/restore", partial(restore, kind)),
     )

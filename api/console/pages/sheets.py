@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import httpx
 from starlette.responses import Response
 
 from api.bodies import MOST_LISTED
 from api.console.context import PageContext
-from api.console.forms import tag_names
 from api.console.interface import faults_of, message_of
 from api.console.pages.records import IN_VENUES, FormField, RecordKind, venue_of
 from api.console.rendering import csv_file
@@ -34,14 +32,14 @@ _KEYS = {
 
 @dataclass(kw_only=True)
 class SheetLine:
-    """A line of a file: the record as the interface takes it, and what is stored, if anything.
+    """A line of a file: the record as the interface takes it; the id of the stored one, if any.
 
-    `changes` has the label, the new and the old text of each changed field.
+    `changes` has the label of each changed field, its text after and before.
     """
 
     number: int
     values: dict[str, Any]
-    stored: dict[str, Any] | None
+    stored: int | None
     changes: list[tuple[str, str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -112,33 +110,32 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
     # A spreadsheet of many countries takes ; for the separator.
     delimiter = ";" if ";" in text.partition("\n")[0] else ","
     reader = csv.DictReader(text.splitlines(), delimiter=delimiter, restkey="-", restval="")
-    unknown = set(reader.fieldnames or ["-"]) - fields.keys() - {"id"}
-    if unknown:
+    if unknown := set(reader.fieldnames or ["-"]) - fields.keys() - {"id"}:
         raise ValueError(texts("unknown_columns", names=", ".join(sorted(unknown))))
     rows = [(reader.line_num, row) for row in reader]
     if not 0 < len(rows) <= MOST_LISTED:
         raise ValueError(texts("lines_accepted", most=MOST_LISTED))
-    names = _KEYS[kind.record]
-    stored = {}
+    stored: dict[str, dict[str, Any]] = {}
     for each in await context.get(kind.list_path(context)):
-        stored[str(each["id"])] = stored[_key(each, names)] = each
+        stored[str(each["id"])] = stored[_key(kind, each)] = each
     lines, seen = [], dict[str, int]()
     for number, raw in rows:
         row = {name: of_csv(cell) for name, cell in raw.items() if name in fields}
-        given_id = (raw.get("id") or "").strip()
-        found = stored.get(given_id or _key(row, names))
+        given_id = raw.get("id", "").strip()
+        found = stored.get(given_id or _key(kind, row))
         line = _line(context, number, row, list(fields.values()), found)
-        key = str(found["id"]) if found else _key(row, names)
         if given_id and found is None:
             line.faults.append(texts("unknown_id", id=given_id))
+        key = _key(kind, found or row)
         if seen.setdefault(key, number) != number:
             line.faults.append(texts("same_as_line", line=seen[key]))
         lines.append(line)
     return lines
 
 
-def _key(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    return ":" + ":".join(str(row.get(name, "")).replace("-", "").lower() for name in names)
+def _key(kind: RecordKind, row: Mapping[str, Any]) -> str:
+    cells = (str(row.get(name, "")) for name in _KEYS[kind.record])
+    return ":" + ":".join(cell.replace("-", "").lower() for cell in cells)
 
 
 def _line(
@@ -150,27 +147,14 @@ def _line(
 ) -> SheetLine:
     given = {each.name: each.submitted(row) for each in fields if each.name in row}
     if stored is None:
-        return SheetLine(
-            number=number, values={each.name: each.empty() for each in fields} | given, stored=None
-        )
+        values = {each.name: each.empty() for each in fields} | given
+        return SheetLine(number=number, values=values, stored=None)
     changes = [
         (context.texts.get(each.label), row[each.name], str(each.shown(stored)))
         for each in fields
-        if each.name in row and _plain(each, row[each.name]) != _plain(each, each.shown(stored))
+        if each.name in given and each.plain(row[each.name]) != each.plain(each.shown(stored))
     ]
-    return SheetLine(number=number, values=stored | given, stored=stored, changes=changes)
-
-
-def _plain(each: FormField, text: Any) -> Any:
-    """A cell in a form in which equal values are equal."""
-    text = str(text).strip()
-    if each.kind == "tags":
-        return sorted(tag["name"] for tag in tag_names(text))
-    if each.kind == "flag":
-        return text.lower() in ("1", "true")
-    if each.kind == "decimal":
-        return text.replace(",", ".")
-    return text.replace("-", "").lower() if each.name == "uuid" else text
+    return SheetLine(number=number, values=stored | given, stored=stored["id"], changes=changes)
 
 
 async def _send(
@@ -185,31 +169,25 @@ async def _send(
     changed = [line for line in lines if line.state == "line_changed"]
     if new:
         reply = await context.call("POST", path, [line.values for line in new], dry=dry)
-        by_line = {f"[{place}]": line for place, line in enumerate(new)}
-        refused = _note(context, reply, by_line)
+        refused = message_of(reply)
+        for place, fault in faults_of(reply).items():
+            number, _, name = place.removeprefix("[").partition("].")
+            if number.isdigit():
+                _note(context, new[int(number)], name, fault)
+                refused = ""
     for line in changed:
-        assert line.stored is not None  # noqa: S101  # for mypy: a new line has no changes
-        one = f"{path}/{line.stored['id']}"
-        reply = await context.call("PUT", one, line.values, dry=dry)
-        refused = _note(context, reply, {"": line}) or refused
+        reply = await context.call("PUT", f"{path}/{line.stored}", line.values, dry=dry)
+        for name, fault in faults_of(reply).items():
+            _note(context, line, name, fault)
+        if not reply.is_success and not line.faults:
+            line.faults.append(message_of(reply))
     return refused
 
 
-def _note(context: PageContext, reply: httpx.Response, lines: dict[str, SheetLine]) -> str:
-    """Note the faults at their lines. Returns the message of a refusal without any."""
-    message = message_of(reply)
-    for place, fault in faults_of(reply).items():
-        at, _, name = place.partition(".")
-        line, name = (lines[at], name) if at in lines else (lines.get(""), place)
-        if line is not None:
-            name = name.partition("[")[0]
-            words = context.fault(name, fault, line.values.get(name))
-            line.faults.append(f"{context.texts.get(name)}: {words}")
-            message = ""
-    if message and "" in lines:
-        lines[""].faults.append(message)
-        return ""
-    return message
+def _note(context: PageContext, line: SheetLine, name: str, fault: str) -> None:
+    name = name.partition("[")[0]
+    words = context.fault(name, fault, line.values.get(name))
+    line.faults.append(f"{context.texts.get(name)}: {words}")
 
 
 def _pages(kind: RecordKind) -> tuple[tuple[str, str, Any], ...]:

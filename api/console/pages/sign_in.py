@@ -12,7 +12,8 @@ from api.console.rendering import rendered
 from api.console.session import (
     LANGUAGE,
     PATH,
-    forget_session,
+    SESSION,
+    forget_cookie,
     keep_cookie,
     keep_session,
     refuse_other_sites,
@@ -24,7 +25,7 @@ _YEAR = 365 * 24 * 3600
 
 async def show(request: Request) -> Response:
     """Show the form."""
-    values = {"message": "", "email": ""}
+    values = {"message": "", "email": "", "status": 0}
     return rendered("sign_in.html", translations_for(request), values)
 
 
@@ -33,12 +34,12 @@ async def sign_in(request: Request) -> Response:
     refuse_other_sites(request)
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
-    reply = await call_interface(request, None, "POST", "/auth", credentials)
+    reply = await call_interface(request, None, "POST", "/auth", credentials, query={})
     if not reply.is_success:
         texts = translations_for(request)
         is_wrong = reply.status_code == HTTPStatus.NOT_FOUND
         message = texts("sign_in_wrong") if is_wrong else message_of(reply)
-        values = {"message": message, "email": credentials["email"]}
+        values = {"message": message, "email": credentials["email"], "status": 0}
         return rendered("sign_in.html", texts, values, reply.status_code)
     granted = reply.json()["session"]
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
@@ -62,7 +63,7 @@ async def sign_out(context: PageContext) -> Response:
     """End the session in every process."""
     await context.call("DELETE", "/auth")
     answer = context.redirect("/sign-in")
-    forget_session(answer)
+    forget_cookie(answer, SESSION)
     return answer
 
 

@@ -1,14 +1,14 @@
 """Statistics of a period beside the period before it: charts, the table of records, CSV files."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, get_args
 
 from starlette.responses import Response
 
 from api.console.context import PageContext
-from api.console.interface import call_interface, faults_of, message_of
+from api.console.interface import faults_of, message_of
 from api.console.rendering import csv_file
 from api.console.texts import display_zone
 from rules.visits import VisitKind
@@ -18,42 +18,33 @@ PERIODS = ("7", "30", "90", "month", "last_month")
 _FIGURES = ("detections", "device_days", "notifications")
 _COLUMNS = ("name", "venue", *_FIGURES)
 _MOST = 100
-_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+_DAY = timedelta(days=1)
 _DAYS_OF_HEAT = 28  # whole weeks, as far back as hours are kept
 Span = dict[str, str]
 
 
 async def show(context: PageContext) -> Response:
     """Show the chosen figures. Faults are shown beside the fields."""
-    now = await context.local_now()
-    span, kind, venue = _span(context, now.date()), _kind(context), context.query("venue")
-    records = await context.call(
-        "GET", "/statistics/totals", kind=kind, venue=venue, limit=_MOST, **span
-    )
+    choice = await _choice(context)
+    kind, venue = choice["kind"], choice["venue"]
+    span = {name: choice[name] for name in ("from", "to")}
+    records = await context.call("GET", "/statistics/totals", limit=_MOST, **choice)
     good = records.is_success
     earlier = before(span) if good else span
     days, past = [
         await context.get("/statistics/days", venue=venue, **each) if good else []
         for each in (span, earlier)
     ]
-    visits = await context.call(
-        "GET",
-        "/statistics/visits",
-        kind=kind if kind in get_args(VisitKind) else "venue",
-        venue=venue,
-        limit=_MOST,
-        **span,
-    )
+    visited = {"kind": kind if kind in get_args(VisitKind) else "venue", "limit": _MOST}
+    visits = await context.call("GET", "/statistics/visits", **(choice | visited))
     return context.page(
         "statistics.html",
         records.status_code,
-        span=span,
+        choice=choice,
         earlier=earlier,
-        kind=kind,
         kinds=KINDS,
         periods=PERIODS,
         period=context.query("period") or ("" if context.query("from") else PERIODS[0]),
-        venue=venue,
         venues=await context.venues(),
         faults=faults_of(records),
         message=message_of(records),
@@ -79,49 +70,28 @@ async def hours_of_week(context: PageContext) -> Response:
 
 async def table_file(context: PageContext) -> Response:
     """The table of the page as a file."""
-    span = _span(context, (await context.local_now()).date())
-    found = await context.get(
-        "/statistics/totals",
-        kind=_kind(context),
-        venue=context.query("venue"),
-        limit=_MOST,
-        **span,
-    )
+    choice = await _choice(context)
+    found = await context.get("/statistics/totals", limit=_MOST, **choice)
     rows = [[_with_all_places(each)[name] for name in _COLUMNS] for each in found]
-    return csv_file(f"{_kind(context)}s-{span['from']}-{span['to']}", [_COLUMNS, *rows])
+    return csv_file(f"{choice['kind']}s-{choice['from']}-{choice['to']}", [_COLUMNS, *rows])
 
 
-async def daily_file(context: PageContext) -> Response:
-    """The CSV of the operation, a line for each day and record, as a file."""
-    span = _span(context, (await context.local_now()).date())
-    query = {"kind": _kind(context), "venue": context.query("venue"), **span}
-    found = await call_interface(
-        context.request, context.session, "GET", "/statistics", query=query, accept="text/csv"
-    )
-    headers = {"content-type": found.headers["content-type"]}
-    if found.is_success:
-        headers["content-disposition"] = 'attachment; filename="statistics.csv"'
-    return Response(found.content, found.status_code, headers)
-
-
-def _kind(context: PageContext) -> str:
-    return context.query("kind") if context.query("kind") in KINDS else KINDS[0]
-
-
-def _span(context: PageContext, today: date) -> Span:
-    """The first and the last day that were chosen, by a period's name or as they are."""
-    month = today.replace(day=1)
+async def _choice(context: PageContext) -> dict[str, str]:
+    """What was chosen: the kind, the venue, and the days, by a period's name or as they are."""
+    today = (await context.local_now()).date()
+    this_month = today.replace(day=1)
+    last_month = (this_month - _DAY).replace(day=1)
     period = context.query("period")
     if period == "month":
-        return {"from": str(month), "to": str(today)}
-    if period == "last_month":
-        last = month - _DAY
-        return {"from": str(last.replace(day=1)), "to": str(last)}
-    length = int(period) if period in PERIODS else 7
-    chosen = last_days(today, length)
-    if period not in PERIODS:
-        chosen |= {name: context.query(name) for name in chosen if context.query(name)}
-    return chosen
+        span = {"from": str(this_month), "to": str(today)}
+    elif period == "last_month":
+        span = {"from": str(last_month), "to": str(this_month - _DAY)}
+    elif period in PERIODS:
+        span = last_days(today, int(period))
+    else:
+        span = {name: context.query(name) or day for name, day in last_days(today, 7).items()}
+    kind = context.query("kind")
+    return {"kind": kind if kind in KINDS else KINDS[0], "venue": context.query("venue"), **span}
 
 
 def last_days(today: date, days: int) -> Span:
@@ -149,7 +119,7 @@ async def _held_back(context: PageContext, span: Span) -> dict[int, list[tuple[s
 
 
 class Figure(NamedTuple):
-    """A series of figures by day or by hour; `before` is the sum of the period before it."""
+    """A series of figures by day; `before` is the sum of the period before it."""
 
     name: str
     labels: list[str]
@@ -191,27 +161,8 @@ def _with_all_places(each: Mapping[str, Any]) -> dict[str, Any]:
     return {**each, "detections": each["detections"] + each["place_detections"]}
 
 
-def first_hour(now: datetime) -> datetime:
-    """The hour of UTC in which yesterday began, in the local time of `now`."""
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) - _DAY
-    return midnight.astimezone(UTC).replace(minute=0)
-
-
-def hourly_figures(found: Iterable[dict[str, Any]], now: datetime) -> list[Figure]:
-    """The series from `first_hour` to `now`, all hours with the offset of `now`."""
-    begin = first_hour(now)
-    by_hour = {datetime.fromisoformat(each["hour"]): each for each in found}
-    hours = [begin + number * _HOUR for number in range(int((now - begin) / _HOUR) + 1)]
-    labels = [f"{hour.astimezone(now.tzinfo):%Y-%m-%d %H:%M}" for hour in hours]
-    return [
-        Figure(name, labels, [by_hour.get(hour, {}).get(name, 0) for hour in hours])
-        for name in ("detections", "notifications")
-    ]
-
-
 PAGES = (
     ("GET", "/statistics", show),
     ("GET", "/statistics/week", hours_of_week),
-    ("GET", "/statistics/table", table_file),
-    ("GET", "/statistics.csv", daily_file),
+    ("GET", "/statistics.csv", table_file),
 )

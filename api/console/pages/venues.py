@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -14,7 +14,6 @@ _NAMED = 12
 _COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
 _EMPTY_SIDE = 20
-_LINES_A_SIDE = 16
 _METRES_A_DEGREE = 111_195.0
 
 
@@ -30,7 +29,7 @@ async def show_plan(context: PageContext) -> Response:
         "venue.html",
         venue=venue,
         plan=venue_plan(venue, beacons),
-        map=geofence_map(geofences),
+        map=geofence_map(geofences) if geofences else None,
         most=ON_THE_PLAN,
         may_place=context.may_write("beacon"),
     )
@@ -62,57 +61,33 @@ async def move_beacon(context: PageContext) -> Response:
     return JSONResponse(reply.json(), reply.status_code)
 
 
-class Plan(NamedTuple):
-    """A plan, in the units of the venue's positions: what it shows, and its beacons.
+def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the plan shows, in the units of the venue's positions.
 
-    `image` is empty if there is none that can be shown. An image on another site is not loaded, so
-    that the other site does not see the request.
+    It is large enough for beacons outside of the venue's size; the view has room for dots and names
+    at its edges. An image on another site is not loaded, so that it does not see the request.
     """
-
-    left: int
-    top: int
-    width: int
-    height: int
-    step: int
-    image: str
-    image_is_elsewhere: bool
-    placed: list[dict[str, Any]]
-    unplaced: list[dict[str, Any]]
-
-    @property
-    def view(self) -> str:
-        """What is shown at first: everything, with room for the dots and names at the edges."""
-        margin = max(self.width, self.height) / 20
-        sides = self.width + 2 * margin, self.height + 2 * margin
-        return f"{self.left - margin:g} {self.top - margin:g} {sides[0]:g} {sides[1]:g}"
-
-    @property
-    def dot(self) -> float:
-        """The radius of a dot before the script knows the size of the picture."""
-        return max(self.width, self.height) / 80
-
-    def vertical_lines(self) -> range:
-        """The x positions of the vertical grid lines."""
-        return range(self.left - self.left % self.step, self.left + self.width + 1, self.step)
-
-    def horizontal_lines(self) -> range:
-        """The y positions of the horizontal grid lines."""
-        return range(self.top - self.top % self.step, self.top + self.height + 1, self.step)
-
-
-def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> Plan:
-    """The plan of a venue. It is large enough for beacons outside of the venue's size."""
-    placed = [each for each in beacons if None not in (each["x"], each["y"])]
-    unplaced = [each for each in beacons if None in (each["x"], each["y"])]
     for each in beacons:
         # An unknown colour would hide the dot.
         each["fill"] = each["color"] if _COLOUR.fullmatch(each["color"]) else ""
+    placed = [each for each in beacons if None not in (each["x"], each["y"])]
     left, width = _extent(venue["width"], [each["x"] for each in placed])
     top, height = _extent(venue["height"], [each["y"] for each in placed])
+    longest = max(width, height)
+    edge = longest / 20
     image = venue["image"] if _IMAGE.fullmatch(venue["image"]) else ""
-    step = _step(max(width, height))
-    elsewhere = bool(venue["image"]) and not image
-    return Plan(left, top, width, height, step, image, elsewhere, placed, unplaced)
+    return {
+        "placed": placed,
+        "unplaced": [each for each in beacons if None in (each["x"], each["y"])],
+        "left": left,
+        "top": top,
+        "width": width,
+        "height": height,
+        "view": f"{left - edge:g} {top - edge:g} {width + 2 * edge:g} {height + 2 * edge:g}",
+        "step": 10 ** (len(str(longest)) - 1) // 2 or 1,  # makes 2 to 20 lines
+        "image": image,
+        "image_is_elsewhere": bool(venue["image"]) and not image,
+    }
 
 
 def _extent(size: int | None, positions: list[int]) -> tuple[int, int]:
@@ -121,47 +96,18 @@ def _extent(size: int | None, positions: list[int]) -> tuple[int, int]:
     return begin, end - begin or _EMPTY_SIDE
 
 
-def _step(longest: int) -> int:
-    """The distance of grid lines: the first of 1, 2, 5, 10, 20, 50 ... that makes few lines."""
-    step, places = 1, 0
-    while longest / step > _LINES_A_SIDE:
-        places += 1
-        step = (1, 2, 5)[places % 3] * 10 ** (places // 3)
-    return step
-
-
-class MappedCircle(NamedTuple):
-    """A geofence on the map, in metres from the map's centre."""
-
-    record: dict[str, Any]
-    x: float
-    y: float
-
-
-class GeofenceMap(NamedTuple):
-    """The geofences of a venue to scale. Lengths are metres; y grows to the south."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-    circles: list[MappedCircle]
-
-
-def geofence_map(geofences: list[dict[str, Any]]) -> GeofenceMap | None:
-    """The map around the first geofence; None without geofences."""
-    if not geofences:
-        return None
-    centre = geofences[0]
-    across = _METRES_A_DEGREE * math.cos(math.radians(centre["latitude"]))
+def geofence_map(geofences: list[dict[str, Any]]) -> tuple[str, list[tuple[Any, float, float]]]:
+    """The view of the map, and each geofence with x and y, in metres from the first one."""
+    latitude, longitude = geofences[0]["latitude"], geofences[0]["longitude"]
+    across = _METRES_A_DEGREE * math.cos(math.radians(latitude))
     circles = []
     for each in geofences:
-        east = (each["longitude"] - centre["longitude"] + 180) % 360 - 180
-        y = (centre["latitude"] - each["latitude"]) * _METRES_A_DEGREE
-        circles.append(MappedCircle(each, round(east * across, 1), round(y, 1)))
-    left, top = (min(c[axis] - c.record["radius"] for c in circles) for axis in (1, 2))
-    right, bottom = (max(c[axis] + c.record["radius"] for c in circles) for axis in (1, 2))
-    return GeofenceMap(left, top, right - left, bottom - top, circles)
+        x = ((each["longitude"] - longitude + 180) % 360 - 180) * across
+        y = (latitude - each["latitude"]) * _METRES_A_DEGREE
+        circles.append((each, round(x, 1), round(y, 1)))
+    left, top = (min(each[axis] - each[0]["radius"] for each in circles) for axis in (1, 2))
+    right, bottom = (max(each[axis] + each[0]["radius"] for each in circles) for axis in (1, 2))
+    return f"{left} {top} {right - left} {bottom - top}", circles
 
 
 PAGES = (

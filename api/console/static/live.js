@@ -16,15 +16,9 @@
   };
 
   const newRow = (texts, isGood) => {
-    const row = document.createElement("tr");
-    ["nowrap", "n", ...texts].forEach(() => row.insertCell());
-    row.cells[0].className = "nowrap";
-    row.cells[1].className = "n";
-    texts.forEach((text, place) => { row.cells[place + 2].textContent = text; });
-    const label = document.createElement("span");
-    label.className = isGood ? "state good" : "state";
-    label.textContent = texts[0];
-    row.cells[2].replaceChildren(label);
+    const row = document.getElementById("live-row").content.firstElementChild.cloneNode(true);
+    texts.forEach((text, place) => { row.querySelectorAll("[data-text]")[place].textContent = text; });
+    row.querySelector(".state").classList.toggle("good", isGood);
     return row;
   };
 

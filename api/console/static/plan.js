@@ -63,11 +63,6 @@ document.querySelectorAll(".plan[data-mode]").forEach((plan) => {
     show(x - width / 2, y - width * start.height / start.width / 2, width);
   };
   box.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => zoom(Number(button.dataset.zoom))));
-  plan.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey) return;
-    event.preventDefault();
-    zoom(event.deltaY < 0 ? 1.25 : 0.8, ...positionOf(event));
-  }, { passive: false });
   plan.addEventListener("pointerdown", (event) => {
     if (event.target.closest(".dot") || whole.width >= start.width) return;
     plan.setPointerCapture(event.pointerId);

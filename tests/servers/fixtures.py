@@ -169,9 +169,9 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
             jars_directory()
 
 
-def pytest_xdist_auto_num_workers() -> int | None:
+def pytest_xdist_auto_num_workers() -> int:
     """Servers that the environment names are shared, and tests empty them: one at a time then."""
-    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else None
+    return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else os.cpu_count() or 1
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

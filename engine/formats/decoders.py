@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -177,11 +177,14 @@ _JSON = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 
 
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
 class _Event(msgspec.Struct, gc=False):
     specversion: Literal["1.0"]
-    id: str
-    source: str
-    type: str
+    id: _Text
+    source: _Text
+    type: _Text
     time: str | None = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: str | None = None
@@ -227,15 +230,12 @@ def _structured(report: Report, event: _Event) -> Report:
 
 
 def _binary(report: Report) -> Report:
-    version = header(report, "ce_specversion")
-    if version is None:
+    names = ("specversion", "id", "source", "type", "time")
+    attributes = {name: header(report, f"ce_{name}") for name in names}
+    if attributes["specversion"] is None:
         raise ValueError(f"no CloudEvent: neither content-type {_JSON} nor a header ce_specversion")
-    if version != "1.0":
-        raise ValueError(f"CloudEvents must have version 1.0, not {version[:80]}")
-    for name in ("ce_id", "ce_source", "ce_type"):
-        if not header(report, name):
-            raise ValueError(f"the CloudEvent has no header {name}")
-    return _dated(report, header(report, "ce_time"))
+    found = {name: value for name, value in attributes.items() if value is not None}
+    return _dated(report, msgspec.convert(found, _Event).time)
 
 
 def _dated(report: Report, time: str | None) -> Report:

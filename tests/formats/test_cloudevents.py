@@ -93,8 +93,8 @@ def test_the_event_dates_what_does_not_date_itself(record: Any, at: float):
     ("record", "reason", "expected"),
     [
         (report(detection()), "invalid_field", "no CloudEvent"),
-        (report(detection(), headers=headers(ce_specversion=b"0.3")), "invalid_field", "1.0"),
-        (report(detection(), headers=headers(ce_source=b"")), "invalid_field", "ce_source"),
+        (report(detection(), headers=headers(ce_specversion=b"0.3")), "invalid_field", "0.3"),
+        (report(detection(), headers=headers(ce_source=b"")), "invalid_field", "source"),
         (report(detection(), headers=headers(ce_type=b"\xff")), "invalid_field", "UTF-8"),
         (report(b"{", headers=STRUCTURED), "malformed_json", "truncated"),
         (report(event(data=None), headers=STRUCTURED), "invalid_field", "no data"),

@@ -77,17 +77,6 @@ def test_a_run_is_of_different_keys_and_lasts_a_while():
         stream.note("-1")
 
 
-def test_records_without_a_key_are_distinguished_by_their_value():
-    stream = Stream(run=3)
-    bodies = [record(b"%d" % (n % 2), offset=n, key=None) for n in range(100)]
-    stream.limit.note(bodies[:50], dead(bodies[:50]))
-    stream.now += 60
-    stream.limit.note(bodies[50:], dead(bodies[50:]))
-    other = [record(b"other", offset=100, key=None)]
-    with pytest.raises(TooManyDeadLettersError, match="3 different keys"):
-        stream.limit.note(other, dead(other))
-
-
 def test_invented_keys_stop_no_sender_whose_records_decode():
     """Whatever the share of the records, and of the keys, that it sends."""
     stream = Stream(run=1000, share=0.5)
@@ -189,10 +178,3 @@ async def test_a_dead_letter_too_large_leaves_without_its_value(key: bytes | Non
     assert (story["reason"], story["offset"]) == (b"too_large", b"7")
     assert b"malformed_json: why; left without its " in story["detail"]
     assert len(topics.left) == 2
-
-
-async def test_a_topic_that_refuses_even_the_headers_stops_the_process():
-    letters, metrics = publishing(SmallTopics(-1))
-    with pytest.raises(MessageTooLargeError):
-        await letters.publish([DeadLetter(record(b"v"), DeadLetterReason.INVALID_FIELD, "-")])
-    assert counted(metrics) == {}

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-import aiodns
+from aiohttp import AsyncResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -27,6 +27,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 _TRIES = 2  # of one look-up, within RESOLVE_SECONDS together
 _MOST_ADDRESSES = 64
 _LONGEST_NAME = 253
+_CLOSED = "port {} is not open to connectors; accepted: 80 for http, 443 for https"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -59,7 +60,7 @@ class EgressGuard(AbstractResolver):
         self._allowed = tuple(allow_networks)
         self._look_up = look_up or self._ask_name_server
         self._deadline = deadline
-        self._name_server: aiodns.DNSResolver | None = None
+        self._name_server: AsyncResolver | None = None
         self.check_url = lru_cache(maxsize=4096)(self._check_url)
 
     async def check(self, url: str) -> None:
@@ -100,7 +101,7 @@ class EgressGuard(AbstractResolver):
     def _judge(self, host: str, port: int, addresses: Collection[Address]) -> None:
         closed = [each for each in addresses if not is_in(each, self._allowed)]
         if closed and port not in DEFAULT_PORTS.values():
-            raise _port_closed(port)
+            raise UrlForbiddenError(_CLOSED.format(port))
         if not all(map(is_public, closed)):
             raise UrlForbiddenError(f"{host} leads to an address that is not public")
 
@@ -110,15 +111,15 @@ class EgressGuard(AbstractResolver):
             written, parts = urlsplit(url), URL(url)
             host, port = parts.raw_host, parts.port
         except ValueError:
-            raise UrlForbiddenError("accepted: an address http:// or https://") from None
-        if parts.scheme not in DEFAULT_PORTS or not host or not port:
+            host = port = None
+        if not host or not port or parts.scheme not in DEFAULT_PORTS:
             raise UrlForbiddenError("accepted: an address http:// or https://")
         if len(host) > _LONGEST_NAME:
             raise UrlForbiddenError(f"accepted: a host of at most {_LONGEST_NAME} characters")
         if "@" in written.netloc:
             raise UrlForbiddenError("accepted: an address without a user and password")
         if port in DEFAULT_PORTS.values() and port != DEFAULT_PORTS[parts.scheme]:
-            raise _port_closed(port)
+            raise UrlForbiddenError(_CLOSED.format(port))
         if is_literal(host):
             self.check_literal(host, port)
         return parts
@@ -127,17 +128,18 @@ class EgressGuard(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """The addresses to which the HTTP client may connect."""
+        families = {each: _family_of(each) for each in await self.addresses(host, port)}
         return [
             ResolveResult(
                 hostname=host,
                 host=address,
                 port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                family=found,
                 proto=0,
                 flags=socket.AI_NUMERICHOST,
             )
-            for address in await self.addresses(host, port)
-            if family in (socket.AF_UNSPEC, socket.AF_INET6 if ":" in address else socket.AF_INET)
+            for address, found in families.items()
+            if family in (socket.AF_UNSPEC, found)
         ]
 
     async def close(self) -> None:
@@ -153,20 +155,13 @@ class EgressGuard(AbstractResolver):
             local = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
             return list(dict.fromkeys(str(address[0]) for *_, address in local))
         if self._name_server is None:
-            self._name_server = aiodns.DNSResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
-        try:
-            found = await self._name_server.getaddrinfo(
-                host.rstrip("."), family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
-            )
-        except aiodns.error.DNSError as error:
-            raise OSError(str(error)) from None
-        return list(dict.fromkeys(node.addr[0].decode() for node in found.nodes))
+            self._name_server = AsyncResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
+        found = await self._name_server.resolve(host.rstrip("."), family=socket.AF_UNSPEC)
+        return list(dict.fromkeys(each["host"] for each in found))
 
 
-def _port_closed(port: int) -> UrlForbiddenError:
-    return UrlForbiddenError(
-        f"port {port} is not open to connectors; accepted: 80 for http, 443 for https"
-    )
+def _family_of(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def is_literal(host: str) -> bool:

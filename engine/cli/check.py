@@ -34,9 +34,8 @@ from engine.kafka.login_token import LoginTokens
 from engine.kafka.topics import Topics
 from engine.process.errors import PortInUseError
 from engine.process.http_server import listen
-from engine.process.settings import PREFIX, Settings, variable_name
+from engine.process.settings import PREFIX, REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
-from engine.process.settings_types import REGISTERED_FORMATS
 from engine.wiring.connector import service_callers
 
 _REQUEST_SECONDS = 5.0

@@ -26,8 +26,7 @@ from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import detection_topics, ensure_topics
-from engine.process.settings import Settings
-from engine.process.settings_types import DetectionTopic
+from engine.process.settings import DetectionTopic, Settings
 
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024

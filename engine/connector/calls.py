@@ -21,7 +21,6 @@ from connectors.model import (
     Endpoint,
     Failed,
     HttpMethod,
-    Pairs,
     ParameterPlace,
     PastCall,
 )
@@ -44,7 +43,7 @@ DECLINED_SECONDS = 60  # for which a declined call keeps its claim at most
 
 _HIGHEST_ID = 2**63 - 1
 _LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
-_CACHED_SECRETS = 4096
+_CACHED_ENDPOINTS = 4096
 
 _decode = msgspec.json.Decoder(ConnectorCall).decode
 _encode = msgspec.json.Encoder().encode
@@ -219,7 +218,7 @@ _decode_parameters = msgspec.json.Decoder(list[_Parameter]).decode
 
 
 class EndpointDecryptor:
-    """Decrypts a connector's parameters and secret, and caches them.
+    """Decrypts connectors' parameters and secrets, and caches the endpoints.
 
     Without a cipher only connectors without parameters and secret can be used. Decrypting costs
     more than all other preparation of a call.
@@ -227,35 +226,32 @@ class EndpointDecryptor:
 
     def __init__(self, cipher: Cipher | None) -> None:
         self._cipher = cipher
-        self._decrypt = lru_cache(maxsize=_CACHED_SECRETS)(self._decrypt_uncached)
+        self.decrypt = lru_cache(maxsize=_CACHED_ENDPOINTS)(self._decrypt)
 
-    def decrypt(self, endpoint: ConnectorEndpoint) -> Endpoint:
+    def _decrypt(self, endpoint: ConnectorEndpoint) -> Endpoint:
         """The endpoint with plain parameters and secret. Raises EndpointError."""
         try:
             method = HttpMethod(endpoint.method.upper())
             place = ParameterPlace(endpoint.auth.lower())
         except ValueError:
             raise EndpointError("the connector's method or auth is unknown") from None
+        written = self._text(endpoint.parameters) or "[]"
+        try:
+            parameters = _decode_parameters(written)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            what = "the connector's parameters are no list of keys and values"
+            raise EndpointError(what) from None
         return Endpoint(
             url=endpoint.url,
             method=method,
             place=place,
-            parameters=self._parameters(endpoint.parameters),
-            secret=self._decrypt(endpoint.secret) if endpoint.secret else None,
+            parameters=tuple((each.key, each.value) for each in parameters),
+            secret=self._text(endpoint.secret),
         )
 
-    def _parameters(self, token: str | None) -> Pairs:
+    def _text(self, token: str | None) -> str | None:
         if not token:
-            return ()
-        try:
-            parameters = _decode_parameters(self._decrypt(token))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            raise EndpointError(
-                "the connector's parameters are no list of keys and values"
-            ) from None
-        return tuple((each.key, each.value) for each in parameters)
-
-    def _decrypt_uncached(self, token: str) -> str:
+            return None
         if self._cipher is None:
             raise EndpointError(MISSING_SECRET_KEY)
         try:

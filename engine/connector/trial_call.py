@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -145,7 +144,10 @@ async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
         nonlocal trial
         secrets.extend(_secrets_of(call, request))
         seconds = time.perf_counter() - begin
-        trial = trial._replace(reply=_show_reply(reply, secrets), seconds=seconds)
+        headers = [(name, _masked(value, secrets)) for name, value in reply.headers.items()]
+        body = _clipped(_masked(_body(reply.body), secrets))
+        report = ReplyReport(reply.status, tuple(headers[:_MOST_HEADERS]), body)
+        trial = trial._replace(reply=report, seconds=seconds)
 
     try:
         result = await call_service(caller, call, agent, on_reply)
@@ -176,26 +178,15 @@ def _show_request(call: Call, agent: str) -> RequestReport:
     )
 
 
-def _show_reply(reply: Reply, secrets: Collection[str]) -> ReplyReport:
-    headers = [(name, _masked(value, secrets)) for name, value in reply.headers.items()]
-    return ReplyReport(
-        status=reply.status,
-        headers=tuple(headers[:_MOST_HEADERS]),
-        body=_clipped(_masked(_body(reply.body), secrets)),
-    )
-
-
 def _secrets_of(call: Call, request: httpx.Request) -> list[str]:
     """The values to mask, as plain text, in JSON and in urls; the longest first."""
     plain = [value for _, value in call.endpoint.parameters]
     plain += [call.endpoint.secret or ""]
     plain += [request.headers.get(_SIGNATURE, "")]
-    written = (str, _in_json, quote, quote_plus, partial(quote, safe=_SAFE))
-    return sorted({form(each) for each in plain for form in written}, key=len, reverse=True)
-
-
-def _in_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    forms = {*plain, *map(quote, plain), *map(quote_plus, plain)}
+    forms |= {quote(each, safe=_SAFE) for each in plain}
+    forms |= {json.dumps(each, ensure_ascii=False)[1:-1] for each in plain}
+    return sorted(forms, key=len, reverse=True)
 
 
 def _masked(text: str, secrets: Collection[str]) -> str:

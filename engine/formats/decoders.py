@@ -46,8 +46,7 @@ from engine.kafka.messages import LONGEST_UDID, Detection, parse_text
 from engine.kafka.topics import detection_topics
 from engine.kafka.workers import Records
 from engine.process.failures import ServerErrors
-from engine.process.settings import Settings
-from engine.process.settings_types import REGISTERED_FORMATS
+from engine.process.settings import REGISTERED_FORMATS, Settings
 
 AT_ONCE = 64  # records of many detections each
 # Positions reserved for each event of a batch: more than a record has bytes.

@@ -13,8 +13,7 @@ from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from catalog.erasure import TopicRetention
 from engine.kafka.client import NOT_THERE, REQUEST_SECONDS, KafkaCluster, connection_options
-from engine.process.settings import Settings
-from engine.process.settings_types import DetectionTopic
+from engine.process.settings import DetectionTopic, Settings
 
 log = structlog.get_logger(__name__)
 

@@ -69,7 +69,14 @@ def build_trigger(parts: ProcessParts) -> Role:
         batch_records=settings.batch_records,
         in_flight_records=settings.in_flight_records,
     )
-    background["index watch"] = _watch(parts, index).run
+    watch = IndexWatch(
+        index=index,
+        rebuild=partial(_rebuild, parts.stores, parts.metrics),
+        max_age=CACHE_SECONDS,
+        metrics=parts.metrics,
+        **parts.stores.redis_options,
+    )
+    background["index watch"] = watch.run
     for each in (intake.feed.tail, intake.feed.notes, intake.counter.sums):
         if each is not None:
             background[each.name] = each.run
@@ -91,14 +98,16 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     """The objects that the partitions of the process share; `clock` gives epoch seconds."""
     settings, metrics = parts.settings, parts.metrics
     in_flight = InFlightBytes(settings.in_flight_bytes)
-    index, feed = _index(parts), _feed(parts, clock)
+    cache = PlaceCache(CACHED_BEACONS, CACHED_BYTES)
+    index = PlaceIndex(cache=cache, metrics=metrics, **parts.stores.redis_options)
+    feed = _feed(parts, clock)
     counter = DecisionCounter(metrics, DecisionSums(figure_sums(parts, clock)))
     topics, devices = Topics.named(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(
             settings, limited=True, registry_errors=metrics.registry_errors
         ),
-        refusals=_refusals(settings, index.cache),
+        refusals=_refusals(settings, cache),
         index=index,
         devices=devices,
         feed=feed,
@@ -170,11 +179,6 @@ def _transactional_worker(
     )
 
 
-def _index(parts: ProcessParts) -> PlaceIndex:
-    cache = PlaceCache(CACHED_BEACONS, CACHED_BYTES)
-    return PlaceIndex(cache=cache, metrics=parts.metrics, **parts.stores.redis_options)
-
-
 def _refusals(settings: Settings, cache: PlaceCache) -> EarlyRefusals | None:
     try:
         compiled = import_module("engine.trigger.refusal_filter")
@@ -195,16 +199,6 @@ def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:
         notes = DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
     watched = TailStore(**parts.stores.redis_options)
     return DecisionFeed(DecisionTail(store=watched, metrics=parts.metrics, clock=clock), notes)
-
-
-def _watch(parts: ProcessParts, index: PlaceIndex) -> IndexWatch:
-    return IndexWatch(
-        index=index,
-        rebuild=lambda: _rebuild(parts.stores, parts.metrics),
-        max_age=CACHE_SECONDS,
-        metrics=parts.metrics,
-        **parts.stores.redis_options,
-    )
 
 
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:

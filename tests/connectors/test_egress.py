@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Any
 
-import aiodns
 import pytest
+from aiohttp import AsyncResolver
 
 from connectors.egress import EgressGuard, is_public, parse_address
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
@@ -163,7 +163,7 @@ async def test_a_name_server_that_hangs_delays_nothing_else() -> None:
         silent.bind(("127.0.0.1", 0))
         guard = EgressGuard(deadline=0.5)
         place = f"127.0.0.1:{silent.getsockname()[1]}"
-        guard._name_server = aiodns.DNSResolver(nameservers=[place], timeout=5.0, tries=1)
+        guard._name_server = AsyncResolver(nameservers=[place], timeout=5.0, tries=1)
         checks = [
             asyncio.create_task(guard.check(f"https://hangs{number}.example/"))
             for number in range(100)

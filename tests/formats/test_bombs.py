@@ -9,7 +9,7 @@ import pytest
 
 from engine.formats.report import MOST_SIGHTINGS
 from engine.kafka.detections import detection_of
-from engine.process.settings_types import FORMATS, REGISTERED_FORMATS
+from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from tests.formats import samples
 from tests.formats.records import refused, report
 from tests.formats.test_properties import SAMPLES

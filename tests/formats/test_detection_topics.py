@@ -5,8 +5,8 @@ import pytest
 from engine.formats.decoders import OwnFormatDecoder, detection_decoders
 from engine.kafka.topics import Topics, detection_topics
 from engine.process.errors import SettingsError
+from engine.process.settings import DetectionTopic
 from engine.process.settings_sources import load_settings
-from engine.process.settings_types import DetectionTopic
 
 
 def test_without_the_setting_there_is_one_topic_in_the_engines_format():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.formats.registry import RegisteredSchema, UnreadableSchemaError
 from engine.kafka.detections import BeaconKey
-from engine.process.settings_types import FORMATS
+from engine.process.settings import FORMATS
 from rules.model import Zone
 from tests.formats import registered, samples
 from tests.formats.records import decoder, report

@@ -8,16 +8,20 @@ engine.process.failures says which of them are temporary. Instants in rows are a
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
+from sqlalchemy import Date, bindparam, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.index.entries import ApplicationEntry
+from catalog.models import Instant
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.offsets import Position
 from rules.model import PlaceKind
@@ -30,6 +34,7 @@ Row: TypeAlias = dict[str, Any]  # by column
 StatisticKey: TypeAlias = tuple[date, str, int]  # a day, and the kind and the id of a record
 PresenceKey: TypeAlias = tuple[int, str, int]  # a device, and the kind and the id of a place
 PresenceState: TypeAlias = tuple[str, datetime]  # the zone and the instant of a trace row
+_ROWS = 10_000
 _KEYS: dict[str, type[PlaceKey]] = {
     "active_beacons": BeaconKey,
     "active_geofences": GeofenceKey,
@@ -130,11 +135,15 @@ class VisitFigures(msgspec.Struct):
     seconds: int = 0
 
 
-class LedgerTransaction(ABC):
-    """An open transaction. It locks rows in the order of their keys."""
+class LedgerTransaction:
+    """An open transaction. It locks rows in the order of their keys.
 
-    foreign_key_error: type[Exception]
-    duplicate_error: type[Exception]
+    `sql` has the statements of statements.sql in the database's dialect.
+    """
+
+    def __init__(self, connection: AsyncConnection, sql: Mapping[str, str]) -> None:
+        self.connection = connection
+        self._sql = sql
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
         """The position of the first record that is not recorded, by partition with any records."""
@@ -209,7 +218,7 @@ class LedgerTransaction(ABC):
         """
         try:
             found = await self._fetch_for("add_devices", [changes[key] for key in sorted(changes)])
-        except self.foreign_key_error as error:
+        except IntegrityError as error:
             raise ReadAgainError("company_deleted") from error
         return {(company_id, udid): (id_, bool(test)) for company_id, udid, id_, test in found}
 
@@ -232,7 +241,7 @@ class LedgerTransaction(ABC):
         """
         try:
             await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
-        except self.duplicate_error as error:
+        except IntegrityError as error:
             raise ReadAgainError("already_counted") from error
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
@@ -274,17 +283,35 @@ class LedgerTransaction(ABC):
         """Run a statement that takes rows; none without rows."""
         return await self.fetch(name, msgspec.json.encode(rows).decode()) if rows else []
 
-    @abstractmethod
     async def fetch(self, name: str, *parameters: object) -> Sequence[Any]:
-        """Run a statement of statements.sql and return its rows."""
+        """Run a statement and return its rows."""
+        result = await self.connection.exec_driver_sql(self._sql[name], parameters)
+        return result.all() if result.returns_rows else []
 
 
 class Ledger(ABC):
-    """The recorder's port to SQL."""
+    """The recorder's port to SQL. It shares the engine's pool and deadlines.
+
+    Table names in its statements are constants, never from a user.
+    """
+
+    # How a statement finds the rows that a query names by the system's own row ids.
+    _row_id: str
+    _among: str
+    # The tables of traces from which rows are deleted one by one.
+    _traces: Sequence[str]
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[LedgerTransaction]:
+        """A transaction: committed at the end, rolled back by an error."""
+        async with self.engine.begin() as connection:
+            yield self._on(connection)
 
     @abstractmethod
-    def transaction(self) -> AbstractAsyncContextManager[LedgerTransaction]:
-        """A transaction: committed at the end, rolled back by an error."""
+    def _on(self, connection: AsyncConnection) -> LedgerTransaction: ...
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
         """As those of a transaction."""
@@ -296,20 +323,44 @@ class Ledger(ABC):
         async with self.transaction() as transaction:
             return await transaction.now()
 
-    @abstractmethod
-    async def create_days(self, days: Collection[date]) -> int:
+    async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
         """Create the missing partitions of these UTC days; returns how many were created.
 
         Several processes may call it at once.
         """
+        return 0
 
-    @abstractmethod
+    async def drop_days(self, first: date) -> int:  # noqa: ARG002
+        """Drop the partitions of the days before `first`; returns how many."""
+        return 0
+
     async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
         """Delete old rows; returns how many partitions were dropped and rows deleted.
 
         Kept are traces dated from `since` to `until`, receptions, presences and visit events
         recorded from `since` on, and the devices that the figures from `day` on count.
         """
+        deleted = await self.drop_days(since.date())
+        for trace in self._traces:
+            deleted += await self._delete(trace, "create_on < :limit", since)
+            deleted += await self._delete(trace, "create_on >= :limit", until)
+        for table in ("reception", "presence", "visit_event"):
+            deleted += await self._delete(table, "recorded_on < :limit", since)
+        return deleted + await self._delete("statistic_device", "day < :limit", day)
+
+    async def _delete(self, table: str, condition: str, limit: date) -> int:
+        """Delete rows in pieces, so that no transaction is long."""
+        rows = f"SELECT {self._row_id} FROM {table} WHERE {condition} LIMIT {_ROWS}"  # noqa: S608
+        statement = text(f"DELETE FROM {table} WHERE {self._row_id} {self._among.format(rows)}")  # noqa: S608
+        type_ = Instant if isinstance(limit, datetime) else Date
+        deleted = 0
+        while True:
+            async with self.engine.begin() as connection:
+                bound = statement.bindparams(bindparam("limit", limit, type_))
+                count = (await connection.execute(bound)).rowcount
+            deleted += count
+            if count < _ROWS:
+                return deleted
 
 
 def _instant(value: datetime | str) -> datetime:
@@ -329,9 +380,9 @@ def statements(**macros: Callable[[str], str]) -> dict[str, str]:
         name, _, argument = " ".join(macro[1].split()).partition(" ")
         return macros[name](argument)
 
-    text = (files("engine.recorder") / "statements.sql").read_text(encoding="utf-8")
+    source = (files("engine.recorder") / "statements.sql").read_text(encoding="utf-8")
     found = {}
-    for part in text.split("-- name: ")[1:]:
+    for part in source.split("-- name: ")[1:]:
         name, _, statement = part.partition("\n")
         found[name.strip()] = re.sub(r"\{(.*?)\}", expanded, statement, flags=re.DOTALL).strip()
     return found

@@ -9,14 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from asyncpg import (
-    CheckViolationError,
-    Connection,
-    ForeignKeyViolationError,
-    InternalClientError,
-    UniqueViolationError,
-)
+from asyncpg import CheckViolationError
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from engine.recorder.ledger import (
@@ -29,9 +24,7 @@ from engine.recorder.ledger import (
 )
 
 _TRACES = ("detection_trace", "authentication_trace")
-_OTHERS = ("reception", "presence", "visit_event")
 _DAY = timedelta(days=1)
-_ROWS = 10_000
 _SQL = statements(
     now=lambda _: "now()",
     rows=lambda columns: f"SELECT * FROM json_to_recordset($1::json) AS row ({columns})",  # noqa: S608
@@ -46,59 +39,29 @@ SELECT day, kind, ref, count(*) FROM added GROUP BY day, kind, ref
 _LOCK = text("SELECT pg_advisory_xact_lock(7076921)")
 # A transaction that waits for these locks blocks all later writers, so it fails soon instead.
 _BRIEFLY = text("SET LOCAL lock_timeout = '2s'")
-_PARTITIONS = """
-SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid
-WHERE inhparent = CAST(CAST({} AS text) AS regclass)
-"""
+_PARTITIONS = text(
+    "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid "
+    "WHERE inhparent = CAST(CAST(:parent AS text) AS regclass)"
+)
 
 
 class PostgresLedger(Ledger):
-    """`engine` uses asyncpg. The ledger shares its pool and its deadlines.
+    """`engine` uses asyncpg."""
 
-    Table names in its statements come from this module, never from a user.
-    """
+    _row_id, _among = "ctid", "= ANY (ARRAY({}))"
+    _traces = tuple(f"{table}_default" for table in _TRACES)
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._days: dict[str, set[date]] = {table: set() for table in _TRACES}  # there are more
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator["PostgresTransaction"]:
-        async with self._connection() as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            try:
-                yield PostgresTransaction(connection, self._days)
-            except BaseException:
-                # After an interrupted COPY the connection accepts no statement: it is closed, and
-                # the server rolls back.
-                with suppress(Exception):
-                    await transaction.rollback()
-                raise
-            await transaction.commit()
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        async with self._engine.connect() as pooled:
-            # SQLAlchemy would begin a transaction with its first statement, but gets none.
-            connection = (await pooled.get_raw_connection()).driver_connection
-            assert connection is not None  # noqa: S101  # only a detached one is
-            try:
-                yield connection
-            except BaseException as error:
-                # A cancelled rollback may be half done, and the pool does not know it. The next
-                # user of the connection would be in a transaction that never ends.
-                is_broken_off = isinstance(error, InternalClientError) or not isinstance(
-                    error, Exception
-                )
-                if is_broken_off or connection.is_in_transaction():
-                    connection.terminate()
-                raise
+    def _on(self, connection: AsyncConnection) -> "PostgresTransaction":
+        return PostgresTransaction(connection, self._days)
 
     async def create_days(self, days: Collection[date]) -> int:
         created = 0
         for parent in _TRACES:
-            async with self._engine.begin() as connection:
+            async with self.engine.begin() as connection:
                 there = await _locked_partitions(connection, parent)
                 missing = [day for day in sorted(set(days)) if _name(parent, day) not in there]
                 for day in missing:
@@ -106,38 +69,17 @@ class PostgresLedger(Ledger):
             created += len(missing)
         return created
 
-    async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
-        deleted = 0
+    async def drop_days(self, first: date) -> int:
+        dropped = 0
         for parent in _TRACES:
-            default = f"{parent}_default"
-            deleted += await self._drop_days(parent, since.date())
-            deleted += await self._delete(default, "create_on < :limit", since)
-            deleted += await self._delete(default, "create_on >= :limit", until)
-        for table in _OTHERS:
-            deleted += await self._delete(table, "recorded_on < :limit", since)
-        return deleted + await self._delete("statistic_device", "day < :limit", day)
-
-    async def _drop_days(self, parent: str, first: date) -> int:
-        async with self._engine.begin() as connection:
-            there = _days_in(parent, await _locked_partitions(connection, parent))
-            old = [day for day in there if day < first]
-            for day in old:
-                await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
-        self._days[parent].difference_update(old)
-        return len(old)
-
-    async def _delete(self, table: str, condition: str, limit: date) -> int:
-        """Delete rows in pieces, so that no transaction is long."""
-        rows = f"SELECT ctid FROM {table} WHERE {condition} LIMIT {_ROWS}"  # noqa: S608  # see the class
-        statement = text(f"DELETE FROM {table} WHERE ctid = ANY (ARRAY({rows}))")  # noqa: S608
-        deleted = 0
-        while True:
-            async with self._engine.begin() as connection:
-                result: Any = await connection.execute(statement, {"limit": limit})
-            count = int(result.rowcount)
-            deleted += count
-            if count < _ROWS:
-                return deleted
+            async with self.engine.begin() as connection:
+                there = _days_in(parent, await _locked_partitions(connection, parent))
+                old = [day for day in there if day < first]
+                for day in old:
+                    await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
+            self._days[parent].difference_update(old)
+            dropped += len(old)
+        return dropped
 
 
 class PostgresTransaction(LedgerTransaction):
@@ -146,17 +88,15 @@ class PostgresTransaction(LedgerTransaction):
     `days` are the known partitions of the trace tables.
     """
 
-    foreign_key_error = ForeignKeyViolationError
-    duplicate_error = UniqueViolationError
-
-    def __init__(self, connection: "Connection[Any]", days: dict[str, set[date]]) -> None:
-        self._connection = connection
+    def __init__(self, connection: AsyncConnection, days: dict[str, set[date]]) -> None:
+        super().__init__(connection, _SQL)
         self._days = days
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         if rows:
             async with self._days_of("detection_trace", {row.create_on.date() for row in rows}):
-                await self._connection.copy_records_to_table(
+                driver: Any = (await self.connection.get_raw_connection()).driver_connection
+                await driver.copy_records_to_table(
                     "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
                 )
 
@@ -174,26 +114,27 @@ class PostgresTransaction(LedgerTransaction):
         """
         known = self._days[table]
         if not days <= known:
-            names = await self._connection.fetch(_PARTITIONS.format("$1"), table)
-            known |= _days_in(table, (name for (name,) in names))
+            known |= _days_in(table, await _partitions(self.connection, table))
         if missing := days - known:
             raise DayMissingError(missing)
         try:
             yield
-        except CheckViolationError as error:  # somebody created a day that retention had dropped
+        except (
+            CheckViolationError,
+            IntegrityError,
+        ) as error:  # somebody created a day that retention had dropped
             raise DayMissingError from error
 
-    async def fetch(self, name: str, *parameters: object) -> Sequence[Any]:
-        found: Sequence[Any] = await self._connection.fetch(_SQL[name], *parameters)
-        return found
+
+async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:
+    return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())
 
 
 async def _locked_partitions(connection: AsyncConnection, parent: str) -> set[str]:
     """The names of the parent's partitions, which cannot change until the transaction ends."""
     await connection.execute(_LOCK)
     await connection.execute(_BRIEFLY)
-    query = text(_PARTITIONS.format(":parent"))
-    return set((await connection.execute(query, {"parent": parent})).scalars())
+    return await _partitions(connection, parent)
 
 
 async def _create(connection: AsyncConnection, parent: str, day: date) -> None:

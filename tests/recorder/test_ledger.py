@@ -13,8 +13,8 @@ from catalog.models import (
     ReplacedTopic,
 )
 from engine.kafka.offsets import Position
-from engine.recorder.ledger import Ledger, ReadAgainError
-from tests.recorder.scene import NOW, Scene, count, next_offsets
+from engine.recorder.ledger import DetectionRow, Ledger, ReadAgainError
+from tests.recorder.scene import NOW, Scene, count, next_offsets, open_scene
 from tests.servers.waiting import eventually
 
 TODAY = NOW.date()
@@ -107,3 +107,26 @@ async def no_transaction_is_idle(scene: Scene) -> bool:
     query = text("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
     async with scene.database.autocommit() as session:
         return bool(await session.scalar(query) == 0)
+
+
+async def test_a_copy_that_is_cut_off_leaves_nothing_behind(postgres_url: str):
+    """The connection is in the middle of a COPY then, and accepts no statement."""
+    async with open_scene(postgres_url) as scene:
+        await scene.ledger.create_days([TODAY])
+
+        async def copy() -> None:
+            async with scene.ledger.transaction() as transaction:
+                assert await transaction.move_position(TOPIC, 0, None, Position(10))
+                row = DetectionRow(1, 1, 1, "near", NOW, None)
+                await transaction.add_detections([row] * 100)
+
+        for turns in range(20):
+            async with scene.database.engine.begin() as blocker:
+                await blocker.execute(text("LOCK TABLE detection_trace IN ACCESS EXCLUSIVE MODE"))
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05 + turns / 100):
+                        await copy()
+        for _ in range(20):
+            assert await next_offsets(scene.ledger, TOPIC) == {}
+        await copy()
+        await eventually(lambda: no_transaction_is_idle(scene), what="no session is idle")

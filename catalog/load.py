@@ -12,7 +12,7 @@ levels; if it is given, areas that it omits are 0 on a new account and unchanged
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -89,7 +89,6 @@ from catalog.models import (
 )
 from catalog.secrets import MISSING_SECRET_KEY, Cipher, encrypted
 
-__all__ = ["LoadError", "LoadSummary", "RecordCount", "load_document", "read_document"]
 
 # The fault of a connector's url (it is not public, say), or None.
 UrlFault = Callable[[str], Awaitable[str | None]]
@@ -108,37 +107,25 @@ class LoadError(Exception):
         self.faults = tuple(faults)
 
 
-@dataclass
-class RecordCount:
-    """How many records of one kind were created, updated or left unchanged."""
-
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-
-
-@dataclass
-class LoadSummary:
-    """Counts by kind: companies, accounts, applications, connectors, devices, venues, tags,
-    beacons, geofences, nfcs, qrcodes, campaigns.
+class LoadSummary(defaultdict[str, Counter[str]]):
+    """How many records were created, updated or left unchanged, by kind: companies, accounts,
+    applications, connectors, devices, venues, tags, beacons, geofences, nfcs, qrcodes, campaigns.
     """
 
-    counts: dict[str, RecordCount] = field(default_factory=dict)
-
-    def of(self, kind: str) -> RecordCount:
-        """The count of a kind, to read or to increase."""
-        return self.counts.setdefault(kind, RecordCount())
+    def __init__(self) -> None:
+        super().__init__(Counter)
 
     @property
     def changed(self) -> bool:
         """Whether anything was created or updated."""
-        return any(count.created or count.updated for count in self.counts.values())
+        return any(count["created"] or count["updated"] for count in self.values())
 
     def lines(self) -> list[str]:
         """A line per kind, for people."""
+        outcomes = ("created", "updated", "unchanged")
         return [
-            f"{kind}: {count.created} created, {count.updated} updated, {count.unchanged} unchanged"
-            for kind, count in self.counts.items()
+            f"{kind}: {', '.join(f'{count[each]} {each}' for each in outcomes)}"
+            for kind, count in self.items()
         ]
 
 
@@ -564,16 +551,14 @@ class _CompanyLoader:
         on_create: Mapping[str, Any] | None = None,
     ) -> Any:
         """Set the attributes that differ from the stored record, or add a new record."""
-        count = self.summary.of(kind)
         if known is None:
             dates = [name for name in ("create_on", "update_on") if hasattr(model, name)]
             known = model(**{**(on_create or {}), **dict.fromkeys(dates, self.now), **values})
             self.session.add(known)
-            count.created += 1
+            self.summary[kind]["created"] += 1
             return known
         different = {key: each for key, each in values.items() if getattr(known, key) != each}
-        count.updated += bool(different)
-        count.unchanged += not different
+        self.summary[kind]["updated" if different else "unchanged"] += 1
         if different and hasattr(model, "update_on"):
             different["update_on"] = self.now
         for key, value in different.items():

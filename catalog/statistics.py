@@ -208,32 +208,12 @@ async def record_totals(
     """The records of a kind with the largest figures of a company. Raises SQLAlchemyError."""
     of, kind = Statistic, choice.kind or "venue"
     named = aliased(_TABLES[kind])
-    query = _chosen(select(of.ref, of.venue_id, *_FIGURES), company_id, choice)
-    largest = query.group_by(of.ref, of.venue_id)
     by = func.sum(of.notifications if kind == "campaign" else of.detections + of.place_detections)
-    summed = with_deleted(largest.order_by(by.desc(), of.ref).limit(limit))
-    top = summed.subquery("top")
-    totals = (
-        select(
-            top.c.venue_id,
-            Venue.name.label("venue"),
-            literal(kind).label("kind"),
-            top.c.ref.label("id"),
-            named.name.label("name"),
-            *top.c[-len(_FIGURES) :],
-        )
-        .outerjoin(Venue, Venue.id == top.c.venue_id)
-        .outerjoin(named, named.id == top.c.ref)
-        .order_by(
-            (
-                top.c.notifications
-                if kind == "campaign"
-                else top.c.detections + top.c.place_detections
-            ).desc(),
-            top.c.ref,
-        )
-    )
-    return (await session.execute(with_deleted(totals))).all()
+    columns = (of.venue_id, Venue.name.label("venue"), of.kind, of.ref.label("id"), named.name)
+    query = _chosen(select(*columns, *_FIGURES), company_id, choice)
+    query = query.outerjoin(named, named.id == of.ref).group_by(*columns)
+    query = query.order_by(by.desc(), of.ref).limit(limit)
+    return (await session.execute(with_deleted(query))).all()
 
 
 def _chosen(

@@ -110,16 +110,6 @@ async def test_no_record_refers_to_it(database: Database, scene: Scene, model: A
         assert len(campaign.geofencings) == int(model is not Geofence)
 
 
-async def test_deleting_a_venue_deletes_what_is_in_it(database: Database, scene: Scene):
-    await deleted(database, scene.venue)
-    async with database.read() as session:
-        for model, left in zip(MODELS, (1, 0, 0, 0, 1), strict=True):
-            assert await session.scalar(select(func.count()).select_from(model)) == left
-            kept = with_deleted(select(model.id, model.name).where(model.deleted_at.is_not(None)))
-            record = scene.of(model)
-            assert [tuple(row) for row in await session.execute(kept)] == [(record.id, record.name)]
-
-
 async def test_its_triple_is_free_and_its_id_is_not(
     database: Database, records: Records, scene: Scene
 ):

@@ -102,35 +102,6 @@ def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     ]
 
 
-@on_sqlite
-@pytest.mark.usefixtures("database")
-def test_for_programs(proximity: Proximity) -> None:
-    done = proximity("statistics", "--from", "2026-11-20", "--to", "2026-11-20", "--json")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 7
-    assert list(lines[0]) == list(StatisticLine._fields)
-    assert (lines[0]["day"], lines[0]["detections"]) == ("2026-11-20", 1000)
-    assert proximity("statistics", "--json", "--csv", "-").returncode == 2
-
-
-@on_sqlite
-@pytest.mark.usefixtures("database")
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--from", "yesterday"], "a day is written 2026-11-20"),
-        (["--from", "2026-11-20", "--to", "2026-11-19"], "comes after"),
-        (["--csv", "/nowhere/out.csv"], "cannot write /nowhere/out.csv"),
-    ],
-)
-def test_each_refusal_names_its_cause(
-    proximity: Proximity, options: list[str], complaint: str
-) -> None:
-    done = proximity("statistics", *options)
-    assert done.returncode in (1, 2)
-    assert complaint in done.stderr
-
-
 @pytest.mark.parametrize(
     ("hour", "last"),
     [(0, date(2026, 11, 21)), (9, date(2026, 11, 21)), (10, date(2026, 11, 22))],

@@ -86,21 +86,6 @@ def flooded(estate: Estate, place: Callable[[Message], int]) -> tuple[Flood, Par
     return flood, partitions
 
 
-async def test_nobody_waits_in_a_circle(database: Database, estate: Estate) -> None:
-    dice = random.Random(3)
-
-    def place(message: Message) -> int:
-        # A repeat that another partition counts meanwhile is tried again; not tested here.
-        by_key = message.topic in ("notifications", "presence")
-        return (zlib.crc32(message.key) if by_key else dice.getrandbits(8)) % PARTITIONS
-
-    flood, partitions = flooded(estate, place)
-    metrics = Metrics()
-    await record_all(recorder_of(database, metrics), partitions)
-    await assert_written(database, flood.expected)
-    assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 0
-
-
 async def test_two_recorders_that_both_own_every_partition(
     database: Database, estate: Estate
 ) -> None:

@@ -48,16 +48,6 @@ async def test_a_position_moves_only_from_what_is_known(scene: Scene):
     assert await past(scene) == {TOPIC}  # `verify` has to know
 
 
-async def test_a_position_whose_topic_is_not_known_learns_it(scene: Scene):
-    """As rows of an older version."""
-    ledger = scene.ledger
-    assert await move_position(ledger, TOPIC, 3, None, Position(5))
-    assert not await move_position(ledger, TOPIC, 3, Position(5, "a" * 32), Position(5, "b" * 32))
-    assert await move_position(ledger, TOPIC, 3, Position(5, None), Position(5, "a" * 32))
-    assert await ledger.positions(TOPIC) == {3: Position(5, "a" * 32)}
-    assert await past(scene) == set()
-
-
 async def past(scene: Scene) -> set[str]:
     async with scene.database.autocommit() as session:
         return set(await session.scalars(select(ReplacedTopic.topic)))

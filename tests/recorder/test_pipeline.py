@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +26,7 @@ from engine.kafka.messages import format_instant
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import Ledger, LedgerTransaction, OffsetsError
 from engine.recorder.pipeline import PartitionRecorder
-from engine.recorder.readers import DetectionReader, Trace
+from engine.recorder.readers import DetectionReader
 from engine.recorder.retention import Retention
 from tests.recorder.scene import (
     AUTHENTICATIONS,
@@ -39,16 +38,6 @@ from tests.recorder.scene import (
 )
 
 MINUTE = timedelta(minutes=1)
-
-
-async def test_a_device_that_stays_at_a_place_leaves_a_row_a_minute(rig: Rig):
-    for offset in (0, 5, 10):
-        at = int(NOW.timestamp() + 6 * offset) * 1000
-        recorder = rig.recorder(DETECTIONS, trace="changes")
-        await recorder.handle(rig.signals(offset, detected_at=at))
-    # The position is in the geofence that the phone reports.
-    assert await rig.count(DetectionTrace) == 2 * 4
-    assert (await rig.statistics())["venue"] == (3, 1, 0)
 
 
 NOWHERE: list[tuple[str, dict[str, Any]]] = [
@@ -97,16 +86,6 @@ async def test_an_edit_counts_for_the_next_position(rig: Rig, edit: Any):
         await connection.execute(edit)
     await recorder.handle(rig.signals(1)[2:3])
     assert await rig.count(DetectionTrace) == 1
-
-
-async def test_a_transaction_has_a_bounded_number_of_records_of_a_topic(rig: Rig):
-    """Records of gateways hold many detections each: few of them are a batch."""
-    recorder = rig.recorder(DETECTIONS, largest_pieces={DETECTIONS: 3})
-    await recorder.handle(rig.detections(range(10)))
-    await recorder.handle(rig.detections(range(10, 12)))
-    assert await rig.counters() == (12, 0)
-    name = "proximity_recorder_transaction_seconds_count"
-    assert rig.metrics.registry.get_sample_value(name) == 4 + 1
 
 
 async def test_offsets_that_went_back_are_reported(rig: Rig):
@@ -178,15 +157,6 @@ async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(
     await rig.recorder(NOTIFICATIONS).handle([stranger, good])
     assert await rig.counters() == (0, 1)
     assert rig.letters.reasons == [b"unknown_company"]
-
-
-@pytest.mark.parametrize(("trace", "expected"), [("changes", 4), ("none", 0)])
-async def test_the_trace_setting(rig: Rig, trace: Trace, expected: int):
-    records = rig.detections(range(65)) + rig.detections(range(65, 130), proximity="far")
-    for begin in range(0, 130, 26):  # each time by another process
-        await rig.recorder(DETECTIONS, trace=trace).handle(records[begin : begin + 26])
-    assert await rig.counters() == (130, 0)
-    assert await rig.count(DetectionTrace) == expected
 
 
 ZONES = ("near", "near", "near", "far", "immediate", "unknown")
@@ -262,24 +232,6 @@ async def test_recent_detections_are_reported_once_committed(rig: Rig):
     (counts,) = published
     here = (rig.scene.venue.id, rig.scene.beacon.id)
     assert counts == Counter((*here, int(at // 60)) for at in instants[:3])
-
-
-async def test_a_record_with_a_trace_context_has_a_span_until_its_commit(rig: Rig):
-    ended: list[tuple[str, Any, str]] = []
-
-    class Traced:
-        """A tracer whose spans note that they end."""
-
-        def begin(self, name: str, headers: Any, attributes: Any) -> Any:
-            offset = attributes["messaging.kafka.offset"]
-            return SimpleNamespace(
-                headers=headers, end=lambda outcome: ended.append((name, offset, outcome))
-            )
-
-    records = rig.detections(range(3))
-    object.__setattr__(records[1], "headers", [("traceparent", b"00-...")])
-    await rig.recorder(DETECTIONS, tracer=Traced()).handle(records)
-    assert ended == [("proximity.recorder", 1, "recorded")]
 
 
 YEARS = [f"{year:04}-06-01T10:00:00+0000" for year in range(1, 10_000, 40)]

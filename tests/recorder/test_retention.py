@@ -129,18 +129,6 @@ async def fill(scene: Scene, days: list[date]) -> None:
             await session.execute(update(model).values(recorded_on=model.create_on))
 
 
-async def test_days_are_made_once_whoever_makes_them(scene: Scene):
-    first, last = TODAY - timedelta(days=1), TODAY + timedelta(days=DAYS_AHEAD)
-    await fill(scene, [TODAY])
-    made = await asyncio.gather(*(scene.ledger.create_days([first, last]) for _ in range(3)))
-    expected = 2 * 2 if scene.database.dialect == "postgresql" else 0
-    assert sum(made) == expected
-    assert await count(scene, DetectionTrace) == 1
-    limit = datetime.combine(TODAY + timedelta(days=1), datetime.min.time(), UTC)
-    await scene.ledger.delete_outside(limit, limit + timedelta(days=9), TODAY)
-    assert await count(scene, DetectionTrace) == 0
-
-
 async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> None:
     window = (NOW, NOW + timedelta(days=4), TODAY)
     async with open_scene(postgres_url) as scene:

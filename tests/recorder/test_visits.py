@@ -39,18 +39,6 @@ async def test_visits_and_their_lengths_are_counted(rig: Rig) -> None:
     assert rig.letters.reasons == []
 
 
-async def test_an_event_counts_once(rig: Rig) -> None:
-    first, again = rig.presence(0, number(1)), rig.presence(1, number(1))
-    await rig.recorder(PRESENCE).handle([first, again])
-    await rig.recorder(PRESENCE).handle([first, again, rig.presence(2, number(1))])
-    await rig.recorder(PRESENCE).handle([rig.presence(3, number(2), 1)])
-    assert await rig.visits() == {("venue", 0): (1, 0, 0), ("venue", 1): (0, 1, 60)}
-    assert await rig.count(CountedVisitEvent) == 2
-    repeated = {"reason": "repeated_presence"}
-    name = "proximity_recorder_skipped_total"
-    assert rig.metrics.registry.get_sample_value(name, repeated) == 2
-
-
 async def test_a_visit_is_of_the_day_of_its_entry_at_the_venue(rig: Rig) -> None:
     """Paris: an hour before midnight there, and the exit a day later."""
     late = NOW.astimezone(ZoneInfo("Europe/Paris")).replace(hour=23, minute=30) - timedelta(days=3)

@@ -89,7 +89,6 @@ from catalog.models import (
 )
 from catalog.secrets import MISSING_SECRET_KEY, Cipher, encrypted
 
-
 # The fault of a connector's url (it is not public, say), or None.
 UrlFault = Callable[[str], Awaitable[str | None]]
 Key = tuple[Any, ...]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 import typer
@@ -39,7 +39,6 @@ from engine.process.settings import Settings
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
-_UNKNOWN = "?"
 
 ReasonOption = Annotated[str | None, Option(help="Only dead letters with this reason.")]
 
@@ -160,23 +159,20 @@ def _check(reason: str | None) -> None:
         raise typer.BadParameter(f"accepted: {', '.join(known)}", param_hint="reason")
 
 
-class Letter(NamedTuple):
-    """A record of dead-letters.
+class Letter:
+    """A record of dead-letters; `topic`, `reason` and `origin` are of the record that failed."""
 
-    `place` and `offset` are its own; `origin` is the topic/partition/offset of the original, as its
-    headers say. `topic` is None when no header names one. `headers` are the original's.
-    """
-
-    place: TopicPartition
-    offset: int
-    topic: str | None
-    origin: str
-    reason: str
-    detail: str
-    failed_at: str
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes]]
+    def __init__(self, record: "ConsumerRecord[bytes, bytes]") -> None:
+        self.place = TopicPartition(record.topic, record.partition)
+        self.offset: int = record.offset
+        self.key: bytes | None = record.key
+        self.value: bytes | None = record.value
+        self._headers = record.headers
+        said = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
+        self.topic = said.get("topic")
+        self.origin = "/".join(said.get(name, "?") for name in ("topic", "partition", "offset"))
+        self.reason, self.detail = said.get("reason", "?"), said.get("detail", "")
+        self.failed_at = said.get("failed_at", "")
 
     def obstacle(self, topics: Topics) -> str | None:
         """Why the letter cannot be put back on its topic, or None."""
@@ -196,7 +192,12 @@ class Letter(NamedTuple):
 
     def original(self) -> Outgoing:
         """The record that failed, for its own topic."""
-        return Outgoing(self.topic or "", self.key, self.value, self.headers)
+        headers = [
+            (name.removeprefix(ORIGINAL), value or b"")
+            for name, value in self._headers
+            if name.startswith(ORIGINAL)
+        ]
+        return Outgoing(self.topic or "", self.key, self.value, headers)
 
     def cells(self) -> tuple[str, ...]:
         """The cells of the table: of the value its first bytes, on one line."""
@@ -209,45 +210,14 @@ class Letter(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """All fields for programs; bytes that are no text as base64."""
-        return {
-            "origin": self.origin,
-            "reason": self.reason,
-            "detail": self.detail,
-            "failed_at": self.failed_at,
-            **_bytes_field("key", self.key),
-            **_bytes_field("value", self.value),
-            "partition": self.place.partition,
-            "offset": self.offset,
-        }
-
-
-def _bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    try:
-        return {name: None if data is None else data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
-
-
-def read_letter(record: "ConsumerRecord[bytes, bytes]") -> Letter:
-    """The letter in a record of dead-letters."""
-    headers = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
-    origin = (headers.get(name, _UNKNOWN) for name in ("topic", "partition", "offset"))
-    return Letter(
-        place=TopicPartition(record.topic, record.partition),
-        offset=record.offset,
-        topic=headers.get("topic"),
-        origin="/".join(origin),
-        reason=headers.get("reason", _UNKNOWN),
-        detail=headers.get("detail", ""),
-        failed_at=headers.get("failed_at", ""),
-        key=record.key,
-        value=record.value,
-        headers=[
-            (name.removeprefix(ORIGINAL), value or b"")
-            for name, value in record.headers
-            if name.startswith(ORIGINAL)
-        ],
-    )
+        names = ("origin", "reason", "detail", "failed_at", "offset")
+        fields = {name: getattr(self, name) for name in names}
+        for name, data in (("key", self.key), ("value", self.value)):
+            try:
+                fields[name] = None if data is None else data.decode()
+            except UnicodeDecodeError:
+                fields[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+        return fields | {"partition": self.place.partition}
 
 
 async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[list[Letter], None]:
@@ -264,7 +234,7 @@ async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[l
     ends = {tp: end for tp, (_, end) in ranges.items()}
     async for records in reader.records_until(begins, ends):
         if records:
-            yield [read_letter(record) for record in records]
+            yield [Letter(record) for record in records]
 
 
 @dataclass

@@ -77,12 +77,10 @@ class ChildProcess:
         *,
         log: Path,
         cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> None:
-        """Start `command`; its output is appended to the file `log`.
+        """Start `command`, for root as `user`; its output is appended to the file `log`.
 
-        `env` is added to this process's environment; `user` (for root only) runs it as that user.
         Raises ServerStartError if the program cannot be run at all.
         """
         self.log = log
@@ -94,7 +92,6 @@ class ChildProcess:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
-                    env={**os.environ, **(env or {})},
                     # A Ctrl-C at the terminal is for this process, which stops the servers last.
                     start_new_session=True,
                     user=user,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from engine.cli.dead_letters import Letter, read_letter
+from engine.cli.dead_letters import Letter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from engine.kafka.topics import Topics
 from engine.process.settings_sources import load_settings
@@ -170,7 +170,7 @@ def letter(
 ) -> Letter:
     origin = record(topic, value, [])
     outgoing = DeadLetter(origin, reason, "why").outgoing("p.dead-letters", 0.0)
-    return read_letter(record("p.dead-letters", outgoing.value, list(outgoing.headers)))
+    return Letter(record("p.dead-letters", outgoing.value, list(outgoing.headers)))
 
 
 def test_the_original_headers_are_restored() -> None:
@@ -181,8 +181,12 @@ def test_the_original_headers_are_restored() -> None:
     own += [("__value_schema_id", b"\1" * 17)]
     origin = record("p.detections", b"v", [("case", b"a tracer's"), *own])
     written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
-    read = read_letter(record("p.dead-letters", written.value, list(written.headers)))
-    assert (read.headers, read.reason, read.topic) == (own, "invalid_field", "p.detections")
+    read = Letter(record("p.dead-letters", written.value, list(written.headers)))
+    assert (read.original().headers, read.reason, read.topic) == (
+        own,
+        "invalid_field",
+        "p.detections",
+    )
 
 
 TOO_LARGE = DeadLetterReason.TOO_LARGE
@@ -200,7 +204,7 @@ TOO_LARGE = DeadLetterReason.TOO_LARGE
         (letter(b"v", TOO_LARGE, topic="gateways"), "the detection itself is counted"),
         (letter(b"v", TOO_LARGE, topic="p.connector-calls"), None),
         (letter(b"v", topic="other.topic"), "other.topic is none of p.detections, "),
-        (read_letter(record("p.dead-letters", b"v", [])), "is not named"),
+        (Letter(record("p.dead-letters", b"v", [])), "is not named"),
     ],
 )
 def test_which_letters_can_be_put_back(given: Letter, obstacle: str | None) -> None:

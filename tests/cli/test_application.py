@@ -50,32 +50,15 @@ def test_the_list_says_what_the_commands_say() -> None:
         assert cli._COMMANDS[name] == command.short_help
 
 
-def test_the_shell_completes_commands(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_PROXIMITY_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "proximity notif")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    with pytest.raises(SystemExit):
-        cli.run([])
-    assert capsys.readouterr().out.split() == ["notifications"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
         (["publish", "a.xyz"], "say --format jsonl or --format csv"),
         (["publish", "a.csv", "--rate", "5", "--speed", "2"], "goes without --rate"),
         (["publish", "a.csv", "--as-is"], "publishes JSON Lines unread"),
-        (["publish", "a.jsonl", "--as-is", "--speed", "2"], "publishes JSON Lines unread"),
-        (["publish", "a.jsonl", "--rate", "0"], "rate"),
-        (["publish"], "FILE"),
         (["dead-letters", "replay", "--reason", "x"], "accepted: malformed_json, invalid_field"),
-        (["dead-letters", "list", "--limit", "0"], "limit"),
         (["catalog", "load"], "FILE"),
-        (["demo", "--seconds", "0"], "seconds"),
         (["nonsense"], "nonsense"),
-        (["run", "--role", "painter"], "painter"),
         (["run", "--embedded", "--workers", "2"], "one worker"),
         (["run", "--write-env", "x"], "--embedded"),
         (["--env-file", "/no/such/file", "settings"], "no such file"),

@@ -1,13 +1,15 @@
+"""`proximity catalog load` and `proximity index rebuild`, as processes."""
+
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from redis import Redis
 
 from engine.cli.demo.walk import demo_document
 from tests.cli.proximity import Proximity
-
-KEY = "a passphrase of some length"
 
 
 @pytest.fixture
@@ -15,24 +17,42 @@ def command(tmp_path: Path, database_url: str, redis_url: str) -> Proximity:
     more = {
         "PROXIMITY_DATABASE_URL": database_url,
         "PROXIMITY_REDIS_URL": redis_url,
-        "PROXIMITY_SECRET_KEY": KEY,
+        "PROXIMITY_SECRET_KEY": "a passphrase of some length",
     }
     return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
 
 
-def test_load_twice(command: Proximity) -> None:
+def test_load_twice_and_rebuild(command: Proximity, redis_url: str) -> None:
     file = command.write("catalog.json", json.dumps(demo_document(datetime.now(UTC))).encode())
-    early = command("catalog", "load", file)
-    assert (early.returncode, early.stdout) == (1, "")
-    assert early.stderr.endswith("run: proximity migrate\n")
+    for early in (command("catalog", "load", file), command("index", "rebuild")):
+        assert (early.returncode, early.stdout) == (1, "")
+        assert "run: proximity migrate" in early.stderr
     assert command("migrate").returncode == 0
     done = command("catalog", "load", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "beacons: 24 created, 0 updated, 0 unchanged" in done.stdout
     assert done.stdout.endswith("the index in Redis is up to date\n")
-    again = command("catalog", "load", file)
-    assert again.returncode == 0
-    assert "beacons: 0 created, 0 updated, 24 unchanged" in again.stdout
+    assert "beacons: 0 created, 0 updated, 24 unchanged" in command("catalog", "load", file).stdout
+    with Redis.from_url(redis_url) as redis:
+        right = _fields(redis)
+        changes = redis.xlen("proximity:index:changes")
+        for number in range(16):
+            name = f"proximity:index:{{{number}}}"
+            wrong = dict.fromkeys({*redis.hkeys(name), b"c:999999"} - {b"m"}, b"wrong")
+            redis.hset(name, mapping=wrong)
+        done = command("index", "rebuild")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("the index is built: 24 beacons, ")
+        assert _fields(redis) == right
+        assert redis.xlen("proximity:index:changes") == changes + 1
+
+
+def _fields(redis: Redis) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for number in range(16):
+        found |= redis.hgetall(f"proximity:index:{{{number}}}")
+    del found[b"m"]
+    return found
 
 
 def test_faults_are_all_named_and_nothing_changes(command: Proximity) -> None:
@@ -47,10 +67,7 @@ def test_faults_are_all_named_and_nothing_changes(command: Proximity) -> None:
 
 
 def test_without_redis_the_outbox_keeps_what_is_to_do(tmp_path: Path, sqlite_url: str) -> None:
-    more = {
-        "PROXIMITY_DATABASE_URL": sqlite_url,
-        "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1/0",
-    }
+    more = {"PROXIMITY_DATABASE_URL": sqlite_url, "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1/0"}
     command = Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
     assert command("migrate").returncode == 0
     done = command("catalog", "load", "-", given=b'{"companies": [{"name": "A"}]}')

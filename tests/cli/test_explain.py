@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -22,12 +21,6 @@ from tests.redis.index_writer import (
 from tests.rules.records import UUID, venue
 
 BEACON = ("--uuid", UUID.upper().replace("-", ""), "--major", "1", "--minor", "2")
-FULL = "PROXIMITY_TEST_FULL" in os.environ  # each call of the command is a second
-USAGE = (
-    (("--at", "Saturday"), "2026-11-20T10:00:00+0100"),
-    (("--proximity", "close"), "immediate"),
-    (("--uuid", "desk"), "32 hexadecimal digits"),
-)
 FRIDAY = "2026-11-20T22:41:00+0100"
 
 
@@ -108,19 +101,3 @@ async def test_other_places(writer: Writer, proximity: Proximity):
     assert json.loads(done.stdout)["reason"] == "unknown_tag"
     for words in ((), code[:2], (*code, "--geofence", "3"), BEACON[:2]):
         assert (await explain(proximity, place=words)).returncode == 2
-
-
-async def test_bad_arguments_and_outages_are_errors(
-    writer: Writer, proximity: Proximity, tmp_path: Path
-):
-    done = await explain(proximity)
-    assert done.returncode == 1
-    assert done.stderr.startswith("proximity: Redis has no index yet")
-    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
-    done = await explain(down)
-    assert done.returncode == 1
-    assert done.stderr.startswith("proximity: Redis does not serve")
-    for words, printed in USAGE if FULL else USAGE[:1]:
-        done = await explain(proximity, *words)
-        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-        assert printed in done.stderr

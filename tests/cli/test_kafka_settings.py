@@ -20,7 +20,6 @@ from tests.servers.token_endpoint import (
     CLIENT,
     SECRET,
     TokenEndpointService,
-    TokenKey,
     token_endpoint,
 )
 from tests.servers.waiting import eventually
@@ -130,12 +129,6 @@ def test_a_wrong_setting_is_named(
     assert PASSWORD not in error
 
 
-def test_an_address_where_no_kafka_is(tmp_path: Path, topic_prefix: str) -> None:
-    _, _, error = publish(tmp_path, "127.0.0.1:1", topic_prefix)
-    assert "Connect call failed ('127.0.0.1', 1): check PROXIMITY_KAFKA_BOOTSTRAP" in error
-    assert error.count("\n") == 1
-
-
 async def test_a_login_by_token_works(
     tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
@@ -149,18 +142,6 @@ async def test_a_login_by_token_works(
         found = findings_of(await asyncio.to_thread(check, "check", "--json"))
     assert found["Kafka reachable"] == ("ok", f"{where}, 1 broker")
     assert found["Kafka token"] == ("ok", "good for 300 s")
-
-
-async def test_a_token_that_the_broker_refuses(
-    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
-) -> None:
-    async with token_endpoint(TokenKey()) as endpoint:  # another provider's
-        status, output, error = await asyncio.to_thread(
-            publish, tmp_path, kafka.addresses[OAUTH], topic_prefix, **by_token(endpoint)
-        )
-    assert (status, output, error.count("\n")) == (1, "", 1)
-    assert "check PROXIMITY_KAFKA_" in error
-    assert not any(token in error for token in endpoint.granted)
 
 
 async def test_connections_outlive_their_tokens(

@@ -96,12 +96,6 @@ async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Pr
     assert (process.returncode, output, error) == (130, "", "")
 
 
-def test_a_topic_that_is_not_there(proximity: Proximity) -> None:
-    done = proximity("notifications", "tail")
-    assert done.returncode == 1
-    assert done.stderr.endswith("notifications yet: `proximity run` makes it\n")
-
-
 async def test_from_the_beginning_they_are_in_order_of_time(
     tmp_path: Path, kafka_bootstrap: str, topic_prefix: str
 ) -> None:

@@ -25,7 +25,6 @@ from engine.cli.replay.catalogs import (
 from engine.cli.replay.decisions import (
     CatalogReplay,
     Grant,
-    ReplayPeriod,
     local_hour,
 )
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
@@ -44,7 +43,7 @@ from rules.schedule import zone_clock
 from tests.cli.replay_run import UUID, document
 from tests.cli.replay_run import campaign as draft
 from tests.rules.records import UUID as RULES_UUID
-from tests.rules.records import beacon, campaign, epoch, geofence, tag, venue
+from tests.rules.records import beacon, campaign, epoch, geofence, tag
 from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
@@ -139,95 +138,7 @@ def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reaso
     assert replayed.outcome().detections == {reason: 1}
 
 
-def test_the_time_before_is_decided_and_not_counted() -> None:
-    replayed = replay(campaign(id=7, delay=60))
-    assert replayed.decide([detection("a", 0)], counted=False) == []
-    assert times(replayed.decide([detection("a", 30), detection("a", 60)], counted=True)) == [60]
-    assert replayed.outcome().detections == {Reason.THROTTLED: 1, Reason.GRANTED: 1}
-    assert replayed.sent == 1
-
-
-def test_the_differences_between_two_catalogs() -> None:
-    daily, often = campaign(id=7, delay=86_400), campaign(id=7, delay=60)
-    new = campaign(id=8, name="New", delay=86_400)
-    first, second = replay(daily, name="a"), replay(often, name="b")
-    campaigns = {**second.catalog.campaigns, 8: ReplayedCampaign(PLACE, "New", None, "template")}
-    second.catalog = replay(often, new).catalog._replace(campaigns=campaigns)
-    seen = [detection("a", 0), detection("a", 100), detection("b", 200)]
-    sent = [each.decide(seen, counted=True) for each in (first, second)]
-    assert first.note_only(sent[0], sent[1], second) == set()
-    positions = second.note_only(sent[1], sent[0], first)
-    assert [(sent[1][n].campaign.id, sent[1][n].udid) for n in sorted(positions)] == [
-        (8, "a"),
-        (7, "a"),
-        (8, "b"),
-    ]
-    one, other = first.outcome(second), second.outcome(first)
-    assert [(row.sent, row.only_here, row.devices_only_here) for row in one.campaigns] == [
-        (2, 0, 0)
-    ]
-    by_name = {row.campaign: row for row in other.campaigns}
-    assert (by_name["New"].sent, by_name["New"].only_here, by_name["New"].devices_only_here) == (
-        2,
-        2,
-        2,
-    )
-    usual = by_name["Reading room"]
-    assert (usual.sent, usual.only_here, usual.devices_only_here) == (3, 1, 0)
-
-
 PARIS = "Europe/Paris"
-NINE = "2026-11-20T09:00:00+0100"
-MORNING = epoch("2026-11-20T09:10:00+01:00")
-
-
-def tallied(
-    made: IndexedPlace | None, *seen: tuple[float, Zone], claimed: float | None = None
-) -> CatalogReplay:
-    """Decisions on new devices; all have claimed the second campaign, if it was `claimed`."""
-    named = {
-        each.id: ReplayedCampaign(PLACE, each.name, each.id, each.format)
-        for each in (made.campaigns if made else ())
-    }
-    catalog = ReplayedCatalog("x", {} if made is None else {KEY: made}, named, {1: PLACE})
-    replay = CatalogReplay(catalog, max_age=300.0)
-    record: Any = FileRecord(b"", 1)
-    for number, (at, zone) in enumerate(seen):
-        device = ReceivedDevice(udid=str(number))
-        message = Detection(uuid=RULES_UUID, major=1, minor=2, device=device)
-        if claimed is not None:
-            replay._claims[str(number)] = {2: claimed}
-        replay.decide([DecodedDetection(record, message, KEY, zone, at)], counted=True)
-    return replay
-
-
-def indexed(*campaigns: CampaignSnapshot) -> IndexedPlace:
-    return IndexedPlace(beacon(venue=venue(time_zone=PARIS)), campaigns, None)
-
-
-def test_reasons_are_counted_by_campaign_and_hour_of_the_venue() -> None:
-    open_ = campaign(id=1, time_zone=PARIS)
-    held = campaign(id=2, delay=3600, time_zone=PARIS)
-    closed = campaign(id=3, start_minute=600, end_minute=660, time_zone=PARIS)
-    lonely = campaign(id=4, format="connector", content=None, time_zone=PARIS)
-    made = indexed(open_, held, closed, lonely)
-    tally = tallied(made, *[(MORNING, Zone.NEAR)] * 3, claimed=MORNING - 60)
-    outcome = tally.outcome()
-    assert {(row.campaign_id, row.reason, row.hour) for row in outcome.rows} == {
-        (1, Reason.GRANTED, NINE),
-        (2, Reason.THROTTLED, NINE),
-        (3, Reason.OUTSIDE_HOURS, NINE),
-        (4, Reason.NO_CONNECTOR, NINE),
-    }
-    assert {row.detections for row in outcome.rows} == {3}
-    assert outcome.detections == {Reason.GRANTED: 3}
-
-
-def test_detections_without_a_campaign_are_counted_at_their_venue_or_at_none() -> None:
-    (row,) = tallied(indexed(), (MORNING, Zone.NEAR)).outcome().rows
-    assert row == (*PLACE, None, None, NINE, "no_campaign", 1)
-    (row,) = tallied(None, (MORNING, Zone.NEAR)).outcome().rows
-    assert row == ("", "", None, None, "2026-11-20T08:00:00+0000", "unknown_beacon", 1)
 
 
 @pytest.mark.parametrize(
@@ -241,26 +152,6 @@ def test_detections_without_a_campaign_are_counted_at_their_venue_or_at_none() -
 )
 def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:
     assert local_hour(zone_clock(PARIS), epoch(at)) == expected
-
-
-def detections_at(*times: float) -> list[DecodedDetection]:
-    record: Any = FileRecord(b"", 1)
-    message = Detection(uuid="u" * 32, major=1, minor=1, device=ReceivedDevice(udid="a"))
-    key = BeaconKey("u", 1, 1)
-    return [DecodedDetection(record, message, key, Zone.NEAR, at) for at in times]
-
-
-def parts(period: ReplayPeriod, *times: float) -> list[tuple[bool, list[float]]]:
-    found = period.parts(detections_at(*times))
-    return [(counted, [each.detected_at for each in part]) for counted, part in found]
-
-
-def test_the_order_stays_and_the_end_is_outside() -> None:
-    assert parts(ReplayPeriod(10, 20, 5), 4, 5, 9, 10, 20, 19.9, 8, 30) == [
-        (False, [5, 9]),
-        (True, [10, 19.9]),
-        (False, [8]),
-    ]
 
 
 LIVING = BeaconKey(UUID, 1, 1)

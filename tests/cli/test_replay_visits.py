@@ -14,8 +14,8 @@ from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import refusal
-from rules.model import CompanyRules, Reason, Zone
-from tests.rules.records import UUID, beacon, epoch, geofence, venue
+from rules.model import Reason, Zone
+from tests.rules.records import UUID, beacon, epoch, geofence
 
 NOON = epoch("2026-11-20T12:00:00Z")
 KEYS = [BeaconKey(UUID, 1, minor) for minor in (1, 2)]
@@ -110,18 +110,6 @@ def test_visits_are_what_lies_between_gaps(
         }
 
 
-def test_the_present_settings_are_those_of_venue_and_company() -> None:
-    detections = [seen("a", at) for at in (0, 50)]
-    rules = CompanyRules(company_id=1, visit_silence=60)
-    of_company: dict[Any, Any] = {KEYS[0]: IndexedPlace(beacon(), [], None, (), rules)}
-    silent = beacon(venue=venue(visit_silence=20))
-    of_venue: dict[Any, Any] = {KEYS[0]: IndexedPlace(silent, [], None, (), rules)}
-    assert all_of(following(), detections)["beacon"][0] == 2
-    assert all_of(following(places=of_company), detections)["beacon"][0] == 1
-    assert all_of(following(places=of_venue), detections)["venue"][0] == 2
-    assert all_of(following(VisitSettings(70), of_venue), detections)["venue"][0] == 1
-
-
 @pytest.mark.parametrize(("margin", "visits"), [(6.0, 2), (30.0, 1)])
 def test_a_weak_signal_ends_a_visit_beyond_the_margin(margin: float, visits: int) -> None:
     """Near reaches 4 m, that is -71 dBm."""
@@ -150,32 +138,3 @@ def test_a_position_beyond_a_geofence_and_a_report_end_its_visit() -> None:
     replay.follow(seen("a", 80, FENCE, geofence=GeofenceEvent(9, "exit")), [])
     tally = replay.tallies["geofence"]
     assert (tally.visits, tally.flaps, tally.seconds, tally.lengths.total()) == (2, 1, 5.0, 2)
-
-
-def test_a_period_counts_the_visits_that_begin_in_it() -> None:
-    detections = [seen("a", at) for at in (0, 20, 100, 110)]
-    found = all_of(following(since=NOON + 50), detections)
-    assert found["beacon"] == (1, 1, 10.0, {0: 1})
-    assert found["venue"] == (0, 0, 0.0, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "settings"),
-    [
-        ("exit=60,margin=8", VisitSettings(60.0, 8.0)),
-        ("margin=0", VisitSettings(None, 0.0)),
-        (" exit=45", VisitSettings(45.0, 6.0)),
-    ],
-)
-def test_settings(text: str, settings: VisitSettings) -> None:
-    assert VisitSettings.parse(text) == settings
-    assert VisitSettings.parse(settings.name) == settings
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "exit", "exit=0", "exit=1d", "margin=61", "silence=3", "exit=60;margin=8", "exit=nan"],
-)
-def test_settings_that_cannot_be(text: str) -> None:
-    with pytest.raises(ValueError, match="accepted: exit=1 to 86400"):
-        VisitSettings.parse(text)

@@ -1,7 +1,5 @@
 """`proximity tail`: what it shows, and that it ends at a signal."""
 
-import asyncio
-import itertools
 import json
 import signal
 import subprocess
@@ -14,8 +12,7 @@ import pytest
 
 from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import connect_redis
-from engine.process.lifecycle import cancel
-from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
+from engine.redis.tail_store import TailFilter, TailStore
 from rules.model import Zone
 from tests.cli.proximity import Proximity
 from tests.servers.waiting import eventually
@@ -115,35 +112,3 @@ async def test_so_many_for_programs(proximity: Proximity, store: TailStore):
     }
     assert json.loads(tail.line()) == decision
     assert tail.end()[0] == 0
-
-
-async def test_when_too_many_watch_already(proximity: Proximity, store: TailStore):
-    """It would show nothing, without a reason."""
-    others = [TailFilter(str(number)) for number in range(MOST_WATCHERS)]
-
-    async def watch() -> None:
-        for each in itertools.cycle(others):
-            await store.watch(each)
-
-    watching = asyncio.create_task(watch())
-
-    async def is_full() -> bool:
-        return len(await store.watchers()) == MOST_WATCHERS
-
-    await eventually(is_full, what="all watch")
-    done = await asyncio.to_thread(proximity, "tail")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("proximity: 250 others watch already: end one of them")
-    await cancel([watching])
-    for each in others:
-        await store.leave(each)
-
-
-def test_a_bad_reason_and_an_outage_are_errors(proximity: Proximity, tmp_path: Path):
-    done = proximity("tail", "--reason", "bored")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "outside_hours" in done.stderr
-    down = Proximity(tmp_path, "127.0.0.1:1", "-", PROXIMITY_REDIS_URL="redis://127.0.0.1:1/0")
-    done = down("tail")
-    assert done.returncode == 1
-    assert done.stderr.startswith("proximity: Redis does not serve")

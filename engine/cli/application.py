@@ -22,30 +22,25 @@ from engine.process.metrics import engine_version
 _ENV_FILE = "--env-file"
 # Each command's module, and the line that lists it. The module is imported when it is called.
 _COMMANDS = {
-    "run": "Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0.",
-    "api": "Serve the management interface until SIGTERM or SIGINT; then finish requests, exit "
-    "with 0.",
+    "run": "Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0.",
+    "api": "Serve the management interface until SIGTERM or SIGINT.",
     "migrate": "Create or upgrade the tables in DATABASE_URL.",
     "account": "Accounts of the management interface, and their permissions.",
     "catalog": "The catalog: companies, venues, beacons, campaigns.",
     "index": "The index in Redis, from which triggers read the catalog.",
     "connector": "Customers' web services, which provide the content of connector campaigns.",
-    "publish": "Publish detections from FILE to <topic prefix>detections, keyed by the device's "
-    "udid.",
+    "publish": "Publish detections from FILE, keyed by the device's udid.",
     "replay": "Decide recorded detections again, and show what would have been sent.",
     "notifications": "Notifications that the engine has published for push senders.",
     "dead-letters": "Records that could not be processed.",
     "demo": "Send real beacon readings from a library through Kafka, Redis and the engine.",
-    "statistics": "Show detections, devices and notifications by day, venue, place and campaign.",
-    "verify": "Count the topics again, up to the offsets that SQL has recorded, and compare with "
-    "SQL.",
+    "statistics": "Show detections and notifications by day, venue, place and campaign.",
+    "verify": "Count the topics again, as far as SQL has recorded them, and compare.",
     "audit": "Show the latest changes made through the interface, the newest first.",
-    "forget": "Delete all data of the device UDID of COMPANY, one person's data, from SQL and "
-    "Redis.",
+    "forget": "Delete all data of the device UDID of COMPANY from SQL and Redis.",
     "explain": "Explain why a detection would fire each campaign of a place, or why not.",
     "tail": "Show the decisions of running triggers as they happen, until Ctrl-C.",
-    "device": "Show the decisions on the last detections of the device UDID of COMPANY, the newest "
-    "first.",
+    "device": "Show the last decisions on the device UDID of COMPANY, the newest first.",
     "check": "Check everything that a process needs at its start, and change nothing.",
     "settings": "Print every setting with its value, default, source and meaning.",
 }
@@ -55,6 +50,7 @@ _MODULES = {
     "migrate": "run",
     "index": "catalog",
     "forget": "device",
+    "tail": "device",
     "audit": "account",
 }
 

@@ -61,7 +61,7 @@ async def publish(
     skip_invalid: Annotated[bool, Option("--skip-invalid", help="Publish the rest.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only check; needs no server.")] = False,
 ) -> None:
-    """Publish detections from FILE to <topic prefix>detections, keyed by the device's udid.
+    """Publish detections from FILE, keyed by the device's udid.
 
     Every detection is checked with the engine's own checks. JSON is published byte for byte: one
     detection per line, or one array of up to 64 MiB. CSV needs a header; its columns are uuid,

@@ -47,7 +47,7 @@ async def run(
     write_env: Annotated[Path | None, Option(help="Write an --env-file.")] = None,
     worker_of: Annotated[str | None, Option(hidden=True, help="Of the parent.")] = None,
 ) -> None:
-    """Run one role, or all, until SIGTERM or SIGINT; then drain, commit and exit with 0."""
+    """Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."""
     invocation = invocation_of(context)
     settings = invocation.settings()
     if embedded and workers > 1:
@@ -107,7 +107,7 @@ async def _serve_roles(
 
 @command(app, "api")
 async def api(context: typer.Context) -> None:
-    """Serve the management interface until SIGTERM or SIGINT; then finish requests, exit with 0.
+    """Serve the management interface until SIGTERM or SIGINT.
 
     Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
     API_METRICS_PORT.

@@ -58,7 +58,7 @@ async def statistics(
     visits: Annotated[bool, Option("--visits", help="Show visits instead.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show detections, devices and notifications by day, venue, place and campaign.
+    """Show detections and notifications by day, venue, place and campaign.
 
     Detections are those of beacons, those of geofences, NFC tags and QR codes are beside them. A
     day is the day of the detection in the venue's time zone (UTC if it has none). The devices of a

@@ -72,7 +72,7 @@ async def verify(
     strict: Annotated[bool, Option("--strict", help="Fail on explained ones, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count the topics again, up to the offsets that SQL has recorded, and compare with SQL.
+    """Count the topics again, as far as SQL has recorded them, and compare.
 
     Compares nb_beacon and nb_campaign of every device, the rows of receptions, of authentications
     and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps, and of each company
@@ -298,11 +298,10 @@ class Recount:
             figures = self.devices[place.company_id, udid]
             figures.nb_beacon += at_beacon
             figures.detection_trace += has_row
-        # It may have counted for another owner, or before the place was switched off.
-        for company in place.former_companies | (set() if counts else {place.company_id}):
-            self._may_be_edit(company, udid, at_beacon, has_row)
-        if counts and place.former_companies - {place.company_id}:
-            self._may_be_edit(place.company_id, udid, at_beacon, has_row)
+        if place.former_companies or not counts:
+            # It may have counted for another owner, or before the place was switched off.
+            for company in place.former_companies | {place.company_id}:
+                self._may_be_edit(company, udid, at_beacon, has_row)
 
     def _may_be_edit(self, company_id: int, udid: str, beacons: int, traces: int) -> None:
         edits = self.edits[company_id, udid]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.detection_file import FileRecord
-from engine.cli.replay.visits import VisitReplay, VisitSettings
+from engine.cli.replay.decisions import VisitReplay, VisitSettings
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace

@@ -41,7 +41,7 @@ from engine.cli.replay.catalogs import (
     make_empty,
     read_catalog,
 )
-from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod
+from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
 from engine.cli.replay.output import (
     ReplayFindings,
     SentCsv,
@@ -50,7 +50,6 @@ from engine.cli.replay.output import (
     write_csv,
     write_page,
 )
-from engine.cli.replay.visits import VisitReplay, VisitSettings
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
 from engine.kafka.detections import DecodedBatch, DecodedDetection

@@ -12,8 +12,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from catalog.plain_text import for_csv, for_terminal
 from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
-from engine.cli.replay.decisions import CampaignRow, CatalogReplay, Grant, HourRow, Outcome
-from engine.cli.replay.visits import VisitTally
+from engine.cli.replay.decisions import (
+    CampaignRow,
+    CatalogReplay,
+    Grant,
+    HourRow,
+    Outcome,
+    VisitTally,
+)
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
 from rules.model import Reason

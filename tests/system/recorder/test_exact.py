@@ -10,7 +10,6 @@ import random
 import signal
 import time
 from collections.abc import Iterable
-from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -20,7 +19,7 @@ from tests.recorder.estate import build_estate
 from tests.recorder.flood import Flood, Message, assert_written, recorded
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, Rig
+from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 
 SEED = int(os.environ.get("PROXIMITY_TEST_SEED", "5"))
@@ -44,17 +43,12 @@ def publish(bootstrap: str, prefix: str, messages: Iterable[Message]) -> int:
     return count
 
 
-def assignments(member: Command) -> int:
-    return member.output.count("partitions assigned")
-
-
 class Crew:
     """Recorders that are killed, frozen, started and stopped while they work."""
 
     def __init__(self, rig: Rig, topics: TopicSet, bootstrap: str, size: int) -> None:
         self._rig = rig
-        self._topics = topics
-        self._bootstrap = bootstrap
+        self._place = bootstrap, topics.name("")
         self._dice = random.Random(SEED)
         self._published = 0
         self.database = open_database(rig.environment["DATABASE_URL"])
@@ -68,8 +62,7 @@ class Crew:
             flood.presence(PRESENCE),
             flood.detections(DETECTIONS),
         ):
-            place = self._bootstrap, self._topics.name("")
-            self._published += await asyncio.to_thread(publish, *place, messages)
+            self._published += await asyncio.to_thread(publish, *self._place, messages)
 
     async def is_done(self) -> bool:
         return await recorded(self.database) == self._published
@@ -91,52 +84,47 @@ class Crew:
 
     async def disturb(self) -> None:
         """Kill, freeze or restart one recorder, after it has worked for a random time."""
-        harms = [self.kill, self.kill, self.restart]
-        if len(self.members) > 1:
-            harms += [self.join, self.freeze]
-        harm = self._dice.choice(harms)
         await self.until_progress(self._dice.randint(1, 5000))
-        await harm(self._dice.randrange(len(self.members)))
-
-    async def kill(self, number: int) -> None:
-        self.members[number].kill()
-        self.members[number] = self._rig.recorder()
-
-    async def restart(self, number: int) -> None:
-        await self.members[number].until_ready()
-        await self.members[number].stop()
-        self.members[number] = self._rig.recorder()
-
-    async def join(self, number: int) -> None:
-        """Start another recorder and kill it after a while: two rebalances."""
-        await self.members[number].until_ready()
-        other = self._rig.recorder()
-        await other.until_ready()
-        other.kill()
-
-    async def freeze(self, number: int) -> None:
-        """Freeze a recorder until the others own its partitions; then resume it."""
-        frozen, other = self.members[number], self.members[number - 1]
-        await self.until_ready()
-        before = assignments(other)
-        frozen.process.send_signal(signal.SIGSTOP)
-        try:
-            await eventually(lambda: assignments(other) > before, deadline=60, what="a rebalance")
-        finally:
-            frozen.process.send_signal(signal.SIGCONT)
-
-    async def reports_sql(self, member: Command) -> bool:
-        return (await member.checks()).get("sql") is False
+        number = self._dice.randrange(len(self.members))
+        victim, other = self.members[number], self.members[number - 1]
+        harms = ["kill", "kill", "restart"] + ["join", "freeze"] * (other is not victim)
+        harm = self._dice.choice(harms)
+        if harm == "freeze":  # until the others own its partitions
+            await self.until_ready()
+            before = other.output.count("partitions assigned")
+            victim.process.send_signal(signal.SIGSTOP)
+            try:
+                await eventually(
+                    lambda: other.output.count("partitions assigned") > before,
+                    deadline=60,
+                    what="a rebalance",
+                )
+            finally:
+                victim.process.send_signal(signal.SIGCONT)
+        elif harm == "join":  # and leave: two rebalances
+            another = self._rig.recorder()
+            await another.until_ready()
+            another.kill()
+        else:
+            if harm == "kill":
+                victim.kill()
+            else:
+                await victim.until_ready()
+                await victim.stop()
+            self.members[number] = self._rig.recorder()
 
     async def outage(
         self, server: PostgresServer, publishing: "asyncio.Task[None]", *, kill: bool
     ) -> None:
         """PostgreSQL is stopped in good order, or dies in the middle of transactions."""
+
+        async def all_report_it() -> bool:
+            return not any([(await each.checks()).get("sql", True) for each in self.members])
+
         if kill:
             await self.until_progress(1000)
         await asyncio.to_thread(server.kill if kill else server.stop)
-        for member in self.members:
-            await eventually(partial(self.reports_sql, member), deadline=45, what="not ready")
+        await eventually(all_report_it, deadline=45, what="not ready")
         await publishing
         await asyncio.to_thread(server.start)
         await self.until_ready()

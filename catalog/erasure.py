@@ -81,31 +81,23 @@ async def erase_traces(database: Database, company_id: int, udid: str) -> Device
 
     What was deleted before a failure stays deleted, so that the next attempt has less to do.
     """
+    deleted = dict.fromkeys(_TRACES, 0)
     async with database.read() as session:
         device_id = await session.scalar(_device(company_id, udid))
-    deleted = []
     for table in _TRACES:
-        count = 0
-        while device_id is not None:
-            batch = await _erase_batch(database, table, device_id)
-            count += batch
-            if not batch:
-                break
-        deleted.append(count)
-    return DeviceRows(0, *deleted)
-
-
-async def _erase_batch(
-    database: Database, table: type[DetectionTrace] | type[AuthenticationTrace], device_id: int
-) -> int:
-    of_device = table.device_id == device_id
-    last = select(table.create_on).where(of_device).order_by(table.create_on)
-    async with database.write.begin() as session:
-        at = await session.scalar(last.offset(_BATCH_ROWS - 1).limit(1))
-        if at is None:
-            return 0
-        result = await session.execute(delete(table).where(of_device, table.create_on <= at))
-    return max(0, getattr(result, "rowcount", 0))
+        of_device = table.device_id == device_id
+        oldest = select(table.create_on).where(of_device).order_by(table.create_on)
+        last = oldest.offset(_BATCH_ROWS - 1).limit(1)
+        while True:
+            async with database.write.begin() as session:
+                at = await session.scalar(last)
+                if at is None:
+                    break
+                result = await session.execute(
+                    delete(table).where(of_device, table.create_on <= at)
+                )
+                deleted[table] += max(0, getattr(result, "rowcount", 0))
+    return DeviceRows(0, *deleted.values())
 
 
 async def erase_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:

@@ -424,6 +424,7 @@ async def _rebuild(transaction: IndexTransaction) -> dict[str, int]:
     return counts
 
 
+@dataclass(kw_only=True, eq=False)
 class OutboxDrainer:
     """Drains the outbox every `poll` seconds, and regularly compares the index with SQL.
 
@@ -432,25 +433,16 @@ class OutboxDrainer:
     consecutive failures. `on_lag` is called with the number of generations that Redis is behind.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        store: IndexStore,
-        poll: float = 0.25,
-        comparison_interval: float = 1.0,
-        longest_pause: float = 10.0,
-        clock: Callable[[], float],
-        on_lag: LagListener = lambda _: None,
-    ) -> None:
-        self._database = database
-        self._store = store
-        self._poll = poll
-        self._comparison_interval = comparison_interval
-        self._longest_pause = longest_pause
-        self._clock = clock
-        self._on_lag = on_lag
-        self.failures = 0
+    database: Database
+    store: IndexStore
+    clock: Callable[[], float]
+    poll: float = 0.25
+    comparison_interval: float = 1.0
+    longest_pause: float = 10.0
+    on_lag: LagListener = lambda _: None
+    failures: int = 0
+
+    def __post_init__(self) -> None:
         self._compared_at: float | None = None
         self._nudged = asyncio.Event()
 
@@ -469,17 +461,17 @@ class OutboxDrainer:
     async def _step(self) -> float:
         """Compare or drain. Returns the seconds to pause."""
         try:
-            now = self._clock()
-            if self._compared_at is None or now - self._compared_at >= self._comparison_interval:
-                await rebuild_if_missing(self._database, self._store, on_lag=self._on_lag)
+            now = self.clock()
+            if self._compared_at is None or now - self._compared_at >= self.comparison_interval:
+                await rebuild_if_missing(self.database, self.store, on_lag=self.on_lag)
                 self._compared_at = now
-            outcome = await drain_once(self._database, self._store, on_lag=self._on_lag)
+            outcome = await drain_once(self.database, self.store, on_lag=self.on_lag)
         except OUTAGES as error:
             return self._failed(error)
         if self.failures:
             _log.info("index is kept up to date again", failures=self.failures)
             self.failures = 0
-        return 0.0 if outcome is DrainResult.DRAINED else self._poll
+        return 0.0 if outcome is DrainResult.DRAINED else self.poll
 
     def _failed(self, error: Exception) -> float:
         # Redis may have lost the index: compare it before anything else.
@@ -491,7 +483,7 @@ class OutboxDrainer:
                 error=f"{type(error).__name__}: {error}".partition("\n")[0],
                 passes=not isinstance(error, SQLAlchemyError) or database_may_recover(error),
             )
-        return min(self._poll * 2.0 ** min(self.failures, 16), self._longest_pause)
+        return min(self.poll * 2.0 ** min(self.failures, 16), self.longest_pause)
 
 
 async def _wait(events: Iterable[asyncio.Event], seconds: float) -> None:

@@ -10,6 +10,7 @@ is deleted.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
 import structlog
@@ -35,6 +36,7 @@ _MOST_GATHERED = 20_000  # pairs of a beacon and a minute, between two writes
 Clock = Callable[[], Awaitable[datetime]]
 
 
+@dataclass(kw_only=True)
 class Retention:
     """Creates days ahead and deletes old ones: at the start, then every hour.
 
@@ -43,20 +45,11 @@ class Retention:
     aware; `clocks` are those of other servers, by name.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        days: int,
-        max_age: float,
-        clock: Callable[[], datetime],
-        clocks: Mapping[str, Clock],
-    ) -> None:
-        self._ledger = ledger
-        self._days = timedelta(days=days)
-        self._spare = timedelta(days=_DAYS_IN_EVERY_ZONE + -(-max_age // 86_400))
-        self._clock = clock
-        self._clocks = clocks
+    ledger: Ledger
+    days: int
+    max_age: float
+    clock: Callable[[], datetime]
+    clocks: Mapping[str, Clock]
 
     async def run(self) -> None:
         """Run until cancelled. No error ends it, because the role can work without retention."""
@@ -74,23 +67,24 @@ class Retention:
 
     async def run_once(self) -> None:
         """Create days and, unless a clock is wrong, delete old ones."""
-        today = (await self._ledger.now()).date()
-        first, last = today - self._days, today + timedelta(days=DAYS_AHEAD)
-        created = await self._ledger.create_days(
+        today = (await self.ledger.now()).date()
+        first, last = today - timedelta(days=self.days), today + timedelta(days=DAYS_AHEAD)
+        created = await self.ledger.create_days(
             [first + timedelta(days=number) for number in range((last - first).days + 1)]
         )
         if await self._some_clock_is_wrong():
             return
         until = _midnight(last + timedelta(days=1))
-        deleted = await self._ledger.delete_outside(_midnight(first), until, first - self._spare)
+        counted = first - timedelta(days=_DAYS_IN_EVERY_ZONE + -(-self.max_age // 86_400))
+        deleted = await self.ledger.delete_outside(_midnight(first), until, counted)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
 
     async def _some_clock_is_wrong(self) -> bool:
         """Whether this process's clock is far from another one; the difference is logged."""
         is_wrong = False
-        for server, ask in {"sql": self._ledger.now, **self._clocks}.items():
-            began, there, ended = self._clock(), await ask(), self._clock()
+        for server, ask in {"sql": self.ledger.now, **self.clocks}.items():
+            began, there, ended = self.clock(), await ask(), self.clock()
             # The answer's delay is no skew.
             if began - there > MOST_SKEW or there - ended > MOST_SKEW:
                 is_wrong = True

@@ -127,7 +127,7 @@ def _retention(parts: ProcessParts, ledger: Ledger) -> Retention:
             return datetime.fromtimestamp(await redis_time(redis), UTC)
 
     return Retention(
-        ledger,
+        ledger=ledger,
         days=settings.trace_retention,
         max_age=_oldest_delivery(settings),
         clock=lambda: datetime.now(UTC),

@@ -265,7 +265,7 @@ async def test_a_repeat_counts_once_whatever_its_date(rig: Rig, days: int):
     """Retention runs between the two."""
     number, dated = str(uuid4()), format_instant((NOW + timedelta(days=days)).timestamp())
     retention = Retention(
-        rig.scene.ledger, days=30, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}
+        ledger=rig.scene.ledger, days=30, max_age=600.0, clock=lambda: datetime.now(UTC), clocks={}
     )
     await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, number, detected_at=dated)])
     await retention.run_once()

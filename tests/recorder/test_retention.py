@@ -58,7 +58,7 @@ async def test_nothing_is_deleted_while_a_clock_is_wrong(
         assert await count(scene, model) == 2, model
     wrong_ledger: Any = LedgerAt(scene.ledger, NOW)
     slow = Retention(
-        wrong_ledger,
+        ledger=wrong_ledger,
         days=2,
         max_age=600.0,
         clock=iter([NOW - MOST_SKEW, NOW + MOST_SKEW] * 2).__next__,  # the answer took long
@@ -107,7 +107,7 @@ def retention(
 
     ledger: Any = LedgerAt(scene.ledger, sql)
     return Retention(
-        ledger, days=2, max_age=600.0, clock=lambda: ours, clocks={"redis": redis_clock}
+        ledger=ledger, days=2, max_age=600.0, clock=lambda: ours, clocks={"redis": redis_clock}
     )
 
 
@@ -173,7 +173,7 @@ async def test_no_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger: Any = SimpleNamespace(
         now=step("now", NOW), create_days=step("days", 0), delete_outside=step("delete", 0)
     )
-    work = Retention(ledger, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
+    work = Retention(ledger=ledger, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
     task = asyncio.create_task(work.run())
     try:
         # Each failure logs a traceback, which a busy machine draws slowly.

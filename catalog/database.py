@@ -35,7 +35,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import audit, outbox  # noqa: F401  # they listen to every session
+from catalog import audit  # noqa: F401  # it listens to every session
 from catalog.errors import DatabaseUrlError
 from catalog.models import Instant
 from catalog.session import CatalogSession
@@ -72,7 +72,7 @@ _abandoned: set[asyncio.Future[Any]] = set()
 class Database:
     """An engine and three kinds of session.
 
-    - `write` sessions fill the outbox (catalog.outbox). On SQLite they take the write lock at the
+    - `write` sessions fill the outbox (catalog.session). On SQLite they take the write lock at the
       beginning of their transaction, so that no transaction fails half-way.
     - `read` sessions take no lock.
     - `autocommit` sessions are for single statements, and for several that need not be consistent.

@@ -150,14 +150,7 @@ async def load_document(
     try:
         async with session_factory.begin() as session:
             for company in companies:
-                loader = _CompanyLoader(
-                    session=session,
-                    cipher=cipher,
-                    limits=limits,
-                    now=clock(),
-                    faults=faults,
-                    summary=summary,
-                )
+                loader = _CompanyLoader(session, cipher, limits, clock(), faults, summary)
                 await loader.load(company)
             if faults:
                 raise LoadError(faults)
@@ -371,7 +364,7 @@ async def _check_urls(companies: Sequence[_Item], url_fault: UrlFault, faults: F
 # The database.
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _CompanyLoader:
     """Checks one company's records against the stored ones, and writes them.
 
@@ -460,12 +453,8 @@ class _CompanyLoader:
     async def _check(self, item: _Item, known: Any) -> None:
         spec = _KINDS[item.kind]
         if known is not None and spec.within == "platform" and not self._is_own(known):
-            if item.kind == "beacons":
-                self.faults.note(
-                    item.place, f"{Triple(*item.key or ())} belongs to another company"
-                )
-            else:
-                self.faults.note(f"{item.place}.{spec.key[0]}", "belongs to another company")
+            place = item.place if item.kind == "beacons" else f"{item.place}.{spec.key[0]}"
+            self.faults.note(place, "belongs to another company")
         if item.kind == "connector" and self.cipher is None:
             self.faults.note(item.place, MISSING_SECRET_KEY)
         if item.kind == "campaigns":

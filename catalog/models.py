@@ -655,7 +655,7 @@ class StatisticDevice(Base):
 
 
 class Outbox(HasId, Base):
-    """A change that is not yet in the index. catalog.outbox explains the kinds and their refs."""
+    """A change that is not yet in the index. catalog.session explains the kinds and their refs."""
 
     __tablename__ = "outbox"
 

@@ -1,49 +1,130 @@
-"""The ports of a real process: bodies that never end, and a port that is taken."""
+"""A client takes no more of a port than its share, whatever it sends or does not send."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
+import pytest
 
 from catalog.database import Database
-from engine.process.http_server import listen
+from engine.process.health import reply
+from engine.process.http_server import HttpServer, listen
 from tests.api.process import ApiProcess
-from tests.process.sockets import connected, status_of
+from tests.servers.waiting import eventually
 from tests.system.rig import Rig
 
-
-async def still_answers(served: ApiProcess) -> None:
-    async with httpx.AsyncClient(timeout=10) as client:
-        assert (await client.get(f"{served.url}/healthz")).status_code == 200
-    assert (await served.command.get("/healthz"))[0] == 200
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GET = b"GET /1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
 
-async def test_bodies_that_dribble(served: ApiProcess):
+async def answer(_scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await reply(send, 200, {})
+
+
+@contextlib.asynccontextmanager
+async def serving(**limits: Any) -> AsyncIterator[int]:
+    """Serves an application in this process; gives the port."""
+    listener = listen("127.0.0.1", 0, setting="none")
+    server = HttpServer(answer, **limits)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    await eventually(lambda: server.started)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        await task
+        listener.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Pair]:
+    """A bare connection, which sends what no HTTP client would send; aborted at the end."""
+    pair = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield pair
+    finally:
+        pair[1].transport.abort()
+
+
+async def status_of(reader: asyncio.StreamReader) -> int:
+    """The status of the answer."""
+    return int((await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1])
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (b"GET / HTTP/1.1\r\nx: ", b"y" * 4000),
+        (b"GET / HTTP/1.1\r\n", b"x: y\r\n" * 10),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1;", b"x" * 4000),
+    ],
+)
+async def test_an_endless_head_is_refused_and_closed(first: bytes, again: bytes) -> None:
+    sent = 0
+    async with serving() as port, connected(port) as (_, writer):
+        writer.write(first)
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing() and sent < 100_000_000:
+                writer.write(again)
+                await writer.drain()
+                await asyncio.sleep(0)  # else the end would not be seen
+                sent += len(again)
+    assert sent < 8 * 1024 * 1024  # what the system holds of a connection goes as well
+
+
+async def test_over_the_most_is_refused() -> None:
+    async with serving(connections=20) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+
+        async def status() -> int:
+            async with connected(port) as (reader, writer):
+                writer.write(GET)
+                return await status_of(reader)
+
+        assert await status() == 503
+        for _, writer in silent:
+            writer.transport.abort()
+
+        async def is_served() -> bool:
+            return await status() == 200
+
+        await eventually(is_served)
+
+
+async def test_bodies_that_dribble(served: ApiProcess) -> None:
     """A body has a size and a time; the session is checked first."""
     port = int(served.url.rpartition(":")[2])
     head = b"POST /v2/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
-    async def attack(path: bytes, length: bytes, again: bytes) -> bytes:
+    async def attack(path: bytes, length: bytes, again: bytes) -> int:
         async with connected(port) as (reader, writer):
-            answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+            status = asyncio.create_task(status_of(reader))
             writer.write(head % path + length + b"\r\n\r\n" + again)
-            while not answer.done():
+            while not status.done():
                 writer.write(again)
                 await asyncio.sleep(0.1)
-            return answer.result()
+            return status.result()
 
     started = time.monotonic()
-    slow, chunked, nobody = await asyncio.gather(
+    found = await asyncio.gather(
         attack(b"auth", b"content-length: 15000", b" "),
         attack(b"auth", b"transfer-encoding: chunked", b"1;extension=1\r\n \r\n"),
         attack(b"region", b"content-length: 15000", b" "),
     )
-    assert [status_of(answer) for answer in (slow, chunked, nobody)] == [408, 408, 401]
+    assert list(found) == [408, 408, 401]
     assert time.monotonic() - started < 40
-    await still_answers(served)
+    async with httpx.AsyncClient(timeout=10) as client:
+        assert (await client.get(f"{served.url}/healthz")).status_code == 200
 
 
-async def test_a_port_that_is_taken_is_named_with_its_setting(processes: Rig, database: Database):
+async def test_a_port_that_is_taken_is_named_with_its_setting(
+    processes: Rig, database: Database
+) -> None:
     with listen("127.0.0.1", 0, setting="none") as taken:
         port = taken.getsockname()[1]
         command = processes.start("api", API_PORT="0", API_METRICS_PORT=str(port))

@@ -30,21 +30,17 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "value", "expected"),
     [
         ("METRICS_PORT", "70000", "65535"),
-        ("MAX_DETECTION_AGE", "never", "is no duration"),
         ("REDIS_URL", f"http://:{PASSWORD}@host", "redis://"),
         ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
-        ("DATABASE_URL", f"postgresql://u:{PASSWORD}@x@h/x", "write %40"),
         ("REDIS_URL", f"rediss://:{PASSWORD}@h?ssl_ca_certs=/not/there", "/there: no such file"),
         ("REDIS_URL", f"redis://:{PASSWORD}@h?ssl_ca_certs=x", "begin with rediss"),
         ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "IPv4 or IPv6 network"),
         ("TOPIC_PREFIX", "a b", "should match pattern"),
         ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
         ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
-        ("KAFKA_SASL_PASSWORD", PASSWORD, "set it to SASL_SSL or SASL_PLAINTEXT"),
         ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
         ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
         ("KAFKA_SESSION_TIMEOUT", "0", "0: Input should be greater than 0 s"),
-        ("MAX_DETECTION_AGE", "8d", "691200: Input should be less than or equal to 604800 s"),
         ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
         ("KAFKA_SSL_CAFILE", "/not/there.pem", "does not point to a file"),
         ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
@@ -77,7 +73,6 @@ OAUTH = {
     ("protocol", "given", "named"),
     [
         ("SASL_SSL", {}, "KAFKA_SASL_USERNAME is required"),
-        ("SSL", {"SASL_USERNAME": "me"}, "KAFKA_SASL_USERNAME has no effect"),
         ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
         ("SASL_SSL", OAUTH, "KAFKA_SASL_OAUTH_CLIENT_SECRET is required"),
         (
@@ -90,7 +85,6 @@ OAUTH = {
             OAUTH | {"SASL_MECHANISM": "PLAIN"},
             "KAFKA_SASL_OAUTH_TOKEN_URL has no effect with KAFKA_SASL_MECHANISM PLAIN: set it to",
         ),
-        ("PLAINTEXT", {"SASL_OAUTH_SCOPE": "all"}, "KAFKA_SASL_OAUTH_SCOPE has no effect"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(
@@ -134,11 +128,10 @@ def test_a_bad_file_says_so_once(
     assert expected in error
 
 
-@pytest.mark.parametrize("name", ["cafile", "certfile"])
-def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch, name: str):
+def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SSL")
-    monkeypatch.setenv(f"PROXIMITY_KAFKA_SSL_{name.upper()}", __file__)
-    with pytest.raises(SettingsError, match=f"^PROXIMITY_KAFKA_SSL_{name.upper()} .*PEM"):
+    monkeypatch.setenv("PROXIMITY_KAFKA_SSL_CAFILE", __file__)
+    with pytest.raises(SettingsError, match=r"^PROXIMITY_KAFKA_SSL_CAFILE .*PEM"):
         connection_options(load_settings())
 
 
@@ -149,10 +142,6 @@ def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch,
 def test_durations_are_read(monkeypatch: pytest.MonkeyPatch, written: str, seconds: float):
     monkeypatch.setenv("PROXIMITY_NOTIFICATION_LIFETIME", written)
     assert load_settings().notification_lifetime == seconds
-
-
-def test_no_more_settings_than_a_person_reads():
-    assert len(Settings.model_fields) <= 60
 
 
 async def test_connections_to_sql_are_as_many_as_the_setting_says():
@@ -185,7 +174,6 @@ SECRET = "hunter2"
     ("url", "expected"),
     [
         ("redis://localhost:6379/0", "redis://localhost:6379/0"),
-        (f"redis://:{SECRET}@host:1/2", f"redis://:{HIDDEN}@host:1/2"),
         (f"redis://{SECRET}@host", f"redis://{HIDDEN}@host"),
         (
             f"postgresql://me:{SECRET}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
@@ -203,7 +191,6 @@ SECRET = "hunter2"
             f"redis+sentinel://me:{SECRET}@a:1,b:2/service?sentinel_password={SECRET}",
             f"redis+sentinel://me:{HIDDEN}@a:1,b:2/service?sentinel_password={HIDDEN}",
         ),
-        (f"rediss://host?ssl_password={SECRET}", f"rediss://host?ssl_password={HIDDEN}"),
         (f"redis://:pa/{SECRET}@host", f"redis://:{HIDDEN}@host"),
         (f"redis://:pa?{SECRET}@host", HIDDEN),
         (f"redis://:pa@{SECRET}@host", f"redis://:{HIDDEN}@host"),

@@ -21,6 +21,15 @@ from connectors.model import (
     ParameterPlace,
 )
 from connectors.request import build_request
+from engine.kafka.messages import (
+    BeaconReference,
+    CampaignReference,
+    CompanyReference,
+    ConnectorCall,
+    ConnectorEndpoint,
+    KnownDevice,
+    VenueReference,
+)
 
 ID = "5b65e1ab-325a-5714-9e85-1624f7c33474"
 ENDPOINT = Endpoint(
@@ -41,6 +50,35 @@ def document(id_: str, udid: str, **device: Any) -> dict[str, Any]:
         "device": {"udid": udid, "name": "android", "test": False, **unknown, **device},
         "detected_at": "2026-11-20T10:00:00+0000",
     }
+
+
+def connector_endpoint(**fields: Any) -> ConnectorEndpoint:
+    """A connector in a record of connector-calls."""
+    values: dict[str, Any] = {"id": 1, "name": "c", "url": "https://e.org/"}
+    values |= {"method": "POST", "auth": "header"}
+    return ConnectorEndpoint(**(values | fields))
+
+
+def message(**fields: Any) -> ConnectorCall:
+    """A record of connector-calls."""
+    values: dict[str, Any] = {
+        "id": ID,
+        "campaign": CampaignReference(7, "Café", "hash"),
+        "company": CompanyReference(1),
+        "venue": VenueReference(8, "Hall"),
+        "beacon": BeaconReference(9, "door", "f7826da6-4fa2-4e98-8024-bc5b71e0893e", 1, 2),
+        "proximity": "near",
+        "device": KnownDevice(udid="phone é", name="ios", token_push="push me"),
+        "title": "campaign's",
+        "push": "campaign's push",
+        "background": "#fff",
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "delay": 3600,
+    }
+    return ConnectorCall(**(values | fields))
 
 
 CALL = Call(

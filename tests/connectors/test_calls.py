@@ -26,45 +26,19 @@ from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, d
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.detections import decode_records
 from engine.kafka.messages import (
-    BeaconReference,
-    CampaignReference,
-    CompanyReference,
     ConnectorCall,
-    ConnectorEndpoint,
     KnownDevice,
     Notification,
     PlaceReference,
-    VenueReference,
 )
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
 from engine.redis.devices import NO_ANSWER, DeviceRecord
-from tests.connectors.calls import ENDPOINT, ID, document
+from tests.connectors.calls import ENDPOINT, ID, connector_endpoint, document, message
 
 CIPHER = open_cipher("a passphrase for tests")
 TOPICS = Topics.named("t.")
 CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
-
-
-def message(**fields: Any) -> ConnectorCall:
-    values: dict[str, Any] = {
-        "id": ID,
-        "campaign": CampaignReference(7, "Café", "hash"),
-        "company": CompanyReference(1),
-        "venue": VenueReference(8, "Hall"),
-        "beacon": BeaconReference(9, "door", "f7826da6-4fa2-4e98-8024-bc5b71e0893e", 1, 2),
-        "proximity": "near",
-        "device": KnownDevice(udid="phone é", name="ios", token_push="push me"),
-        "title": "campaign's",
-        "push": "campaign's push",
-        "background": "#fff",
-        "color": None,
-        "detected_at": "2026-11-20T10:00:00+0000",
-        "triggered_at": "2026-11-20T10:00:01+0000",
-        "expires_at": "2026-11-20T10:05:00+0000",
-        "delay": 3600,
-    }
-    return ConnectorCall(**(values | fields))
 
 
 def received(offset: int = 5, **fields: Any) -> PendingCall:
@@ -84,19 +58,8 @@ def answered(result: CallResult, known: DeviceRecord | None = None, **fields: An
     return one
 
 
-def endpoint(**fields: Any) -> ConnectorEndpoint:
-    values: dict[str, Any] = {
-        "id": 1,
-        "name": "c",
-        "url": "https://e.org/",
-        "method": "POST",
-        "auth": "header",
-    }
-    return ConnectorEndpoint(**(values | fields))
-
-
 def test_an_endpoint_is_opened() -> None:
-    stored = endpoint(
+    stored = connector_endpoint(
         method="get",
         auth="Get",
         parameters=CIPHER.encrypt('[{"key": "a", "value": "é"}, {"key": "b", "value": ""}]'),
@@ -120,7 +83,7 @@ def test_an_endpoint_is_opened() -> None:
 )
 def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
     with pytest.raises(EndpointError) as caught:
-        EndpointDecryptor(CIPHER).decrypt(endpoint(**fields))
+        EndpointDecryptor(CIPHER).decrypt(connector_endpoint(**fields))
     assert "in the clear" not in str(caught.value)
 
 
@@ -210,7 +173,7 @@ def test_a_call_has_one_place(fields: dict[str, Any]) -> None:
     assert not is_handled(msgspec.json.encode(message(**fields)))
 
 
-GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=endpoint())))
+GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=connector_endpoint())))
 BIG = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, -1]
 NESTED = "[" * 50_000 + "]" * 50_000
 odd = st.one_of(

@@ -12,15 +12,12 @@ from aiokafka import AIOKafkaProducer
 
 from catalog.secrets import open_cipher
 from engine.kafka.messages import (
-    BeaconReference,
-    CampaignReference,
     CompanyReference,
     ConnectorCall,
-    ConnectorEndpoint,
     KnownDevice,
-    VenueReference,
     format_instant,
 )
+from tests.connectors.calls import connector_endpoint, message
 from tests.system.connectors.customers import SECRET_KEY
 
 
@@ -29,28 +26,16 @@ def call(
 ) -> ConnectorCall:
     """A call about a detection `age` seconds ago."""
     at = format_instant(time.time() - age)
-    endpoint = ConnectorEndpoint(
-        id=1, name="c", url=url, method="POST", auth="header", parameters=_no_parameters()
-    )
     values: dict[str, Any] = {
         "id": str(uuid.uuid4()),
-        "campaign": CampaignReference(7, "campaign", None),
         "company": CompanyReference(company),
-        "venue": VenueReference(8, "venue"),
-        "beacon": BeaconReference(9, "door", "f7826da6-4fa2-4e98-8024-bc5b71e0893e", 1, 2),
-        "proximity": "near",
         "device": KnownDevice(udid=udid),
-        "title": "the campaign's title",
-        "push": "the campaign's push",
-        "background": "#fff",
-        "color": None,
         "detected_at": at,
         "triggered_at": at,
         "expires_at": at,
-        "delay": 3600,
-        "connector": endpoint,
+        "connector": connector_endpoint(url=url, parameters=_no_parameters()),
     }
-    return ConnectorCall(**(values | fields))
+    return message(**(values | fields))
 
 
 @cache

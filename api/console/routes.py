@@ -1,4 +1,4 @@
-"""The routes of the console, and the checks around each page: session, forgery, refusals."""
+"""The routes of the console, the checks around each page, signing in and out, the language."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from api.console.context import PageContext
 from api.console.forms import PostedForm, read_form
-from api.console.interface import RefusedError
+from api.console.interface import RefusedError, SessionKey, call_interface, message_of
 from api.console.pages import (
     activity,
     campaigns,
@@ -19,31 +19,29 @@ from api.console.pages import (
     records,
     settings,
     sheets,
-    sign_in,
     statistics,
     venues,
 )
 from api.console.rendering import rendered, serve_asset
 from api.console.session import (
     FORGERY_FIELD,
+    LANGUAGE,
     PATH,
     SESSION,
     forget_cookie,
+    keep_cookie,
+    keep_session,
     read_session,
     refuse_forged,
+    refuse_other_sites,
 )
-from api.console.texts import translations_for
+from api.console.texts import LANGUAGES, translations_for
 from api.permissions import services_of
 
 PageHandler = Callable[[PageContext], Awaitable[Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_OPEN_PAGES: tuple[tuple[str, str, Endpoint], ...] = (
-    ("GET", "/static/{name}", serve_asset),
-    ("GET", "/sign-in", sign_in.show),
-    ("POST", "/sign-in", sign_in.sign_in),
-    ("POST", "/language", sign_in.choose_language),
-)
+_YEAR = 365 * 24 * 3600
 _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *overview.PAGES,
     *activity.PAGES,
@@ -54,14 +52,17 @@ _PAGES: tuple[tuple[str, str, PageHandler], ...] = (
     *devices.PAGES,
     *settings.PAGES,
     *statistics.PAGES,
-    *sign_in.PAGES,
 )
 
 
 def console_routes() -> list[APIRoute]:
     """The routes of the console. The last one answers all other paths with 404."""
     endpoints: list[tuple[str, str, Endpoint]] = [
-        *_OPEN_PAGES,
+        ("GET", "/static/{name}", serve_asset),
+        ("GET", "/sign-in", _show_sign_in),
+        ("POST", "/sign-in", _sign_in),
+        ("POST", "/language", _choose_language),
+        ("POST", "/sign-out", partial(_signed_in, _sign_out)),
         *((method, path, partial(_signed_in, page)) for method, path, page in _PAGES),
         *((method, "/{path:path}", _not_found) for method in ("GET", "POST")),
     ]
@@ -108,6 +109,50 @@ def _to_sign_in(request: Request) -> Response:
     if "hx-request" in request.headers:
         # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
         answer = Response(status_code=HTTPStatus.NO_CONTENT, headers={"hx-redirect": address})
+    forget_cookie(answer, SESSION)
+    return answer
+
+
+async def _show_sign_in(request: Request) -> Response:
+    """Show the form."""
+    values = {"message": "", "email": "", "status": 0}
+    return rendered("sign_in.html", translations_for(request), values)
+
+
+async def _sign_in(request: Request) -> Response:
+    """Sign in with POST /v2/auth, and put the session into the cookie."""
+    refuse_other_sites(request)
+    form = await read_form(request)
+    credentials = {name: form.get(name, "") for name in ("email", "password")}
+    reply = await call_interface(request, None, "POST", "/auth", credentials, query={})
+    if not reply.is_success:
+        texts = translations_for(request)
+        is_wrong = reply.status_code == HTTPStatus.NOT_FOUND
+        message = texts("sign_in_wrong") if is_wrong else message_of(reply)
+        values = {"message": message, "email": credentials["email"], "status": 0}
+        return rendered("sign_in.html", texts, values, reply.status_code)
+    granted = reply.json()["session"]
+    answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+    session = SessionKey(granted["email"], granted["token"])
+    keep_session(answer, request, session, granted["valid"])
+    return answer
+
+
+async def _choose_language(request: Request) -> Response:
+    """Store the chosen language in a cookie."""
+    refuse_other_sites(request)
+    form = await read_form(request)
+    answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
+    chosen = form.get("language", "")
+    if chosen in LANGUAGES:
+        keep_cookie(answer, request, LANGUAGE, chosen, _YEAR)
+    return answer
+
+
+async def _sign_out(context: PageContext) -> Response:
+    """End the session in every process."""
+    await context.call("DELETE", "/auth")
+    answer = context.redirect("/sign-in")
     forget_cookie(answer, SESSION)
     return answer
 

@@ -9,6 +9,7 @@ from catalog.models import WEEKDAYS, AuditEntry, DetectionTrace
 from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDetectionStore
 from tests.api import harness as examples
 from tests.api.harness import Bodies, Harness
+from tests.console.addresses import addresses
 from tests.console.visitor import SeenPage, Visitor, device_of, statistic
 
 SCRIPT = "\"'></script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
@@ -82,37 +83,17 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
 
 
 def pages(ids: dict[str, int]) -> list[str]:
-    own = f"/venues/{ids['venue']}"
-    return [
-        "",
-        "/parts/figures",
-        "/parts/reasons",
-        "/parts/silent",
-        "/parts/roles",
-        "/live",
-        "/venues",
-        own,
-        f"{own}/recent",
-        f"{own}/beacons",
-        f"{own}/beacons/import",
-        f"{own}/edit",
-        f"{own}/beacons/{ids['beacon']}",
-        f"{own}/geofences/{ids['geofence']}",
-        f"{own}/campaigns",
-        f"{own}/campaigns/{ids['campaign']}",
-        f"{own}/campaigns/{ids['campaign']}/results",
-        "/devices",
-        f"/devices/{ids['device']}",
-        f"/devices/{ids['device']}/decisions",
-        f"/devices/{ids['device']}/held",
-        "/connector",
-        "/connector/calls",
-        "/audit",
-        "/statistics",
-        "/statistics/week",
-        "/statistics?from=x&kind=%3Cscript%3E&venue=%22%3E%3Cscript%3E",
-        "/devices?search=%22%3E%3Cscript%3Ealert(3)%3C/script%3E",
+    """Every page, some with a hostile query."""
+    paths = [
+        "/statistics?from=x&kind=%3Cscript%3E&venue=%22%3E",
+        "/devices?search=%22%3E%3Cscript%3E",
     ]
+    for address in addresses():
+        kind = next((kind for kind in ids if f"/{kind}s/" in address.path), "venue")
+        number = ids["device"] if kind == "device" else ids["venue"]
+        paths += [address.filled(id=number, uid=ids[kind])] * (address.method == "GET")
+    others = ("/export", "/feed", ".csv")
+    return [path for path in paths if not path.endswith(others) and path != "/campaigns"]
 
 
 def is_harmless(page: SeenPage, path: str) -> None:

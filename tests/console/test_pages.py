@@ -16,38 +16,22 @@ from tests.servers.http_service import replying, serving
 
 
 async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
-    own = f"/venues/{venue}"
-    beacon = {
-        "name": "Door",
-        "uuid": "f7826da64fa24e988024bc5b71e0893e",
-        "major": "1",
-        "minor": "70000",
-        "proximity": "near",
-        "active": "1",
-        "x": "-3",
-        "tags": "a,b",
-    }
-    refused = await visitor.post(f"{own}/beacons/new", beacon)
-    assert "minor-note" in refused.text
-    made = await visitor.post(f"{own}/beacons/new", beacon | {"minor": "7"})
-    assert made.headers["location"] == f"/console{own}/beacons"
-    (stored,) = (await visitor.api.call("GET", f"/region/{venue}/beacon", visitor.headers)).json()
-    assert (stored["x"], stored["y"], stored["minor"]) == (-3, None, 7)
-    place = f"{own}/beacons/{stored['id']}/place"
-    moved = await visitor.post(place, {"x": "4", "y": "9"})
-    assert moved.status_code == 200
-    assert moved.json() == stored | {"x": 4, "y": 9}
+    own, where = f"/venues/{venue}", f"/region/{venue}/beacon"
+    number = await visitor.made(where, bodies.beacon(x=None, tags=["a"]))
+    stored = await visitor.read(f"{where}/{number}")
+    place = f"{own}/beacons/{number}/place"
+    moved = await visitor.post(place, {"x": "-4", "y": "9"})
+    assert moved.json() == stored | {"x": -4, "y": 9}
     assert (await visitor.post(place, {"x": "a", "y": "9"})).status_code == 400
-    plan = await visitor.get(own)
-    assert [dot["transform"] for tag, dot in plan.tags if tag == "g"] == ["translate(4 9)"]
-    # Nothing is cut off: the view is wider than the plan.
-    (view,) = [found["viewbox"] or "" for _, found in plan.tags if "data-mode" in found]
-    assert [float(each) < 0 for each in view.split()] == [True, True, False, False]
-    fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "0", "active": "1"}
-    assert "radius-note" in (await visitor.post(f"{own}/geofences/new", fence)).text
-    await visitor.post(f"{own}/geofences/new", fence | {"radius": "300"})
-    assert "43.2" in (await visitor.get(f"{own}/geofences")).texts
+    fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "300", "active": "1"}
+    await visitor.post(f"{own}/geofences/new", fence)
     shown = await visitor.get(own)
+    assert [dot["transform"] for tag, dot in shown.tags if tag == "g"] == ["translate(-4 9)"]
+    # Nothing is cut off: the view is wider than the plan.
+    (view,) = [found["viewbox"] or "" for _, found in shown.tags if "data-mode" in found]
+    left, top, *_ = map(float, view.split())
+    assert left < -4
+    assert top < 0
     circles = [each for tag, each in shown.tags if tag == "circle" and "cx" in each]
     assert [(each["cx"], each["cy"], each["r"]) for each in circles] == [("0.0", "0.0", "300")]
     for kind in ("nfc", "qrcode"):
@@ -57,8 +41,6 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
         assert "Counter" in (await visitor.get(f"{own}/{kind}s")).texts
     image = await visitor.client.get(f"/console{own}/qrcodes/2/image")
     assert image.headers["content-type"].startswith("image/svg+xml")
-    assert b"<svg" in image.content
-    await visitor.post(f"{own}/beacons/{stored['id']}/delete", {})
     await visitor.post(f"{own}/delete", {})
     assert "No venue yet." in (await visitor.get("/venues")).texts
 
@@ -135,10 +117,8 @@ async def test_a_person_is_forgotten(visitor: Visitor):
     assert "anna" not in (await visitor.get("/audit")).text
 
 
-async def test_a_connector(visitor: Visitor):
-    assert "Call once" not in (await visitor.get("/connector")).texts
-    reply = replying(body={"format": "html", "html": "<p>Hello</p>"})
-    async with serving(reply) as service:
+async def test_a_connectors_secrets_are_kept_and_not_shown(visitor: Visitor):
+    async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
         given = {
             "name": "Offers",
             "url": service.url(),
@@ -146,28 +126,18 @@ async def test_a_connector(visitor: Visitor):
             "auth": "header",
             "key": ["x-api-key", ""],
             "value": ["key-of-the-shop", ""],
-            "secret": "a signing secret",
         }
-        first = given | {"is_new": "1", "url": "http://169.254.169.254/"}
-        wrong = await visitor.post("/connector", first)
-        assert "url-note" in wrong.text
-        assert "Call once" not in wrong.text
-        assert (await visitor.post("/connector", given)).status_code == 303
+        await visitor.post("/connector", given | {"secret": "a signing secret"})
         page = await visitor.get("/connector")
         assert "One is stored; leave it empty to keep it." in page.texts
-        assert page.field("key") == "x-api-key"
-        assert page.field("secret") == ""
+        assert (page.field("key"), page.field("secret")) == ("x-api-key", "")
         await visitor.post("/connector", given | {"secret": ""})
-        kept = (await visitor.api.call("GET", "/connector", visitor.headers)).json()
-        assert kept["signed"]
+        assert (await visitor.read("/connector"))["signed"]
         trial = SeenPage((await visitor.post("/connector/test", {})).text)
-        assert trial.text.startswith("Content came")
         assert "<p>Hello</p>" in trial.texts
         assert "key-of-the-shop" not in trial.text
-    calls = await visitor.get("/connector/calls")
-    assert calls.text == "No call within the last day."
     await visitor.post("/connector/delete", {})
-    assert (await visitor.api.call("GET", "/connector", visitor.headers)).status_code == 404
+    assert "Call once" not in (await visitor.get("/connector")).texts
 
 
 async def test_the_company(visitor: Visitor, venue: int):
@@ -188,7 +158,7 @@ async def test_the_company(visitor: Visitor, venue: int):
     assert notes == {"time_zone-note", "caps-note"}
     await visitor.post("/company", given | {"time_zone": "Europe/Paris"})
     path = "/profile/company"
-    stored = (await visitor.api.call("GET", path, visitor.headers)).json()
+    stored = await visitor.read(path)
     assert stored["caps"] == [{"max": 3, "per": "day"}, {"max": 10, "per": "2 weeks"}]
     night = {"start": "22:00", "end": "08:00"}
     assert stored["quiet_hours"] == night | {"weekdays": ["monday", "sunday"]}
@@ -198,7 +168,7 @@ async def test_the_company(visitor: Visitor, venue: int):
     assert (page.field("max"), page.field("start")) == ("3", "22:00")
     without = {"time_zone": "", "start": "", "end": "", "visit_silence": "60"}
     await visitor.post("/company", without)
-    stored = (await visitor.api.call("GET", path, visitor.headers)).json()
+    stored = await visitor.read(path)
     assert (stored["caps"], stored["quiet_hours"], stored["visit_silence"]) == ([], None, 60)
 
 
@@ -254,18 +224,6 @@ async def test_a_period_is_compared_with_the_one_before(
     assert "Detections 50 before: 5 +900%" in (await visitor.get("/statistics?period=30")).text
     month = await visitor.get("/statistics?period=last_month")
     assert month.field("to") == str(today.replace(day=1) - timedelta(days=1))
-
-
-async def test_the_audit_shows_who_made_it_here(visitor: Visitor):
-    for number in range(60):
-        given = {"name": f"Depot {number}", "address": "", "active": "1"}
-        await visitor.post("/venues/new", given)
-    page = await visitor.get("/audit")
-    assert page.texts.count(visitor.session.email) == 51  # in the head, too
-    assert "Depot 59" in page.texts
-    (following,) = [link for link in page.links() if "offset=50" in link]
-    rest = await visitor.get(f"/audit{following}")
-    assert {"Depot 9", "Depot 0"} <= set(rest.texts)
 
 
 async def test_the_audit_is_in_words(visitor: Visitor, bodies: Bodies, venue: int):

@@ -1,13 +1,7 @@
 """CSV files: written, read again, and shown with what they change before anything is stored."""
 
-from typing import Any
-
 from tests.api.harness import Bodies
 from tests.console.visitor import SeenPage, Visitor
-
-
-async def read(visitor: Visitor, path: str) -> Any:
-    return (await visitor.api.call("GET", path, visitor.headers)).json()
 
 
 async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodies, venue: int):
@@ -20,7 +14,7 @@ async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodie
         ("qrcode", "qrcodes", tag),
     ):
         await visitor.made(f"/region/{venue}/{kind}", body)
-        before = await read(visitor, f"/region/{venue}/{kind}")
+        before = await visitor.read(f"/region/{venue}/{kind}")
         own = f"/venues/{venue}/{many}"
         sheet = await visitor.client.get(f"/console{own}/export")
         assert sheet.headers["content-type"].startswith("text/csv")
@@ -28,13 +22,13 @@ async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodie
         page = SeenPage((await visitor.post(f"{own}/import", {"csv": sheet.text})).text)
         assert "unchanged: 1" in page.texts, page.text
         assert "Apply these changes" not in page.texts
-        assert await read(visitor, f"/region/{venue}/{kind}") == before
+        assert await visitor.read(f"/region/{venue}/{kind}") == before
 
 
 async def test_changes_are_shown_and_then_stored(visitor: Visitor, bodies: Bodies, venue: int):
     where, own = f"/region/{venue}/beacon", f"/venues/{venue}/beacons/import"
     door = await visitor.made(where, bodies.beacon(name="Door", minor=1, tags=["a"]))
-    same = (await read(visitor, where))[0]
+    same = (await visitor.read(where))[0]
     lines = [
         "\ufeffname;uuid;major;minor;x;tags;active",
         f"Gate;{same['uuid'].upper()};{same['major']};1;7;a;1",
@@ -44,11 +38,11 @@ async def test_changes_are_shown_and_then_stored(visitor: Visitor, bodies: Bodie
     page = SeenPage((await visitor.post(own, given)).text)
     assert "Name : Gate was Door x : 7" in page.text.replace("(", "").replace(")", "")
     assert {"changed: 1", "new: 1"} <= set(page.texts), page.text
-    assert await read(visitor, where) == [same]
+    assert await visitor.read(where) == [same]
     applied = await visitor.post(own, given | {"apply": "1"})
     assert applied.status_code == 303
     assert "Saved: 2" in (await visitor.get(f"/venues/{venue}/beacons")).text
-    changed, new = await read(visitor, where)
+    changed, new = await visitor.read(where)
     assert changed == same | {"name": "Gate", "x": 7}
     assert changed["id"] == door
     assert (new["name"], new["active"], new["proximity"]) == ("Kiosk", False, "near")
@@ -60,7 +54,7 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     taken = bodies.beacon()
     await visitor.made(f"/region/{there}/beacon", taken)
     first = await visitor.made(where, bodies.beacon(name="First"))
-    before = await read(visitor, where)
+    before = await visitor.read(where)
     lines = [
         "id,name,uuid,major,minor,proximity",
         f"{first},First,{taken['uuid']},1,-1,near",
@@ -84,4 +78,4 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     assert "taken" in shown, shown
     for wrong in ("", "name,colour\nA,red\n", "name"):
         assert (await visitor.post(own, {"csv": wrong})).status_code == 400
-    assert await read(visitor, where) == before
+    assert await visitor.read(where) == before

@@ -92,6 +92,10 @@ class Visitor:
         origin = {"origin": SITE, "sec-fetch-site": "same-origin"}
         return await self.client.post(f"/console{path}", data=given, headers=origin)
 
+    async def read(self, path: str) -> Any:
+        """What the interface has stored."""
+        return await self.api.read(path, self.headers)
+
     async def company(self) -> int:
         """The number of the visitor's company."""
         query = select(Account.company_id).where(Account.email == self.session.email)

@@ -7,7 +7,7 @@ content of a record.
 import asyncio
 import base64
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -269,14 +269,9 @@ def detection_decoders(
     return decoders
 
 
-def _read_own(report: Report) -> Iterable[Sighting]:
-    """The one detection of the report: this project's own format inside a CloudEvent."""
-    return (Sighting(0, _decode_own(report.value)),)
-
-
 _decode_own = msgspec.json.Decoder(Detection).decode
 _READERS: Mapping[str, ReadReport] = {
-    "own": _read_own,
+    "own": lambda report: (Sighting(0, _decode_own(report.value)),),
     "minew": read_minew,
     "theengs": read_theengs,
     "owntracks": read_owntracks,

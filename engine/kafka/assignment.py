@@ -143,10 +143,13 @@ class Assignment:
             raise self._failure
         for partition, assigned in self.partitions.items():
             failure = assigned.worker.failure
-            if isinstance(failure, PartitionRestartError):
-                self._restart(partition, failure)
-            elif failure is not None:
+            if failure is not None and not isinstance(failure, PartitionRestartError):
                 raise failure
+            if failure is not None and self.is_placed(partition):
+                event, error = "beginning a partition again", describe(failure)
+                self._log(log.warning, event, partition, error=error)
+                self._errors.inc()
+                self.begin_again([partition], pause=_RESTART_SECONDS)
 
     async def run_commits(self) -> None:
         """Commit whenever there is an offset to commit, until cancelled."""
@@ -232,14 +235,6 @@ class Assignment:
         await self._end(partitions)
         await asyncio.sleep(pause)
         await self._begin(partitions)
-
-    def _restart(self, partition: TopicPartition, failure: PartitionRestartError) -> None:
-        if self.is_placed(partition):
-            self._log(
-                log.warning, "beginning a partition again", partition, error=describe(failure)
-            )
-            self._errors.inc()
-            self.begin_again([partition], pause=_RESTART_SECONDS)
 
     async def _end(self, partitions: Iterable[TopicPartition]) -> None:
         ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}

@@ -52,9 +52,15 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": settings.kafka_security_protocol,
     }
     if "SSL" in settings.kafka_security_protocol:
-        options["ssl_context"] = kafka_tls(settings)
+        options["ssl_context"] = _tls(settings)
     if settings.kafka_security_protocol.startswith("SASL"):
-        options |= _login(settings)
+        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
+        if settings.kafka_sasl_mechanism == OAUTHBEARER:
+            options["sasl_oauth_token_provider"] = LoginTokens(settings)
+        else:
+            password = settings.kafka_sasl_password
+            options["sasl_plain_username"] = settings.kafka_sasl_username
+            options["sasl_plain_password"] = password and password.get_secret_value()
     return options
 
 
@@ -77,19 +83,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer, deadline: float) -> bool:
     return in_order
 
 
-def _login(settings: Settings) -> dict[str, Any]:
-    mechanism = settings.kafka_sasl_mechanism
-    if mechanism == OAUTHBEARER:
-        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": LoginTokens(settings)}
-    password = settings.kafka_sasl_password
-    return {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": settings.kafka_sasl_username,
-        "sasl_plain_password": None if password is None else password.get_secret_value(),
-    }
-
-
-def kafka_tls(settings: Settings) -> ssl.SSLContext:
+def _tls(settings: Settings) -> ssl.SSLContext:
     """Verifies the brokers, host name included. Raises SettingsError."""
     try:
         context = ssl.create_default_context(cafile=settings.kafka_ssl_cafile)
@@ -97,22 +91,20 @@ def kafka_tls(settings: Settings) -> ssl.SSLContext:
         raise SettingsError(
             f"{PREFIX}KAFKA_SSL_CAFILE {settings.kafka_ssl_cafile}: contains no certificate in PEM"
         ) from None
-    if settings.kafka_ssl_certfile is not None:
-        _load_client(context, settings)
-    return context
-
-
-def _load_client(context: ssl.SSLContext, settings: Settings) -> None:
     certificate, key = settings.kafka_ssl_certfile, settings.kafka_ssl_keyfile
-    given = settings.kafka_ssl_password
-    # Without a password OpenSSL would read one from the terminal.
-    password = "" if given is None else given.get_secret_value()
-    try:
-        context.load_cert_chain(str(certificate), None if key is None else str(key), password)
-    except (OSError, ValueError):
-        reason = "no certificate with its key in PEM, or KAFKA_SSL_PASSWORD is not the key's"
-        files = f"{certificate}" if key is None else f"{certificate} and KAFKA_SSL_KEYFILE {key}"
-        raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {reason}") from None
+    if certificate is not None:
+        given = settings.kafka_ssl_password
+        # Without a password OpenSSL would read one from the terminal.
+        password = "" if given is None else given.get_secret_value()
+        try:
+            context.load_cert_chain(certificate, key, password)
+        except (OSError, ValueError):
+            reason = "no certificate with its key in PEM, or KAFKA_SSL_PASSWORD is not the key's"
+            files = (
+                f"{certificate}" if key is None else f"{certificate} with KAFKA_SSL_KEYFILE {key}"
+            )
+            raise SettingsError(f"{PREFIX}KAFKA_SSL_CERTFILE {files}: {reason}") from None
+    return context
 
 
 class TopicState(NamedTuple):

@@ -255,9 +255,13 @@ class DeadLetterPublisher:
             too_large = {id(message) for message in error.messages}
         else:
             return []
-        both = zip(messages, outgoing, strict=True)
-        refused = [each for each, message in both if id(message) in too_large]
-        await self.publish([_too_large(each) for each in refused])
+        refused = [each for each in messages if id(each.message) in too_large]
+        letters = []
+        for each in refused:
+            size, name = len(each.message.value or b""), each.message.topic
+            detail = f"the message for {name} would have {size} bytes"
+            letters.append(DeadLetter(each.record, DeadLetterReason.TOO_LARGE, detail))
+        await self.publish(letters)
         return refused
 
     async def publish(self, letters: Sequence[DeadLetter]) -> None:
@@ -278,21 +282,12 @@ class DeadLetterPublisher:
             smaller = []
             for n, message in enumerate(outgoing):
                 if id(message) in too_large:
-                    left[n] = _left_out(left[n], message)
+                    was, size = left[n], message_size(message)
+                    detail = f"{was.reason}: {was.detail}; left without its {size} bytes"
+                    left[n] = DeadLetter(was.record, DeadLetterReason.TOO_LARGE, detail)
                     key = message.key if len(message.key or b"") <= _LONGEST_KEY else None
                     small = left[n].outgoing(self._topic, failed_at)
                     smaller.append(msgspec.structs.replace(small, key=key, value=None))
             await self._publisher.publish(smaller)
         for letter in left:
             self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()
-
-
-def _left_out(letter: DeadLetter, message: Outgoing) -> DeadLetter:
-    detail = f"{letter.reason}: {letter.detail}; left without its {message_size(message)} bytes"
-    return DeadLetter(letter.record, DeadLetterReason.TOO_LARGE, detail)
-
-
-def _too_large(refused: MessageOfRecord) -> DeadLetter:
-    message = refused.message
-    detail = f"the message for {message.topic} would have {len(message.value or b'')} bytes"
-    return DeadLetter(refused.record, DeadLetterReason.TOO_LARGE, detail)

@@ -207,7 +207,10 @@ class Publisher:
                 break
             too_large += [each.messages[0] for each in failed if each.is_one_too_large]
             unsent = [m for each in failed if not each.is_one_too_large for m in each.messages]
-            cause = _deciding(failed)
+            errors = [each.error for each in failed if each.error is not None]
+            # What only needs another producer comes last.
+            others = (error for error in errors if not isinstance(error, _SEQUENCE_LOST))
+            cause = next(others, errors[0])
             if isinstance(cause, _SEQUENCE_LOST):
                 await self._renew(producer)
                 renewals += 1
@@ -342,9 +345,3 @@ def _key_hash(key: bytes) -> int:
 async def _stopped(producer: AIOKafkaProducer) -> None:
     with suppress(KafkaError, TimeoutError):  # its senders have seen the error
         await producer.stop()
-
-
-def _deciding(failed: Sequence[_Batch]) -> BaseException:
-    """The error that decides what happens next; a mere replacement of the producer comes last."""
-    errors = [each.error for each in failed if each.error is not None]
-    return next((error for error in errors if not isinstance(error, _SEQUENCE_LOST)), errors[0])

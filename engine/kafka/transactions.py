@@ -53,6 +53,7 @@ REFUSALS = (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
+_TEMPORARY = (KafkaError, OSError, TimeoutError)
 # aiokafka raises the last two for a transaction that has failed already.
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
 
@@ -228,7 +229,9 @@ class Transactions(GroupOffsets):
             start,
             self._errors,
             "starting a transactional producer",
-            may_recover=_can_start_later,
+            may_recover=lambda error: (
+                isinstance(error, _TEMPORARY) and not isinstance(error, REFUSALS)
+            ),
             backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
         )
 
@@ -238,12 +241,6 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
     has raised it already."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, KafkaError) and "never retrieved" in record.getMessage())
-
-
-def _can_start_later(error: Exception) -> bool:
-    return isinstance(error, KafkaError | OSError | TimeoutError) and not isinstance(
-        error, REFUSALS
-    )
 
 
 # A transaction without a message only moves the offset, which can wait for the next transaction.
@@ -274,8 +271,8 @@ class TransactionalWorker(QueueWorker):
         self._publisher = publisher
         self._committed = begin
         self._moved = asyncio.Event()
-        self._uncommitted: int | None = None
-        self._since = 0.0
+        self._handled = begin.offset
+        self._next_commit = 0.0
         self._inner = inner(self._moved.set)
         super().__init__(partition, on_progress, batch_records)
 
@@ -296,16 +293,13 @@ class TransactionalWorker(QueueWorker):
         await self._publisher.close()
 
     async def wait_for_records(self) -> None:
-        """Wait; an offset that waits for its commit is committed meanwhile."""
+        """Wait; when no more records come, what is left is committed."""
+        is_committed = self._handled == self._committed.offset
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if self._uncommitted is None else _IDLE_SECONDS):
+            async with asyncio.timeout(None if is_committed else _IDLE_SECONDS):
                 await self._arrived.wait()
-        if self._closing or not self._arrived.is_set():
-            await self._commit()
-        if not self._queue and (self._inner.pending or self._publisher.is_open):
+        if not self._queue:
             await self._finish_inner()
-            if self._uncommitted is None and self._publisher.is_open:
-                self._uncommitted = self._committed.offset
             await self._commit()
 
     async def handle(self, batch: Records) -> None:
@@ -313,14 +307,8 @@ class TransactionalWorker(QueueWorker):
         self._hold(batch, -1)
         self._inner.offer(batch)
         await self._finish_inner()
-        if self._uncommitted is None:
-            self._since = time.monotonic()
-        self._uncommitted = batch[-1].offset + 1
-        if (
-            self._closing
-            or self._publisher.is_open
-            or time.monotonic() - self._since > _IDLE_SECONDS
-        ):
+        self._handled = batch[-1].offset + 1
+        if self._closing or self._publisher.is_open or time.monotonic() >= self._next_commit:
             await self._commit()
 
     def _close(self) -> None:
@@ -336,7 +324,7 @@ class TransactionalWorker(QueueWorker):
             self._moved.clear()
 
     async def _commit(self) -> None:
-        if self._uncommitted is not None:
-            self._committed = Position(self._uncommitted, self._committed.topic_id)
+        if self._publisher.is_open or self._handled != self._committed.offset:
+            self._committed = Position(self._handled, self._committed.topic_id)
             await self._publisher.commit(self._committed)
-            self._uncommitted = None
+            self._next_commit = time.monotonic() + _IDLE_SECONDS

@@ -28,11 +28,11 @@ class PartitionRestartError(Exception):
 class PartitionWorker(Protocol):
     """The consumer's view of a worker for one assignment of one partition.
 
-    `pending` counts the records that were offered and are not finished: at two batches the
-    partition is paused. `done_offset` is the offset that the consumer may commit, None for none
-    yet, and `finished_ranges` (Position) to commit with it. `note_lag` is called
-    each second with what was left at that time (epoch s). `failure` is the error
-    that stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
+    `pending` counts the records that were offered and are not finished: over one batch, nothing
+    more is offered. `done_offset` is the offset that the consumer may commit, None for none yet,
+    and `finished_ranges` (see Position) is committed with it. `note_lag` is called each second with
+    what was left at that time (epoch s). `failure` is the error that stopped the worker. `finish`
+    ends it in order within `deadline` seconds, `abandon` at once.
     """
 
     @property

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,8 +120,3 @@ def test_a_place_is_read_as_it_was_committed(offset: int, topic: Any, finished: 
     place = Position(offset, topic.hex, finished)
     assert Position.from_commit(place.to_commit()) == place
     assert Position.from_commit(Position(offset).to_commit()) == Position(offset)
-
-
-@given(offsets, st.text())
-def test_anybodys_metadata_is_read(offset: int, metadata: str) -> None:
-    assert Position.from_commit(OffsetAndMetadata(offset, metadata)).offset == offset

@@ -203,14 +203,6 @@ def test_nothing_is_kept_when_all_have_left():
     assert (len(book), book.open) == (0, 0)
 
 
-def test_a_dwell_is_reached_once():
-    book, found = VisitBook(), list[tuple[str, int]]()
-    for at in (100, 130, 160, 160, 161, 190, 220, 221):
-        events = book.observe((1, "a"), PLACES[:1], seen(at))
-        found += [(each.type, each.minutes) for each in events]
-    assert found == [("enter", 0), ("dwell", 1), ("dwell", 2)]
-
-
 def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
     book, visitor = VisitBook(), (1, "a")
     book.observe(visitor, PLACES[:1], seen(100))

@@ -26,9 +26,8 @@ from catalog.errors import DecryptionError
 from catalog.inputs import ConnectorInput, connector_conflicts
 from catalog.models import Connector
 from catalog.secrets import Cipher, encrypted
-from connectors.breaker import BreakerStatus
 from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
-from connectors.model import CallFault, Content
+from connectors.model import BreakerStatus, CallFault, Content
 
 router = APIRouter(prefix=f"{PREFIX}/connector", tags=["connector"])
 _log = structlog.get_logger(__name__)

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from connectors.breaker import BreakerStatus
 from connectors.errors import ConnectorError
 
+BreakerStatus = Literal["closed", "open", "half_open"]
 Format = Literal["template", "url", "html"]
 Pairs = tuple[tuple[str, str], ...]
 PLACES = ("beacon", "geofence", "nfc", "qrcode")  # the fields of which a call has one

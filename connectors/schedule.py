@@ -13,20 +13,71 @@ from functools import partial
 
 import structlog
 
-from connectors.breaker import PAUSE_SECONDS, Breaker, BreakerStatus
 from connectors.client import ServiceCaller, call_service
-from connectors.model import Call, CallFault, CallResult, Failed
+from connectors.model import BreakerStatus, Call, CallFault, CallResult, Failed
 
 log = structlog.get_logger(__name__)
 
 OnResult = Callable[[CallResult], None]
 
+WINDOW = 20  # calls, of which half must fail
+PAUSE_SECONDS = 10.0
 _SWEEP_SECONDS = 0.25  # old calls expire, and open breakers let a call through
 _FORGET_SECONDS = 600.0
 _UNTRIED = {
     CallFault.BREAKER: "the company's service kept failing until the detection was too old",
     CallFault.STALE: "the detection was too old when the call's turn came",
 }
+
+
+@dataclass(slots=True)
+class Breaker:
+    """The breaker of one company's service; each process has breakers of its own. Pure.
+
+    It opens when half of the last calls have failed. After `pause` seconds one call is tried: its
+    outcome closes the breaker or opens it again. True in `outcomes` is a failure; times are epoch
+    seconds.
+    """
+
+    pause: float = PAUSE_SECONDS
+    outcomes: deque[bool] = field(default_factory=partial(deque[bool], maxlen=WINDOW))
+    open_until: float | None = None
+    is_trying: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls wait, but for the one that is tried after the pause."""
+        return self.open_until is not None
+
+    @property
+    def status(self) -> BreakerStatus:
+        """Half-open is a breaker whose one call is being tried."""
+        if not self.is_open:
+            return "closed"
+        return "half_open" if self.is_trying else "open"
+
+    def allows(self, now: float) -> bool:
+        """Whether a call may begin."""
+        return self.open_until is None or (now >= self.open_until and not self.is_trying)
+
+    def begin(self) -> bool:
+        """Begin a call that the breaker allows. Returns whether its outcome decides."""
+        self.is_trying = self.is_open
+        return self.is_trying
+
+    def end(self, failed: bool | None, *, decides: bool, now: float) -> None:
+        """Note the outcome of a call; None is no outcome. `decides` is what `begin` returned."""
+        if decides:
+            self.is_trying = False
+        if failed is None or decides != self.is_open:
+            return
+        self.outcomes.append(failed)
+        if decides and not failed:
+            self.open_until = None
+        elif decides or 2 * sum(self.outcomes) >= WINDOW:
+            self.open_until = now + self.pause
+        if decides or self.is_open:
+            self.outcomes.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

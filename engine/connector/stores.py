@@ -9,8 +9,8 @@ import msgspec
 from redis.exceptions import RedisError
 
 from catalog.redis_connection import RedisClient
-from connectors.breaker import Breaker
 from connectors.model import BreakerSummary, CallHistory, PastCall
+from connectors.schedule import Breaker
 from engine.process.metrics import Metrics
 
 KEPT = 50  # calls of a company in its history

@@ -8,12 +8,11 @@ from typing import get_args
 from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
-from connectors.breaker import Breaker, BreakerStatus
 from connectors.client import CallLimits, ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
-from connectors.model import Call
-from connectors.schedule import CallScheduler, ScheduleLimits
+from connectors.model import BreakerStatus, Call
+from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
 from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import CallPartition
 from engine.connector.results import ROLE, ConnectorRole

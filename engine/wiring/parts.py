@@ -130,7 +130,7 @@ class Role:
 
     `consumer` ends when its `stop` is set; each of `background`, by name, runs until cancelled.
     `checks`, by name, say whether the role can do its work, without waiting. `needs` names the
-    servers besides Kafka and Redis that the role cannot work without (engine.wiring.servers).
+    servers besides Kafka and Redis that the role cannot work without (engine.wiring.run).
     """
 
     name: str

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from catalog.models import Company
-from connectors.breaker import Breaker
 from connectors.model import CallFault, PastCall
+from connectors.schedule import Breaker
 from engine.connector.stores import KEPT, CallHistoryWriter
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.client import read_reply, retry_after
 from connectors.model import CallFault, Content, Declined, Failed
-from connectors.reply import read_reply, retry_after
 from tests.connectors.services import ABSURD_WAITS
 
 NOW = 1_792_000_000.0

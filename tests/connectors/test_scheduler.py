@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.breaker import Breaker
 from connectors.client import Reply
 from connectors.model import Call, CallFault, CallResult, Failed
-from connectors.schedule import CallScheduler, ScheduleLimits
+from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
 from engine.process.lifecycle import cancel
 from tests.connectors.calls import call_to
 from tests.servers.waiting import eventually

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from typer import Option
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # 130: a shell's status for a program that SIGINT ended
 
 P = ParamSpec("P")
+T = TypeVar("T")
 Work = Callable[P, Coroutine[Any, Any, None]]
 Json = Annotated[bool, Option("--json", help="One JSON object a line.")]
 
@@ -126,11 +127,16 @@ def kafka_complaints() -> Iterator[deque[str]]:
         logger.removeHandler(handler)
 
 
-def moment(option: str, written: str) -> float:
-    """The time in epoch seconds. Raises BadParameter for an invalid one."""
-    from engine.kafka.messages import parse
-
+def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    """The value of an option. Raises BadParameter where `parse` raises ValueError."""
     try:
-        return parse(int(written) if written.isascii() and written.isdigit() else written)
+        return parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def moment(written: str) -> float:
+    """The time in epoch seconds. Raises ValueError."""
+    from engine.kafka.messages import parse
+
+    return parse(int(written) if written.isascii() and written.isdigit() else written)

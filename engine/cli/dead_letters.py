@@ -29,9 +29,10 @@ from engine.cli.command import (
     telling,
 )
 from engine.cli.output import echo_json, print_table, say
+from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
-from engine.kafka.producer import Outgoing, Publisher
+from engine.kafka.producer import Outgoing
 from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
 from engine.process.failures import Backoff
@@ -119,9 +120,7 @@ async def replay(
     async with AsyncExitStack() as stack:
         stack.enter_context(telling(summary))
         partitions = await partitions_of(settings, [topics.dead_letters])
-        publisher = Publisher(settings)
-        stack.push_async_callback(publisher.close)
-        await publisher.start()
+        publisher = await stack.enter_async_context(open_publisher(settings))
         reader = await stack.enter_async_context(
             open_topic_reader(settings, missing="skip", group=name)
         )

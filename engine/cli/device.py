@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from redis.exceptions import RedisError
 from sqlalchemy import select
@@ -20,11 +21,11 @@ from catalog.models import Device
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app, telling
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, company_named, open_migrated_stores, open_redis
+from engine.kafka.messages import format_instant
 from engine.redis.devices import DeviceKey
 from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
 from engine.wiring.parts import build_decision_store, device_eraser, redis_options
 from rules.model import Reason
-from rules.schedule import zone_clock
 
 _RENEW_SECONDS = 1.0
 
@@ -169,18 +170,12 @@ async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[Live
 
 
 def _fields(decision: LiveDecision) -> dict[str, Any]:
-    written = zone_clock("UTC").written
-    return {
-        "detected_at": written(decision.detected_at),
-        "decided_at": written(decision.decided_at),
-        "company": decision.company,
-        "venue": decision.venue,
-        "kind": decision.kind,
-        "beacon": decision.beacon,  # or another place, of that kind
-        "proximity": decision.zone.name.lower(),
-        "reason": decision.reason,
+    fields = msgspec.structs.asdict(decision)
+    return fields | {
+        "detected_at": format_instant(decision.detected_at),
+        "decided_at": format_instant(decision.decided_at),
+        "proximity": fields.pop("zone").name.lower(),
         "campaigns": [each._asdict() for each in decision.campaigns],
-        "left_out": decision.left_out,
     }
 
 

@@ -9,7 +9,7 @@ from typer import Option
 
 from api.campaigns import shown_campaign, shown_check
 from catalog.redis_connection import RedisClient
-from engine.cli.command import CommandError, begin_quietly, command, moment, new_app
+from engine.cli.command import CommandError, begin_quietly, command, moment, new_app, parsed
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, open_redis
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey, canonical_uuid
@@ -109,17 +109,13 @@ async def explain(
     else:
         owner = await company_id(settings, company)
         key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
-    try:
-        zone = None if proximity is None else parse_zone(proximity)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--proximity") from None
-    decided = None if decided_at is None else moment("--decided-at", decided_at)
+    decided = None if decided_at is None else parsed("--decided-at", moment, decided_at)
     now = time.time() if decided is None else decided
-    detected = now if at is None else moment("--at", at)
+    detected = now if at is None else parsed("--at", moment, at)
     supposed = SupposedDetection(
         key=key,
         udid=udid,
-        zone=zone,
+        zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
         detected_at=detected,
         decided_at=detected if decided is None else decided,
         is_now=at is None and decided is None,
@@ -142,12 +138,7 @@ async def explain(
 def _beacon_key(uuid: str, major: int | None, minor: int | None) -> BeaconKey:
     if major is None or minor is None:
         raise typer.BadParameter("needs --major and --minor beside it", param_hint="--uuid")
-    try:
-        return BeaconKey(canonical_uuid(uuid), major, minor)
-    except ValueError:
-        raise typer.BadParameter(
-            "accepted: 32 hexadecimal digits, with or without dashes", param_hint="--uuid"
-        ) from None
+    return BeaconKey(parsed("--uuid", canonical_uuid, uuid), major, minor)
 
 
 async def explained(

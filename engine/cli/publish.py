@@ -22,6 +22,7 @@ from engine.cli.detection_file import (
     form_of,
 )
 from engine.cli.output import say, shown_progress
+from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.detections import decode_record, failure_detail
 from engine.kafka.producer import Outgoing, Publisher
@@ -215,49 +216,44 @@ class Pace:
         return max(0.0, due - self.clock())
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Sender:
     """Publishes items in order, each when it is due, in batches.
 
     `sent` counts the items that the brokers have acknowledged.
     """
 
-    publisher: Publisher
     topic: str
     pace: Pace
     stamp: bool = False
     on_sent: Callable[[int], None] = lambda _: None
     sent: int = 0
-    _batch: list[Item] = field(default_factory=list)
-    _bytes: int = 0
 
-    async def send(self, items: list[Item]) -> None:
+    async def send(self, publisher: Publisher, items: list[Item]) -> None:
         """Publish all items; returns when all are acknowledged.
 
         Raises KafkaError, MessageTooLargeError, and TimeoutError if a batch takes too long.
         """
+        batch, size = list[Item](), 0
         for item in items:
             wait = self.pace.wait_before(item)
+            if wait > 0 or len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+                await self._flush(publisher, batch)
+                batch, size = [], 0
             if wait > 0:
-                await self._flush()
                 await asyncio.sleep(max(wait, _TICK))
-            self._batch.append(item)
-            self._bytes += len(item.value)
-            if len(self._batch) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
-                await self._flush()
-        await self._flush()
+            batch.append(item)
+            size += len(item.value)
+        await self._flush(publisher, batch)
 
-    async def _flush(self) -> None:
-        batch, self._batch, self._bytes = self._batch, [], 0
-        if not batch:
-            return
+    async def _flush(self, publisher: Publisher, batch: list[Item]) -> None:
         now = time.time()
         messages = [
             Outgoing(self.topic, key, stamped(value, now) if self.stamp else value, [])
             for key, value, _ in batch
         ]
         async with asyncio.timeout(3 * REQUEST_SECONDS):
-            await self.publisher.publish(messages)
+            await publisher.publish(messages)
         self.sent += len(batch)
         self.on_sent(self.sent)
 
@@ -268,27 +264,18 @@ async def _publish(
     topic, source = detection_topics(settings)[0], items.source
     if topic != DetectionTopic(topic.name):
         raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    publisher = Publisher(settings)
     begin = time.monotonic()
+    sender = Sender(topic.name, pace, stamp=stamp)
     with (
         shown_progress("published", "detections") as progress,
         telling(lambda: f"{sender.sent:,} had been published"),
     ):
         progress.expect(source.size)
-        sender = Sender(
-            publisher=publisher,
-            topic=topic.name,
-            pace=pace,
-            stamp=stamp,
-            on_sent=lambda sent: progress.update(sent, source.read),
-        )
-        try:
-            await ensure_topics(settings, (topic.name,))
-            await publisher.start()
+        sender.on_sent = lambda sent: progress.update(sent, source.read)
+        await ensure_topics(settings, (topic.name,))
+        async with open_publisher(settings) as publisher:
             async for block in items.blocks(stops=not skip_invalid):
-                await sender.send(block)
-        finally:
-            await publisher.close()
+                await sender.send(publisher, block)
     if not skip_invalid or items.is_cut:
         items.refuse_faults(f"{sender.sent:,} had been published")
     items.print_faults()

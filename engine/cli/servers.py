@@ -28,7 +28,7 @@ from engine.cli.command import (
     Invocation,
 )
 from engine.kafka.dead_letters import TooManyDeadLettersError
-from engine.kafka.producer import MessageTooLargeError
+from engine.kafka.producer import MessageTooLargeError, Publisher
 from engine.process.errors import (
     PortInUseError,
     SchemaError,
@@ -148,6 +148,17 @@ async def open_migrated_stores(settings: Settings) -> AsyncIterator[Stores]:
         await stores.redis.ping()
         await _refuse_old_tables(stores.database)
         yield stores
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings) -> AsyncIterator[Publisher]:
+    """A producer that is started. Raises KafkaError or TimeoutError."""
+    publisher = Publisher(settings)
+    try:
+        await publisher.start()
+        yield publisher
+    finally:
+        await publisher.close()
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from catalog.statistics import (
     statistic_lines,
     visit_totals,
 )
-from engine.cli.command import Json, begin_quietly, command, new_app
+from engine.cli.command import Json, begin_quietly, command, new_app, parsed
 from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
 
@@ -60,20 +60,17 @@ async def statistics(
 ) -> None:
     """Show detections and notifications by day, venue, place and campaign.
 
-    Detections are those of beacons, those of geofences, NFC tags and QR codes are beside them. A
-    day is the day of the detection in the venue's time zone (UTC if it has none). The devices of a
-    line are distinct, so the numbers of several lines cannot be added. Test devices are left out.
-    The role recorder updates these statistics. Visits are those of companies that ask for presence
-    events; a visit counts for the day of its entry, and `now` are those that began today or
-    yesterday and go on.
+    A day is one of the venue's time zone. Detections are those of beacons; `of places` are those of
+    geofences and tags. The devices of a line are distinct, so lines cannot be added. Test devices
+    are left out. A visit counts for the day of its entry; `now` are those that go on.
     """
     if csv_file is not None and (visits or as_json):
         raise typer.BadParameter("goes without --visits and --json", param_hint="csv")
     begin, end = latest_week(datetime.now(UTC))
     if last:
-        end = _day(last, "to")
+        end = parsed("--to", date.fromisoformat, last)
         begin = end - WEEK
-    begin = _day(first, "from") if first else begin
+    begin = parsed("--from", date.fromisoformat, first) if first else begin
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
     choice = StatisticFilter(begin, end, company, venue, kind.value if kind else None)
@@ -91,13 +88,6 @@ async def statistics(
         else:
             lines = [line async for line in statistic_lines(session, choice)]
             _show(lines, choice)
-
-
-def _day(text: str, option: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter("a day is written 2026-11-20", param_hint=option) from None
 
 
 async def _export(

@@ -15,7 +15,7 @@ from catalog.secrets import open_cipher
 from engine.cli.catalog import write_catalog
 from engine.process.settings_sources import load_settings
 from tests.cli.proximity import Proximity
-from tests.servers.http_service import Answer, content, replying, serving
+from tests.servers.http_service import Answer, content, serving
 from tests.servers.schema import make_schema
 
 KEY = "a passphrase of some length"
@@ -118,21 +118,6 @@ async def test_content(command: Command) -> None:
     assert done.stdout.rstrip().endswith("template <p>hello</p>")
     assert TOKEN not in done.stdout
     assert SECRET not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (replying(500, {"you sent": TOKEN}), "connector_status: status 500"),
-        (replying(200, b"x" * 70_000), "connector_reply_too_large: a reply of more than 65536"),
-    ],
-)
-async def test_a_failure_shows_what_came(command: Command, answer: Answer, expected: str) -> None:
-    done, _ = await run(command, answer, "Museum")
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"proximity: {expected}")
-    assert done.stderr.count("\n") == 1
-    assert TOKEN not in done.stdout + done.stderr
 
 
 NEW = "another passphrase entirely"

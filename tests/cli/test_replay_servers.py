@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -94,35 +93,6 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     assert 0 < findings.undecodable <= MINUTES
     assert findings.first_fault.startswith(f"{settings.topic_prefix}detections/")
     assert findings.records <= 3 * MINUTES
-
-
-async def test_a_topic_of_another_format(broker: str, topic_prefix: str, tmp_path: Path) -> None:
-    """A gateway's report holds many detections, each with an id of its own."""
-    topic = f"{topic_prefix}gateways"
-    settings = load_settings(
-        None,
-        kafka_bootstrap_servers=broker,
-        topic_prefix=topic_prefix,
-        detection_topics=f"{topic}=minew",
-    )
-    beacon = {"type": "iBeacon", "ibeaconUuid": UUID, "ibeaconMajor": 1, "rssi": -50}
-    received = [beacon | {"ibeaconMinor": minor} for minor in (1, 99, 1)]
-    report: list[dict[str, Any]] = [{"type": "Gateway", "mac": "AC23"}, *received]
-    async with AIOKafkaProducer(bootstrap_servers=broker) as producer:
-        values: list[list[dict[str, Any]]] = [report, report[:1], [{}]]
-        for value in values:
-            await producer.send_and_wait(topic, msgspec.json.encode(value), key=b"k", partition=0)
-    catalog = tmp_path / "catalog.json"
-    catalog.write_bytes(document(CAMPAIGN | {"cache": "none"}))
-    findings, sent = await replayed(settings, tmp_path, catalogs=[catalog], without_sql=True)
-    (outcome,) = findings.outcomes
-    assert (findings.records, findings.decided, findings.undecodable) == (3, 3, 1)
-    assert outcome.detections == {Reason.GRANTED: 2, Reason.UNKNOWN_BEACON: 1}
-    # Of the two topics that are read it names the one of the record.
-    assert findings.first_fault.startswith(f"{topic}/0:2: ")
-    assert "type: it is required, and missing" in findings.first_fault
-    assert {each.udid for each in sent} == {"gateway:AC23"}
-    assert len({each.id for each in sent}) == 2
 
 
 WALK = 780.0  # seconds, about

@@ -49,8 +49,7 @@ from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, read_notification
 from engine.cli.output import say, shown_progress
 from engine.cli.publish import Item, Pace, Sender
-from engine.cli.servers import reason_of
-from engine.kafka.producer import Publisher
+from engine.cli.servers import open_publisher, reason_of
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
 from engine.process.logs import configure_logs
@@ -234,20 +233,14 @@ async def _walk(
     async with AsyncExitStack() as stack:
         database = open_database(settings.database_url.get_secret_value())
         stack.push_async_callback(database.close)
-        publisher = Publisher(settings)
-        stack.push_async_callback(publisher.close)
-        await publisher.start()
+        publisher = await stack.enter_async_context(open_publisher(settings))
         progress = stack.enter_context(shown_progress("published", "detections"))
         progress.expect(len(items))
-        sender = Sender(
-            publisher=publisher,
-            topic=Topics.of(settings).detections,
-            pace=Pace(speed=(items[-1].recorded or 0.0) / seconds),
-            stamp=True,
-            on_sent=progress.update,
-        )
+        pace = Pace(speed=(items[-1].recorded or 0.0) / seconds)
+        topic = Topics.of(settings).detections
+        sender = Sender(topic, pace, stamp=True, on_sent=progress.update)
         begin = time.monotonic()
-        await sender.send(items)
+        await sender.send(publisher, items)
         took = time.monotonic() - begin
         async with asyncio.timeout(_CATCH_UP_SECONDS):
             while True:  # until each detection is decided and recorded, and each call answered

@@ -29,6 +29,7 @@ from engine.cli.command import (
     command,
     moment,
     new_app,
+    parsed,
     telling,
 )
 from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
@@ -105,13 +106,9 @@ async def replay(
 
     The detections come from FILE, in any form that `publish` reads, or from the detection topics.
     Each is decided at its own time against the present catalog in SQL, or with --catalog as if
-    that file had been loaded. The rules are the trigger's; claims are in memory. Nothing is
-    published, committed or written, in Kafka, Redis or SQL. The result is grouped by campaign,
-    hour (in the venue's local time) and reason. Customers' services are not called; each is
-    assumed to answer with content.
-
-    Memory: about 400 bytes a device that receives something, and 150 for each of its campaigns.
-    With --visits, 1,000 a device and place.
+    that file had been loaded. Nothing is published, committed or written, and no customer's
+    service is called. Memory: about 400 bytes a device that receives something, and 150 for each of
+    its campaigns; with --visits, 1,000 a device and place.
     """
     if without_sql and catalog is None:
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
@@ -125,7 +122,7 @@ async def replay(
         catalogs=tuple(each for each in (catalog, compare) if each is not None),
         compares=compare is not None,
         without_sql=without_sql,
-        visits=None if visits is None else _visit_settings(visits),
+        visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
     )
     settings = begin_quietly(context)
     for written in (csv_file, html):
@@ -148,18 +145,11 @@ def _period(since: str | None, until: str | None, warm_up: str) -> ReplayPeriod:
     seconds = _duration(warm_up, "--warm-up")
     if seconds and since is None:
         raise typer.BadParameter("goes with --from", param_hint="--warm-up")
-    begin = -inf if since is None else moment("--from", since)
-    end = inf if until is None else moment("--to", until)
+    begin = -inf if since is None else parsed("--from", moment, since)
+    end = inf if until is None else parsed("--to", moment, until)
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
     return ReplayPeriod(begin, end, begin - seconds)
-
-
-def _visit_settings(text: str) -> VisitSettings:
-    try:
-        return VisitSettings.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--visits") from None
 
 
 def _duration(text: str, option: str) -> int:
@@ -210,9 +200,11 @@ async def perform(
             name = ", ".join(topic.name for topic in detection_topics(settings))
             batches = _kafka_records(settings, request.period, progress)
             decoders = detection_decoders(settings)
-        run = _Run(name, file, replays, request, sends)
+        findings = ReplayFindings(name, request.period.begins_cold)
+        written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
         try:
-            findings = await run.run(batches, decoders, progress)
+            run = _Run(request, file, replays, written, findings)
+            await run.run(batches, decoders, progress)
         except InputFaultError as error:
             raise CommandError(str(error)) from None
     if findings.records and findings.records == findings.undecodable:
@@ -314,6 +306,7 @@ async def _kafka_records(
             yield records
 
 
+@dataclass
 class _Run:
     """Replays records against one catalog, or against two side by side.
 
@@ -321,29 +314,18 @@ class _Run:
     shift. There is no await per detection.
     """
 
-    def __init__(
-        self,
-        name: str,
-        file: DetectionFile | None,
-        replays: Sequence[CatalogReplay],
-        request: ReplayRequest,
-        sends: TextIO | None,
-    ) -> None:
-        self._name = name
-        self._file = file
-        self._replays = replays
-        self._period = request.period
-        self._shift = request.shift
-        self._written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
-        self._records = self._undecodable = self._decided = 0
-        self._first_fault = ""
+    request: ReplayRequest
+    file: DetectionFile | None
+    replays: Sequence[CatalogReplay]
+    written: SentCsv | None
+    findings: ReplayFindings
 
     async def run(
         self,
         batches: AsyncGenerator[Records, None],
         decoders: Mapping[str, DetectionDecoder],
         progress: ShownProgress,
-    ) -> ReplayFindings:
+    ) -> None:
         """Read to the end. Raises the errors of `batches`."""
         begin: float | None = None
         async with aclosing(batches):
@@ -353,45 +335,39 @@ class _Run:
                     decoder = decoders[records[0].topic]
                     for part in chunked(records, decoder.records_at_once):
                         self._take(part, await decoder.decode(part))
-                progress.update(self._records, None if self._file is None else self._file.read)
-        outcomes = [
-            each.outcome(self._replays[1 - number] if len(self._replays) > 1 else None)
-            for number, each in enumerate(self._replays)
+                progress.update(
+                    self.findings.records, None if self.file is None else self.file.read
+                )
+        self.findings.seconds = 0.0 if begin is None else time.monotonic() - begin
+        others = [None] if len(self.replays) == 1 else self.replays[::-1]
+        self.findings.outcomes = [
+            each.outcome(other) for each, other in zip(self.replays, others, strict=True)
         ]
-        return ReplayFindings(
-            self._name,
-            self._records,
-            self._undecodable,
-            self._first_fault,
-            self._decided,
-            0.0 if begin is None else time.monotonic() - begin,
-            self._period.begins_cold,
-            outcomes,
-        )
 
     def _take(self, records: Records, batch: DecodedBatch[DecodedDetection]) -> None:
-        self._records += len(records)
-        self._undecodable += len(batch.dead_letters)
-        if batch.dead_letters and not self._first_fault:
+        findings = self.findings
+        findings.records += len(records)
+        findings.undecodable += len(batch.dead_letters)
+        if batch.dead_letters and not findings.first_fault:
             letter = batch.dead_letters[0]
             record = letter.record
-            place = f"{record.topic}/{record.partition}" if record.topic else self._name
-            self._first_fault = f"{place}:{record.offset}: {letter.detail}"
-            if self._file is not None and not self._file.is_lines:  # valid as a whole, or refused
-                raise InputFaultError(self._first_fault)
+            place = f"{record.topic}/{record.partition}" if record.topic else findings.source
+            findings.first_fault = f"{place}:{record.offset}: {letter.detail}"
+            if self.file is not None and not self.file.is_lines:  # valid as a whole, or refused
+                raise InputFaultError(findings.first_fault)
         for each in batch.messages:
             if math.isnan(each.detected_at):  # a line of a file has no timestamp instead
-                place = f"{self._name}:{each.record.offset}"
+                place = f"{findings.source}:{each.record.offset}"
                 raise InputFaultError(f"{place}: detected_at is missing, and needed here")
-        for counted, part in self._period.parts(batch.messages):
+        for counted, part in self.request.period.parts(batch.messages):
             detections = list(part)
-            for each in detections if self._shift else ():
-                each.detected_at += self._shift
-            self._decided += len(detections) if counted else 0
-            sent = [replay.decide(detections, counted=counted) for replay in self._replays]
-            for number, (replay, mine) in enumerate(zip(self._replays, sent, strict=True)):
+            for each in detections if self.request.shift else ():
+                each.detected_at += self.request.shift
+            findings.decided += len(detections) if counted else 0
+            sent = [replay.decide(detections, counted=counted) for replay in self.replays]
+            for number, (replay, mine) in enumerate(zip(self.replays, sent, strict=True)):
                 only = set[int]()
                 if len(sent) > 1:
-                    only = replay.note_only(mine, sent[1 - number], self._replays[1 - number])
-                if self._written is not None:
-                    self._written.add(replay, mine, only)
+                    only = replay.note_only(mine, sent[1 - number], self.replays[1 - number])
+                if self.written is not None:
+                    self.written.add(replay, mine, only)

@@ -32,7 +32,7 @@ _SENT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, repr=False)  # asyncio formats a result: that takes long for a year's
+@dataclass(repr=False)  # asyncio formats a result: that takes long for a year's
 class ReplayFindings:
     """The results of the whole replay.
 
@@ -41,13 +41,13 @@ class ReplayFindings:
     """
 
     source: str
-    records: int
-    undecodable: int
-    first_fault: str
-    decided: int
-    seconds: float
     begins_cold: bool
-    outcomes: Sequence[Outcome]
+    records: int = 0
+    undecodable: int = 0
+    first_fault: str = ""
+    decided: int = 0
+    seconds: float = 0.0
+    outcomes: Sequence[Outcome] = ()
 
 
 class ReportTable(NamedTuple):

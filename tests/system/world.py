@@ -21,7 +21,7 @@ from catalog.models import (
     Tag,
     Venue,
 )
-from rules import model
+from rules.model import CampaignSnapshot
 from tests.servers.schema import make_schema
 
 UUIDS = ("f7826da6-4fa2-4e98-8024-bc5b71e0893e", "e2c56db5-dffb-48d2-b060-d0f5a71096e0")
@@ -32,7 +32,7 @@ Triple = tuple[str, int, int]
 
 @dataclass
 class PlacePlan:
-    """A geofence, NFC tag or QR code, its venue, and the campaigns that target it."""
+    """A place, its venue, and the campaigns that target it."""
 
     record: Any
     venue: Venue
@@ -40,18 +40,14 @@ class PlacePlan:
 
     @property
     def kind(self) -> str:
-        return "geofence" if isinstance(self.record, Geofence) else str(self.record.kind)
+        known = {Beacon: "beacon", Geofence: "geofence"}
+        return known.get(type(self.record)) or str(self.record.kind)
 
 
-@dataclass
 class BeaconPlan(PlacePlan):
     """The same of a beacon."""
 
     record: Beacon
-
-    @property
-    def kind(self) -> str:
-        return "beacon"
 
     @property
     def triple(self) -> Triple:
@@ -66,26 +62,13 @@ class CampaignPlan:
     venue: Venue
 
     @property
-    def model(self) -> model.CampaignSnapshot:
-        record = self.record
-        return model.CampaignSnapshot(
-            id=record.id,
-            name=record.name,
-            hash=record.hash,
-            active=record.active,
-            title=record.title,
-            push=record.push,
-            format=record.format,  # type: ignore[arg-type]
+    def model(self) -> CampaignSnapshot:
+        record, others = self.record, {"content", "time_zone", "asleep"}
+        names = set(CampaignSnapshot.__struct_fields__) - others
+        return CampaignSnapshot(
             content=getattr(record, record.format, None),
-            background=record.background,
-            color=record.color,
-            delay=record.delay,
-            start=record.start,
-            end=record.end,
-            start_minute=record.start_minute,
-            end_minute=record.end_minute,
-            weekdays=record.weekdays,
             time_zone=self.venue.time_zone,
+            **{name: getattr(record, name) for name in names},
         )
 
 
@@ -161,9 +144,9 @@ class World:
         what = {"company": venue.company, "kind": kind, "value": value}
         return self._place(ScanTag, venue, **what, **fields)
 
-    def _place(self, model_: type[Any], venue: Venue, **fields: Any) -> PlacePlan:
+    def _place(self, model: type[Any], venue: Venue, **fields: Any) -> PlacePlan:
         values = {"name": f"place {len(self.places)}", "active": True, "tags": [], **fields}
-        plan = PlacePlan(model_(venue=venue, **values), venue)
+        plan = PlacePlan(model(venue=venue, **values), venue)
         self.records.append(plan.record)
         self.places.append(plan)
         return plan

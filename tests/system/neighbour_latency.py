@@ -4,11 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
 from tests.system.rig import Command
-from tests.system.topics import PARTITIONS, TopicSet
+from tests.system.topics import TopicSet
 
 MIB = 1024 * 1024
 BEYOND_CALM = 0.25  # seconds: what the contract promises
@@ -50,50 +47,16 @@ async def assert_not_delayed(
     raise AssertionError("; then ".join(measurements))
 
 
-async def create_with_broker_time(bootstrap: str, topics: TopicSet) -> None:
-    """Create all topics; the broker sets the timestamps of notifications."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics(
-            [
-                NewTopic(
-                    topics.name("notifications"),
-                    PARTITIONS,
-                    1,
-                    topic_configs={"message.timestamp.type": "LogAppendTime"},
-                )
-            ]
-        )
-    finally:
-        await admin.close()
-    await topics.create()
-
-
-async def latencies(
-    bootstrap: str, topics: TopicSet, prefix: bytes = b""
-) -> list[tuple[float, float]]:
+async def latencies(topics: TopicSet, prefix: bytes) -> list[tuple[float, float]]:
     """When each detection of a device was made, and the seconds until its notification was stored.
 
-    A device's name begins with `prefix` and ends with when it was detected.
+    A device's name begins with `prefix` and ends with when it was detected. The broker stamps the
+    notifications: `topics.create(broker_time=True)`.
     """
-    name = topics.name("notifications")
-    found: list[tuple[float, float]] = []
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
-        partitions = [TopicPartition(name, number) for number in range(PARTITIONS)]
-        consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
-        # (Not a time limit of its own: the test has one.)
-        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-            for batch in (await consumer.getmany(timeout_ms=200)).values():
-                found += [
-                    (sent, record.timestamp / 1000 - sent)
-                    for record in batch
-                    if record.key.startswith(prefix)
-                    and (sent := float(record.key.rpartition(b" ")[2]))
-                ]
-    return found
+    found = await topics.read("notifications")
+    own = [each for each in found if each.key.startswith(prefix)]
+    sent = [(float(each.key.rpartition(b" ")[2]), each) for each in own]
+    return [(at, each.timestamp / 1000 - at) for at, each in sent]
 
 
 class Memory:

@@ -48,12 +48,14 @@ class TopicSet:
         """The full name of a topic."""
         return self._prefix + short
 
-    async def create(self) -> None:
-        """Create all topics."""
+    async def create(self, *, broker_time: bool = False) -> None:
+        """Create all topics; with `broker_time` the broker sets the timestamps of records."""
+        kind = {"message.timestamp.type": "LogAppendTime" if broker_time else "CreateTime"}
+        topics = [NewTopic(self.name(n), self._partitions, 1, topic_configs=kind) for n in NAMES]
         admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
         await admin.start()
         try:
-            await admin.create_topics([NewTopic(self.name(n), self._partitions, 1) for n in NAMES])
+            await admin.create_topics(topics)
         finally:
             await admin.close()
 

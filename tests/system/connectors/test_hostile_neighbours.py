@@ -26,7 +26,6 @@ from tests.system.neighbour_latency import (
     Memory,
     NeighbourLatencies,
     assert_not_delayed,
-    create_with_broker_time,
     latencies,
 )
 from tests.system.rig import Command, Rig
@@ -135,7 +134,7 @@ async def test_no_service_delays_another_companys(
         rounds += 1
         prefix = f"{topic_prefix}{rounds}."
         topics = TopicSet(kafka_bootstrap, prefix, f"{prefix}g.", source="connector-calls")
-        await create_with_broker_time(kafka_bootstrap, topics)
+        await topics.create(broker_time=True)
         places = dict.fromkeys(("TOPIC_PREFIX", "GROUP_PREFIX", "REDIS_PREFIX"), prefix)
         bounds = {"CONNECTOR_COMPANY_CALLS": str(IN_FLIGHT)}
         connector = stores.start("run", "--role", "connector", **SETTINGS, **places, **bounds)
@@ -143,7 +142,7 @@ async def test_no_service_delays_another_companys(
         await _burn(kind, connector, topics, kafka_bootstrap)
         await connector.stop()
         calm, loud = [
-            [seconds for _, seconds in await latencies(kafka_bootstrap, topics, name)]
+            [seconds for _, seconds in await latencies(topics, name)]
             for name in (b"calm ", b"loud ")
         ]
         return NeighbourLatencies(calm, loud)

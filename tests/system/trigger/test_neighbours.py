@@ -18,7 +18,6 @@ from tests.system.neighbour_latency import (
     Memory,
     NeighbourLatencies,
     assert_not_delayed,
-    create_with_broker_time,
     latencies,
 )
 from tests.system.rig import Rig
@@ -89,7 +88,7 @@ async def tick(topics: TopicSet, quiet: Triple) -> None:
 
 
 async def b_is_notified(
-    topics: TopicSet, bootstrap: str, quiet: Triple, loud: list[Message], leads_to: int, topic: str
+    topics: TopicSet, quiet: Triple, loud: list[Message], leads_to: int, topic: str
 ) -> NeighbourLatencies:
     """B's latencies without load, and while `loud` is processed (its output on `topic`)."""
     async with topics.counting("notifications") as notified, topics.counting(topic) as made:
@@ -104,7 +103,7 @@ async def b_is_notified(
         assert not ticking.done(), ticking
         await cancel([ticking])
     await topics.until_done()
-    seen = await latencies(bootstrap, topics, b"quiet ")
+    seen = await latencies(topics, b"quiet ")
     calm = [seconds for sent, seconds in seen if calm_from <= sent < loud_from]
     beside = [seconds for sent, seconds in seen if loud_from <= sent < loud_until]
     assert len(calm) >= CALM - 1
@@ -131,7 +130,6 @@ async def _until(made: Callable[[], Awaitable[int]], enough: int) -> None:
 async def test_b_does_not_wait(
     stores: Rig,
     topics: TopicSet,
-    kafka_bootstrap: str,
     loud: Callable[[World], Iterator[Message]],
     records: int,
     messages: float,
@@ -143,7 +141,7 @@ async def test_b_does_not_wait(
     world.campaign(quiet.venue, "of B", [quiet], delay=3600)
     of_a = loud(world)
     await world.save(stores.environment["DATABASE_URL"])
-    await create_with_broker_time(kafka_bootstrap, topics)
+    await topics.create(broker_time=True)
     trigger = stores.trigger(IN_FLIGHT_BYTES=str(IN_FLIGHT_BYTES))
     await trigger.until_ready()
     memory = Memory(trigger)
@@ -151,7 +149,7 @@ async def test_b_does_not_wait(
     async def measure() -> NeighbourLatencies:
         leads_to = int(messages * records)
         made = list(islice(of_a, records))
-        return await b_is_notified(topics, kafka_bootstrap, quiet.triple, made, leads_to, topic)
+        return await b_is_notified(topics, quiet.triple, made, leads_to, topic)
 
     received = await assert_not_delayed(measure, ROUNDS)
     memory.assert_growth_below(MOST_GROWTH)

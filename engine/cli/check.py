@@ -33,7 +33,7 @@ from engine.kafka.client import FORBIDDEN, NOT_THERE, OAUTHBEARER, ClusterState,
 from engine.kafka.login_token import LoginTokens
 from engine.kafka.topics import Topics
 from engine.process.errors import PortInUseError
-from engine.process.http_server import listen
+from engine.process.health import listen
 from engine.process.settings import PREFIX, REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.wiring.connector import service_callers

@@ -1,21 +1,24 @@
-"""The metrics port: /metrics, /healthz (the event loop runs), /readyz (the process can work).
+"""Ports (uvicorn with limits on what one client can take), and what the metrics port answers.
 
-Each request to /readyz checks the servers again; no result is cached.
+/metrics, /healthz (the event loop runs), /readyz (the process can work): each request to /readyz
+checks the servers again; no result is cached.
 """
 
 import asyncio
+import contextlib
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import structlog
+import uvicorn
 from prometheus_client import CollectorRegistry, Gauge, make_asgi_app
 
 from catalog.database import within
+from engine.process.errors import PortInUseError
 from engine.process.failures import ServerErrors
-from engine.process.http_server import HttpServer, listen
 from engine.process.settings import PREFIX
 
 log = structlog.get_logger(__name__)
@@ -25,6 +28,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 PROBE = "probe"  # the kind of call (see ServerErrors) of a probe that writes nothing
 _CHECK_SECONDS = 2.0
+_BACKLOG = 2048
+_HEAD_BYTES = 64 * 1024
+_IDLE_SECONDS = 30  # of a connection between two requests
 _PROBE_SECONDS = 1.5
 _CLOCK_SECONDS = 2.0
 SKEW_SECONDS = 30.0  # by which clocks may differ without an error
@@ -106,6 +112,56 @@ class ClockSkew:
             server=server,
             seconds_ahead=ahead,
         )
+
+
+def listen(host: str, port: int, *, setting: str) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free port. The error names `setting`.
+
+    Raises PortInUseError.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns off Nagle's delay (40 ms an answer) only for a socket whose protocol is TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)  # only now is a port that another process has bound refused
+    except OSError as error:
+        listener.close()
+        raise PortInUseError(
+            f"cannot open {host}:{port}: {error.strerror}; "
+            f"choose another with {setting} (0 for any)"
+        ) from None
+    return listener
+
+
+class HttpServer(uvicorn.Server):
+    """Serves an application. A head has at most 64 KiB; over `connections` the answer is 503.
+
+    `options` are uvicorn's.
+    """
+
+    def __init__(self, app: Any, *, connections: int = 100, **options: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=connections,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
+                timeout_keep_alive=_IDLE_SECONDS,
+                **options,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are left to lifecycle.py."""
+        yield
 
 
 class HealthServer:

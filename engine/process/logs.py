@@ -13,6 +13,7 @@ from engine.process.settings import Settings
 _REPEAT_SECONDS = 10.0
 # ServerErrors logs once whether Kafka answers; aiokafka has a dozen messages about it.
 _KAFKA_REPEAT_SECONDS = 120.0
+_HTTP = ("httpx", "httpcore")  # their lines have urls
 _QUIET = (
     "aiokafka",
     "uvicorn",
@@ -21,8 +22,7 @@ _QUIET = (
     "aiosqlite",
     "alembic",
     "opentelemetry",
-    "httpx",
-    "httpcore",
+    *_HTTP,
 )
 
 

@@ -25,8 +25,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from engine.process.health import Send, reply
-from engine.process.http_server import HttpServer, listen
+from engine.process.health import HttpServer, Send, listen, reply
 from engine.process.lifecycle import cancel
 from engine.process.logs import configure_logs
 from engine.process.settings import PREFIX, Settings

@@ -19,8 +19,7 @@ from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.connector.stores import read_call_history
 from engine.connector.trial_call import ConnectorTrials
-from engine.process.health import HealthServer
-from engine.process.http_server import HttpServer, listen
+from engine.process.health import HealthServer, HttpServer, listen
 from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings

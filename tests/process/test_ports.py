@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from catalog.database import Database
-from engine.process.health import reply
-from engine.process.http_server import HttpServer, listen
+from engine.process.health import HttpServer, listen, reply
 from tests.api.process import ApiProcess
 from tests.servers.waiting import eventually
 from tests.system.rig import Rig

@@ -5,7 +5,6 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
@@ -16,9 +15,6 @@ from sqlalchemy.exc import DBAPIError
 from catalog.database import Database, open_database
 from catalog.errors import DatabaseUrlError
 from catalog.migrate import migrate
-from catalog.models import Company
-from tests.servers.postgres import execute
-from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 PASSWORD = "hunter2"
@@ -55,35 +51,6 @@ async def pooled(postgres_url: str) -> AsyncIterator[Database]:
 async def _backend(database: Database) -> int:
     async with database.read() as session:
         return int((await session.execute(BACKEND)).scalar_one())
-
-
-async def _every_backend(database: Database) -> set[int]:
-    """Use every connection of the pool at once."""
-    together = asyncio.Barrier(POOL_SIZE)
-
-    async def one() -> int:
-        async with database.autocommit() as session:
-            number = int((await session.execute(BACKEND)).scalar_one())
-            await together.wait()
-        return number
-
-    async with asyncio.timeout(60):
-        found = set(await asyncio.gather(*(one() for _ in range(POOL_SIZE))))
-    assert len(found) == POOL_SIZE
-    return found
-
-
-async def test_nothing_fails_after_a_restart_of_postgresql(pooled: Database, postgres_url: str):
-    await make_schema(postgres_url)
-    before = await _every_backend(pooled)
-    execute(
-        postgres_url,
-        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-    async with pooled.write.begin() as session:
-        session.add(Company(name="Harbour", create_on=datetime.now(UTC)))
-    assert before.isdisjoint(await _every_backend(pooled))
 
 
 @pytest.mark.parametrize("autocommit_next", [False, True])

@@ -1,6 +1,5 @@
 """Deleted records are hidden from every query of a session, and keep id and name."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -144,30 +143,6 @@ async def refused(database: Database, record: Beacon | Campaign) -> None:
         session.add(record)
         with pytest.raises(VenueDeletedError):
             await session.flush()
-
-
-async def test_a_record_added_while_its_venue_is_deleted(
-    database: Database, records: Records, scene: Scene
-):
-    """A new record waits for the deletion, as for a foreign key, and is then refused."""
-    started = asyncio.Event()
-
-    async def come() -> None:
-        await started.wait()
-        async with database.write.begin() as session:
-            session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
-
-    coming = asyncio.create_task(come())
-    async with database.write.begin() as session:
-        await session.delete(await session.get_one(Venue, scene.venue.id))
-        await session.flush()
-        started.set()
-        done, _ = await asyncio.wait({coming}, timeout=0.3)
-        assert not done
-    with pytest.raises(VenueDeletedError):
-        await coming
-    async with database.read() as session:
-        assert await session.scalar(select(func.count()).select_from(Beacon)) == 0
 
 
 async def test_the_last_id_is_not_given_again(database: Database, records: Records):

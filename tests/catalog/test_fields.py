@@ -17,7 +17,6 @@ from catalog.inputs import (
     GeofenceFields,
     ScanTagFields,
     VenueInput,
-    campaign_columns,
     campaign_conflicts,
     connector_conflicts,
 )
@@ -70,11 +69,6 @@ def test_accepted(model: type[Fields], name: str, given: Any, kept: Any):
     found, faults = read(model, {name: given})
     assert found == {name: kept}
     assert f"v.{name}" not in faults
-
-
-def test_times_of_day_are_minutes():
-    found, _ = read(CampaignFields, {"start_time": "09:30", "end_time": "24:00"})
-    assert found == {"start_minute": 570, "end_minute": 1440}
 
 
 def test_quiet_hours_keep_the_order_of_the_week():
@@ -162,24 +156,6 @@ def test_a_value_is_not_quoted():
     _, faults = read(ConnectorInput, given)
     assert "v.secret" in faults
     assert "geheim" not in str(faults)
-
-
-def test_campaign_columns():
-    assert campaign_columns({"start": TEN, "cache": "day", "monday": False, "tags": []}) == {
-        "start_at": TEN,
-        "start_offset": 60,
-        "cache": "day",
-        "delay": 86400,
-        "weekdays": 0b1111110,
-    }
-    assert campaign_columns({"sunday": True}, weekdays=1) == {"weekdays": 0b1000001}
-
-
-@pytest.mark.parametrize("content", ["template", "url", "html"])
-def test_a_format_needs_its_field(content: str):
-    assert campaign_conflicts({"format": content, content: " "})[0][0] == content
-    assert campaign_conflicts({"format": content, content: "x"}) == []
-    assert campaign_conflicts({"format": "connector"}) == []
 
 
 def test_the_end_is_after_the_start():

@@ -14,7 +14,6 @@ from catalog.errors import IndexWriteError
 from catalog.index.drain import (
     DrainResult,
     IndexStore,
-    compare_markers,
     drain_once,
     index_transaction,
     rebuild,
@@ -254,17 +253,3 @@ async def test_on_a_cluster(database: Database, redis_cluster_url: str, records:
     assert await index_of(client, store) == await fresh_index(database)
     assert len(await store.markers()) == BUCKETS
     await client.aclose()
-
-
-def status(*markers: Marker | None) -> str | None:
-    return compare_markers([*markers, *[markers[-1]] * (BUCKETS - len(markers))], "ours", 1)[0]
-
-
-def test_how_markers_compare_with_sql():
-    ours, older = Marker(catalog="ours", generation=1), Marker(catalog="ours", generation=0)
-    assert status(ours) is None
-    assert status(ours, None) == "missing"
-    assert status(None) == "missing"
-    assert status(ours, Marker(catalog="theirs", generation=1)) == "of another catalog"
-    assert status(ours, older, ours) == "older than SQL"
-    assert status(ours, Marker(catalog="ours", generation=3)) == "newer than SQL"

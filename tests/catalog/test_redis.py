@@ -2,12 +2,10 @@
 
 import pytest
 from redis import Redis
-from redis.asyncio.connection import SSLConnection
 from redis.exceptions import RedisError
 
 from catalog.errors import RedisUrlError
 from catalog.redis_connection import SentinelRedis, check_redis_url, connect_redis, probe_redis
-from engine.cli.application import run
 from engine.process.failures import redis_may_recover
 from tests.servers.redis import RedisServer
 
@@ -73,19 +71,6 @@ def test_a_parameter_that_cannot_work(query: str):
             check_redis_url(f"{scheme}://:{PASSWORD}@localhost/service?{query}")
 
 
-async def test_tls_is_spoken_with_sentinels_and_primary():
-    client = connect_redis(f"rediss+sentinel://:{PASSWORD}@a/service?ssl_ca_certs=/ca", timeout=2.0)
-    assert isinstance(client, SentinelRedis)
-    primary = client.connection_pool
-    (sentinel,) = client.watchers.sentinels
-    of_sentinels = sentinel.connection_pool
-    for pool in (primary, of_sentinels):
-        assert pool.connection_kwargs["ssl_ca_certs"] == "/ca"
-        assert issubclass(pool.connection_class, SSLConnection)
-    assert of_sentinels.connection_kwargs["password"] is None
-    await client.aclose()
-
-
 async def test_a_cluster_that_is_down_may_answer_later():
     """redis-py raises an error for it that is no RedisError."""
     client = connect_redis("redis+cluster://127.0.0.1:1")
@@ -130,20 +115,3 @@ async def test_a_wrong_password(own_redis: RedisServer) -> None:
     wrong = own_redis.url.replace("redis://", "redis://:hunter2@")
     assert "hunter2" not in await message(wrong)
     await probe_redis(own_redis.url.replace("redis://", "redis://:s3cret@"))
-
-
-@pytest.mark.parametrize("command", [["api"], ["catalog", "load", "docs/examples/catalog.json"]])
-def test_commands_name_the_setting(
-    redis_url: str,
-    sqlite_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-) -> None:
-    monkeypatch.setenv("PROXIMITY_REDIS_URL", redis_url.replace("redis://", "redis+cluster://"))
-    monkeypatch.setenv("PROXIMITY_DATABASE_URL", sqlite_url)
-    monkeypatch.setenv("PROXIMITY_LOG_LEVEL", "error")
-    assert run(command) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("proximity: PROXIMITY_REDIS_URL: ")
-    assert error.count("\n") == 1

@@ -50,13 +50,6 @@ def test_no_record_makes_figures_of_a_day_on_which_none_can_come(
     assert day is None or first <= day <= last
 
 
-@given(anything | st.just(-0.001))
-def test_a_record_without_a_clock_came_now(arrived_at: float) -> None:
-    """Kafka's -1, or whatever a producer says that lies beyond the time a record can wait."""
-    inside = NOW - RULE.retention <= arrived_at <= NOW + RULE.max_age
-    assert inside or RULE.day_of(NOW, arrived_at, NOW, None) == local_day(NOW, None)
-
-
 def test_a_time_zone_that_this_host_lacks_is_utc() -> None:
     """A venue's name of a zone stops nobody else's figures."""
     for zone in ("Mars/Olympus", "../etc/passwd", "America", "\0", "é", "x" * 5000):

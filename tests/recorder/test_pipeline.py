@@ -130,15 +130,6 @@ async def test_a_notification_of_a_device_with_long_facts_counts(rig: Rig):
     assert (stored.name, stored.version, stored.token_push) == ("n" * 255, "1", None)
 
 
-async def test_notifications_of_no_company_and_broken_ones_go_aside(rig: Rig):
-    stranger = rig.notification(1, str(uuid4()), company={"id": 999})
-    broken = [record(NOTIFICATIONS, 2, b"{"), rig.notification(3, "no-uuid")]
-    good = rig.notification(4, str(uuid4()))
-    await rig.recorder(NOTIFICATIONS).handle([stranger, *broken, good])
-    assert await rig.counters() == (0, 1)
-    assert sorted(rig.letters.reasons) == [b"invalid_field", b"malformed_json", b"unknown_company"]
-
-
 async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ):

@@ -33,18 +33,8 @@ from catalog.models import (
 from catalog.session import CatalogSession, has_changed
 
 _log = structlog.get_logger(__name__)
-_KINDS: dict[type, str] = {
-    Account: "account",
-    Application: "application",
-    Beacon: "beacon",
-    Campaign: "campaign",
-    Company: "company",
-    Connector: "connector",
-    Device: "device",
-    Geofence: "geofence",
-    Venue: "venue",
-}
-AUDITED_KINDS = (*_KINDS.values(), "nfc", "qrcode")
+_AUDITED = (Account, Application, Beacon, Campaign, Company, Connector, Device, Geofence, Venue)
+AUDITED_KINDS = (*(model.__tablename__ for model in _AUDITED), "nfc", "qrcode")
 _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
 # Not recorded; expire_offset only says how expire_on is written.
 _LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
@@ -115,11 +105,11 @@ def _drop_rolled_back(session: Session) -> None:
     session.info.pop(_UNCOMMITTED, None)
 
 
-def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
-    kind = item.kind if isinstance(item, ScanTag) else _KINDS.get(type(item))
-    if kind is None:
+def _row(author: Author, action: str, item: Any) -> dict[str, Any] | None:
+    if not isinstance(item, (*_AUDITED, ScanTag)):
         return None
-    state = inspect(item)
+    kind = item.kind if isinstance(item, ScanTag) else item.__tablename__
+    state: Any = inspect(item)
     fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
     if isinstance(item, SoftDeletable) and has_changed(item, "deleted_at"):
         action = "restore" if item.deleted_at is None else "delete"
@@ -138,7 +128,7 @@ def _row(author: Author, action: str, item: object) -> dict[str, Any] | None:
         "request": author.request,
         "action": action,
         "kind": kind,
-        "ref": int(state.identity[0]) if state.identity else item.id,  # type: ignore[attr-defined]
+        "ref": int(state.identity[0]) if state.identity else item.id,
         "name": "" if isinstance(item, _UNNAMED) else getattr(item, "name", ""),
         "before": {} if action == "create" else {f.key: _value(f, before=True) for f in fields},
         "after": {} if action == "delete" else {f.key: _value(f, before=False) for f in fields},

@@ -47,20 +47,6 @@ async def company_of(api: Harness, owner: Headers) -> Company:
         return await session.get_one(Company, await api.company_of(owner))
 
 
-async def test_refused_rules(api: Harness, owner: Headers):
-    bad: dict[str, list[Any]] = {
-        "time_zone": ["Mars/Olympus"],
-        "presence": [None],
-        "visit_silence": [4],
-        "caps": [None, [{"max": 1, "per": "59 seconds"}], [{"max": 1, "per": "day"}] * 11],
-        "quiet_hours": [[], NIGHT | {"start": "24:00"}, NIGHT | {"weekdays": ["Monday"]}],
-    }
-    for name, values in bad.items():
-        for value in values:
-            assert [*await put(api, owner, **{name: value})] == [name], value
-    assert await api.read(RULES, owner) == await api.read(RULES, owner) | UNSET
-
-
 async def test_quiet_hours_need_a_time_zone(api: Harness, owner: Headers, bodies: Bodies):
     assert [*await put(api, owner, quiet_hours=NIGHT)] == ["quiet_hours"]
     venue = await api.made("/region", owner, bodies.venue(time_zone="Europe/Paris"))

@@ -1,16 +1,13 @@
 """/crm: devices, their traces and decisions, their test flag, and their deletion."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from catalog import erasure
-from catalog.erasure import DeviceData, DeviceRows, TopicRetention
 from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device, Statistic
 from engine.process.settings import Settings
 from engine.redis.decision_store import DecisionStore, DeviceDecision
@@ -137,9 +134,6 @@ async def test_one_is_found_by_its_udid(api: Harness, owner: Headers):
             await device_of(api, headers, udid)
     assert [each["udid"] for each in await api.read("/crm?udid=phone", owner)] == ["phone"]
     assert await api.read("/crm?udid=nobody", owner) == []
-    for wrong in ("a" * 256, "a%00"):
-        refused = await api.call("GET", f"/crm?udid={wrong}", owner)
-        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["udid"])
 
 
 async def test_decisions_with_names_also_of_what_is_deleted(
@@ -147,35 +141,22 @@ async def test_decisions_with_names_also_of_what_is_deleted(
 ):
     beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
     path = f"/lieu/{venue}/campaign"
-    first, second = [await api.made(path, owner, bodies.campaign()) for _ in range(2)]
-    await api.call("DELETE", f"{path}/{second['id']}", owner)
+    campaign = await api.made(path, owner, bodies.campaign())
+    await api.call("DELETE", f"{path}/{campaign['id']}", owner)
     number, other = await device_of(api, owner), await api.account()
     theirs = await device_of(api, other)
     at = datetime.fromisoformat("2026-11-20T22:41:00+01:00").timestamp()
-    outcomes = {"throttled": [first["id"]], "outside_hours": [second["id"], 999]}
+    outcomes = {"outside_hours": [campaign["id"], 999]}
     stored = StoredDecision(at, at + 1, beacon["id"], Zone.NEAR, "throttled", outcomes)
-    store = DecisionStore(
-        redis=api.stores.redis,
-        prefix=settings.redis_prefix,
-        most=settings.recent_decisions,
-        deadline=5.0,
-    )
+    prefix, most = settings.redis_prefix, settings.recent_decisions
+    store = DecisionStore(redis=api.stores.redis, prefix=prefix, most=most, deadline=5.0)
     await store.keep([DeviceDecision(DeviceKey(await api.company_of(owner), PERSON), stored)])
-    assert await api.read(f"/crm/{number}/decisions", owner) == [
-        {
-            "detected_at": "2026-11-20T22:41:00+0100",
-            "decided_at": "2026-11-20T22:41:01+0100",
-            "kind": "beacon",
-            "lieu": (await api.read(f"/region/{venue}", owner))["name"],
-            "beacon": {"id": beacon["id"], "name": beacon["name"]},
-            "proximity": "near",
-            "reason": "throttled",
-            "campaigns": [
-                {"id": first["id"], "name": first["name"], "outcome": "throttled"},
-                {"id": second["id"], "name": second["name"], "outcome": "outside_hours"},
-                {"id": 999, "name": "", "outcome": "outside_hours"},
-            ],
-        }
+    (found,) = await api.read(f"/crm/{number}/decisions", owner)
+    assert found["decided_at"] == "2026-11-20T22:41:01+0100"
+    assert found["beacon"] == {"id": beacon["id"], "name": beacon["name"]}
+    assert [(each["id"], each["name"]) for each in found["campaigns"]] == [
+        (campaign["id"], campaign["name"]),
+        (999, ""),
     ]
     assert await api.read(f"/crm/{theirs}/decisions", other) == []
     assert (await api.call("GET", f"/crm/{number}/decisions", other)).status_code == 404
@@ -210,19 +191,6 @@ async def test_a_person_is_forgotten(api: Harness, owner: Headers, monkeypatch: 
         assert PERSON not in repr((await session.execute(select(AuditEntry.__table__))).all())
 
 
-async def test_the_retention_of_kafka(api: Harness, owner: Headers):
-    number = await device_of(api, owner)
-    for kafka, shown in (
-        (TopicRetention(True, timedelta(days=7)), ("bounded", "2026-11-27T12:00:00+0000")),
-        (TopicRetention(True, None), ("unbounded", None)),
-    ):
-        held = AsyncMock(return_value=DeviceData(DeviceRows(devices=1), 0, kafka))
-        services = replace(api.app.state.services, held_data=held, clock=lambda: NOW)
-        api.app.state.services = services
-        answer = await api.read(f"/crm/{number}/held", owner)
-        assert (answer["kafka"], answer["kafka_until"]) == shown
-
-
 async def test_without_redis(
     settings: Settings, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, bodies: Bodies
 ):
@@ -235,9 +203,9 @@ async def test_without_redis(
         venue = (await api.made("/region", owner, bodies.venue()))["id"]
         campaign = (await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign()))["id"]
         own_redis.kill()
-        paths = ("decisions", "held")
         for path in (
-            *(f"/crm/{number}/{each}" for each in paths),
+            f"/crm/{number}/decisions",
+            f"/crm/{number}/held",
             "/statistics/hours",
             "/statistics/reasons",
             "/connector/calls",

@@ -74,14 +74,6 @@ async def test_the_reason_the_values_and_the_next_moment(explained: CampaignToEx
     ]
 
 
-async def test_the_last_edit_counts_at_once(explained: CampaignToExplain):
-    assert (await explained.result(at=OPEN))["reason"] == "granted"
-    await explained.edit_campaign(active=False)
-    result = await explained.result(at=OPEN)
-    assert (result["reason"], result["next_at"]) == ("inactive", None)
-    assert result["blocked_by"] == ["inactive"]
-
-
 async def test_another_beacon_and_another_distance(explained: CampaignToExplain):
     other = await explained.made(
         f"/region/{explained.venue}/beacon", explained.bodies.beacon(tags=[])

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from catalog.accounts import NewAccount, create_account, set_active, set_password, set_permissions
 from catalog.inputs import ALL_PERMISSIONS
 from catalog.models import Company, Session
-from tests.api.harness import PASSWORD, Harness, Headers
+from tests.api.harness import PASSWORD, Harness, Headers, error_body
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
@@ -64,10 +64,6 @@ async def test_a_session(api: Harness, account: None):
         assert session["token"] not in stored.token_hash
         stored.valid = datetime.now(UTC)
     assert await profile(api, headers) == 401
-    # The next one to sign in clears up.
-    await attempt(api)
-    async with api.database.read() as sql:
-        assert len((await sql.scalars(select(Session))).all()) == 1
 
 
 async def test_failures_are_alike(api: Harness, account: None):
@@ -92,8 +88,7 @@ async def test_failures_count_by_account_and_network_together(
     for number in range(3):
         assert await status(api, EMAIL, "x", f"{network}{number}") == 404
     refused = await attempt(api, address=f"{network}ffff")
-    assert refused.status_code == 429
-    assert refused.json().keys() == {"status", "error_message", "code"}
+    error_body(refused, 429)
     assert 0 < int(refused.headers["retry-after"]) <= 300
     with Redis.from_url(redis_url) as redis:
         (key,) = redis.keys("proximity:login*")
@@ -146,9 +141,8 @@ async def test_a_stolen_token_guesses_no_password(api: Harness, account: None):
     body = {"old_password": "guess", "new_password": "a better one"}
     for _ in range(3):
         assert (await api.call("PUT", "/profile/password", headers, body)).status_code == 400
-    answer = await api.call("PUT", "/profile/password", headers, body | {"old_password": PASSWORD})
-    assert answer.status_code == 429
-    assert answer.json().keys() == {"status", "message", "code"}
+    body["old_password"] = PASSWORD
+    error_body(await api.call("PUT", "/profile/password", headers, body), 429)
 
 
 async def test_permissions_change_under_a_session(api: Harness, account: None):
@@ -170,19 +164,18 @@ class TestAtFullCost:
     def database_url(self, sqlite_url: str) -> str:
         return sqlite_url
 
-    @pytest.mark.parametrize(("connections", "target"), [(20, "one@x.org"), (8, "{}@x.org")])
+    @pytest.mark.parametrize("target", ["one@x.org", "{}@x.org"])
     async def test_guessing_connections_lock_out_no_other_account_of_the_network(
-        self, api: Harness, connections: int, target: str
+        self, api: Harness, target: str
     ):
         """They guess without a pause, at one account or at many."""
-
         enough = asyncio.Event()
 
         async def guess(number: int) -> None:
             while not enough.is_set():
                 assert await status(api, target.format(number), "guess", NETWORK) in (404, 429, 503)
 
-        guessing = [asyncio.create_task(guess(number)) for number in range(connections)]
+        guessing = [asyncio.create_task(guess(number)) for number in range(20)]
         await asyncio.sleep(0.5)
 
         async def is_let_in(address: str) -> bool:

@@ -58,7 +58,7 @@ def lag(role: str) -> list[Panel]:
             title="Lag",
             queries=[Query(f"proximity:consumer_lag_records:sum{{{where}}}", "{{topic}}")],
             width=12,
-            meaning="Records behind the end of the topic. It stands still while fetching pauses.",
+            meaning="Records behind the end of the topic.",
         ),
         Panel(
             title="Lag by partition, the ten longest",

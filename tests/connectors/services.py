@@ -1,7 +1,6 @@
 """Services whose answers are as costly to read as possible."""
 
 import asyncio
-from itertools import cycle, product
 from typing import Any
 
 from tests.servers.http_service import Answer, ReceivedRequest, writing
@@ -47,46 +46,6 @@ BURNING: dict[str, Answer] = {
     "heads": last_line_missing,
     "bytes": one_byte_a_millisecond,
 }
-
-# Values of Retry-After that are no wait, however they may look.
-ABSURD_WAITS = [
-    "Mon, 99999999999999999999 Jan 2020 00:00:00 GMT",
-    "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
-    "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
-    "Mon, 01 Jan 2020 00:00:00 -9999",
-    "Mon, 01 Jan 0001 00:00:00 +1400",
-    "Fri, 31 Dec 9999 23:59:59 -2359",
-    "-1",
-    "inf",
-    "nan",
-    "1e999",
-    "9" * 400,
-    "٣",
-    "²",
-    "Jan 2020 00:00",
-    ", , ,",
-    "Mon, 01 Jan 2020 99:99:99 GMT",
-    "\x00",
-    "Mon, 1 Jan 2020 00:00:00 GMT" * 1000,
-]
-
-
-def absurd_waits() -> Answer:
-    """A failure at once, with each Retry-After in turn. The breaker counts every other one."""
-    replies = cycle(
-        "\r\n".join(
-            [f"HTTP/1.1 {status} No", "content-length: 0", f"retry-after: {value}", "", ""]
-        ).encode()
-        for value, status in product(ABSURD_WAITS, (301, 429, 404, 503))
-    )
-
-    async def answer(_request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(next(replies))
-
-    return answer
-
-
-HOSTILE: dict[str, Answer] = {**BURNING, "retry-after": absurd_waits()}
 
 
 def together(answer: Answer, count: int) -> Answer:

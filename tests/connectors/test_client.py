@@ -115,7 +115,7 @@ class Dns:
     """A name server under the test's control: `addresses` of every name."""
 
     def __init__(self, *addresses: str) -> None:
-        self.addresses: Sequence[str] = addresses
+        self.addresses = addresses
         self.requested: list[str] = []
 
     async def __call__(self, host: str) -> Sequence[str]:
@@ -256,7 +256,6 @@ ODD: dict[str, tuple[Answer, str]] = {
     "a chunk extension without an end": (writing(CHUNKED, b"1;" + b"e" * 300_000), TOO_LARGE),
     "trailers": (chunked(GOOD_BODY, end=b"0\r\n" + b"a: b\r\n" * 60_000), TOO_LARGE),
     "a chunk of 2^80": (writing(CHUNKED, b"f" * 20 + b"\r\nx"), UNREACHABLE),
-    "content-length of 5,000 digits": (head(b"content-length: " + b"9" * 5000), UNREACHABLE),
     "two lengths": (head(b"content-length: 1", b"content-length: 2"), UNREACHABLE),
     "half a body": (head(b"content-length: 9", body=b"x"), UNREACHABLE),
     "half a chunk": (writing(CHUNKED, b"5\r\nx"), UNREACHABLE),
@@ -267,19 +266,16 @@ ODD: dict[str, tuple[Answer, str]] = {
         head(b"content-length: 2", b"transfer-encoding: chunked", body=b"0\r\n\r\n"),
         UNREACHABLE,
     ),
-    "gzip as transfer-encoding": (head(b"transfer-encoding: gzip, chunked"), UNREACHABLE),
-    "status 000": (writing(b"HTTP/1.1 000 x\r\n\r\n"), STATUS),
     "status 99999": (writing(b"HTTP/1.1 99999 x\r\n\r\n"), UNREACHABLE),
     "another protocol": (
         writing(b"HTTP/1.1 101 x\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\nx"),
         STATUS,
     ),
+    "nested JSON": (ok(b"[" * 60_000), REPLY),
     "a gzip bomb": (
         replying(200, gzip.compress(b" " * 10_000_000), content_encoding="gzip"),
         REPLY,
     ),
-    "nested JSON": (ok(b"[" * 60_000), REPLY),
-    "nested JSON in a field nobody knows": (ok(b'{"x": ' + b"[" * 60_000), REPLY),
 }
 FINE: dict[str, Answer] = {
     "900 chunks": chunked(*[b" "] * 900, GOOD_BODY),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from connectors.client import read_reply, retry_after
 from connectors.model import CallFault, Content, Declined, Failed
-from tests.connectors.services import ABSURD_WAITS
 
 NOW = 1_792_000_000.0
 
@@ -102,6 +101,27 @@ def test_retry_after(value: str, seconds: float | None) -> None:
     assert retry_after(value, NOW) == seconds
 
 
+# Values of Retry-After that are no wait, however they may look.
+ABSURD_WAITS = [
+    "Mon, 99999999999999999999 Jan 2020 00:00:00 GMT",
+    "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+    "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
+    "Mon, 01 Jan 2020 00:00:00 -9999",
+    "Mon, 01 Jan 0001 00:00:00 +1400",
+    "Fri, 31 Dec 9999 23:59:59 -2359",
+    "-1",
+    "inf",
+    "nan",
+    "1e999",
+    "9" * 400,
+    "٣",
+    "²",
+    "Jan 2020 00:00",
+    ", , ,",
+    "Mon, 01 Jan 2020 99:99:99 GMT",
+    "\x00",
+    "Mon, 1 Jan 2020 00:00:00 GMT" * 1000,
+]
 digits = st.text("0123456789", min_size=1, max_size=30)
 dates = st.builds(
     "{}, {} {} {} {}:{}:{} {}".format,

@@ -162,18 +162,6 @@ def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
 
 
 @pytest.mark.parametrize(
-    ("format_", "value"),
-    [
-        ("owntracks", TRANSITION.replace(b"enter", b"leave")),
-        ("owntracks", samples.OWNTRACKS_STEPS),
-        ("radar", {"event": EXITED, "user": {}}),
-    ],
-)
-def test_reports_without_a_position_are_ignored(format_: str, value: Any):
-    assert decoded(format_, report(value, headers=[KEY])) == []
-
-
-@pytest.mark.parametrize(
     ("format_", "value", "headers", "expected"),
     [
         ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "latitude: expected float <= 90"),

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import math
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -85,24 +84,6 @@ async def test_protobuf_of_another_place(
     found = await decoded_detection(registry, "protobuf", framed(7, message))
     assert (found.key, found.message.api_key) == (None, "k")
     assert expected in (found.message.position, found.message.tag)
-
-
-async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
-    fields = [{"name": name, "type": "double"} for name in ("latitude", "longitude")]
-    schema = registered.AVRO_DETECTION | {
-        "fields": [
-            {"name": "position", "type": {"type": "record", "name": "P", "fields": fields}},
-            {"name": "api_key", "type": "string"},
-            {"name": "device", "type": registered.AVRO_DEVICE},
-        ]
-    }
-    registry.schemas[7] = Registered("AVRO", json.dumps(schema))
-    body: dict[str, Any] = {"api_key": "k", "device": {"udid": "d"}}
-    good = avro(body | {"position": {"latitude": 90, "longitude": 2.5}}, schema)
-    found = await decoded_detection(registry, "avro", framed(7, good))
-    assert found.message.position == Coordinates(90, 2.5)
-    bad = avro(body | {"position": {"latitude": math.nan, "longitude": 2.5}}, schema)
-    assert "position.latitude: expected" in await dead_letter_text(registry, "avro", framed(7, bad))
 
 
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:

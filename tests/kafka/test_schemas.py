@@ -5,10 +5,8 @@ from typing import Any
 
 import jsonschema
 import orjson
-import pytest
 
 from engine.kafka.schemas import documents
-from tests.kafka.records import detection
 from tests.trigger.samples import campaign
 from tests.trigger.test_message import composed
 
@@ -23,13 +21,6 @@ def validator(name: str) -> Any:
     schema = orjson.loads((PUBLISHED / f"{name}.schema.json").read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"proximity": None}, {"major": 65536}, {"device": {}}, {"uuid": None}]
-)
-def test_detections_that_are_not(fields: dict[str, Any]):
-    assert not validator("detections").is_valid(detection(**fields))
 
 
 def test_messages_match_the_published_schemas():

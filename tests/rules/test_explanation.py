@@ -1,6 +1,6 @@
 """Each check of an explanation says what it compared, and each campaign is decided alone."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ from rules.explanation import (
     Explanation,
     HeldClaim,
     awake,
-    duration_text,
     explain,
     explain_campaign,
 )
@@ -27,15 +26,6 @@ from tests.rules.questions import (
     only,
 )
 from tests.rules.records import beacon, campaign, epoch
-
-LATE_CHECKS = (
-    Reason.NOT_STARTED,
-    Reason.ENDED,
-    Reason.WRONG_WEEKDAY,
-    Reason.OUTSIDE_HOURS,
-    Reason.THROTTLED,
-    Reason.GRANTED,
-)
 
 
 def target(**fields: Any) -> Target:
@@ -162,42 +152,6 @@ def test_passed_checks_are_listed_too() -> None:
         Reason.NO_CONNECTOR: "ok set up | a connector of the company",
         Reason.THROTTLED: "ok no claim | at least 1 min between two sends",
     }
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "0 s"),
-        (0.2, "1 s"),
-        (3599, "59 min 59 s"),
-        (90_061, "1 day 1 h"),
-        (172_860, "2 days 1 min"),
-        (-3, "0 s"),
-    ],
-)
-def test_durations(seconds: float, expected: str) -> None:
-    assert duration_text(seconds) == expected
-
-
-YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
-
-
-@pytest.mark.parametrize("at", [YEAR_1, 0.0, YEAR_9999])
-@pytest.mark.parametrize("decided_at", [YEAR_1, YEAR_9999])
-@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/New_York", None])
-def test_at_the_edges_of_the_calendar(at: float, decided_at: float, zone: str | None) -> None:
-    """Whatever the dates are, each check has its words, and the search for a moment ends."""
-    claims = {campaign().id: HeldClaim("owner", YEAR_9999)}
-    behind, ahead = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
-    for start in (datetime(1, 1, 1, tzinfo=ahead), datetime(2026, 1, 1, tzinfo=UTC)):
-        for end in (datetime(9999, 12, 31, tzinfo=behind), datetime(2026, 12, 1, tzinfo=UTC)):
-            fields: dict[str, Any] = {"start": start, "end": end, "start_minute": 1320}
-            question = new_question(at, claims=claims, decided_at=decided_at)
-            explained = only(
-                at_beacon(question, None, **fields, time_zone=zone, end_minute=120, delay=3600)
-            )
-            assert explained.reason in (Reason.STALE, Reason.FUTURE, *LATE_CHECKS)
-            assert all(each.found for each in explained.checks)
 
 
 def test_the_hours_and_caps_that_a_campaign_ignores_are_no_checks() -> None:

@@ -252,7 +252,7 @@ def detection_decoders(
     decoders: dict[str, DetectionDecoder] = {}
     exponent = settings.path_loss_exponent
     for topic in detection_topics(settings):
-        limit = DeadLetterLimit.from_settings(settings) if limited else None
+        limit = DeadLetterLimit(settings.dead_letter_share) if limited else None
         if topic.format == "own" and not topic.in_cloudevents:
             decoders[topic.name] = OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
             continue

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -22,7 +22,6 @@ from engine.kafka.producer import (
 )
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings
 
 PATIENCE = 10.0  # seconds without one good record
 RUN = 1000  # different keys that fail while no record is good
@@ -48,7 +47,7 @@ class DeadLetterLimit:
     """
 
     def __init__(
-        self, *, share: float, run: int = RUN, clock: Callable[[], float] = time.monotonic
+        self, share: float, *, run: int = RUN, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._share = share
         self._run = run
@@ -56,11 +55,6 @@ class DeadLetterLimit:
         self._since = 0.0
         self._failing: set[int] = set()  # since the last good record
         self._known: OrderedDict[int, bool] = OrderedDict()  # key understood once: fails now
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """The limit for all partitions of one topic."""
-        return cls(share=settings.dead_letter_share)
 
     def note(self, records: Records, letters: Sequence["DeadLetter"]) -> None:
         """Count a batch of one partition, and those of its records that failed.

@@ -29,8 +29,6 @@ _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
     "presence": (PresenceEvent, "send"),
     "connector-calls": (ConnectorCall, "send"),
 }
-# A class that the published schemas name differently, because `Device` is a table of the catalog.
-_PUBLISHED_NAMES = {ReceivedDevice.__name__: "Device"}
 _TRACE = {
     "traceparent": {
         "type": "string",
@@ -69,18 +67,12 @@ _DEAD_LETTER_HEADERS = {
 }
 
 
-def json_schemas() -> dict[str, Any]:
-    """A JSON Schema (2020-12) by topic name, without the prefix."""
-    schemas = {name: msgspec.json.schema(type_) for name, (type_, _) in _MESSAGES.items()}
-    return {name: {"$schema": _DIALECT, **_published(schema)} for name, schema in schemas.items()}
-
-
 def _published(schema: dict[str, Any]) -> dict[str, Any]:
-    """With published names, and the rule that detections.py checks and the type cannot express."""
-    text = json.dumps(schema)
-    for name, published in _PUBLISHED_NAMES.items():
-        text = text.replace(name, published)
-    renamed: dict[str, Any] = json.loads(text)
+    """With the rule that detections.py checks and the type cannot express."""
+    # `Device` is a table of the catalog, hence another name in the code.
+    renamed: dict[str, Any] = json.loads(
+        json.dumps(schema).replace(ReceivedDevice.__name__, "Device")
+    )
     detection = renamed.get("$defs", renamed).get("Detection", {})
     if detection:
         detection["oneOf"] = [
@@ -146,8 +138,11 @@ def _channel(name: str, type_: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, str]:
-    """Every published file by name, ready to write."""
-    files = {f"{name}.schema.json": schema for name, schema in json_schemas().items()}
+    """Every published file by name: a JSON Schema (2020-12) of each message, and AsyncAPI."""
+    files = {
+        f"{name}.schema.json": {"$schema": _DIALECT, **_published(msgspec.json.schema(type_))}
+        for name, (type_, _) in _MESSAGES.items()
+    }
     files["asyncapi.json"] = asyncapi("1")
     return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
 

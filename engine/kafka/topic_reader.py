@@ -89,13 +89,10 @@ class TopicReader:
         if not open_:
             return
         self._assign(positions)
-        self._consumer.pause(*(set(ends) - open_))
         while open_:
             for tp, records in (await self._progress(open_, positions)).items():
                 yield _before(records, ends[tp])
-            done = {tp for tp in open_ if positions[tp] >= ends[tp]}
-            self._consumer.pause(*done)
-            open_ -= done
+            open_ = {tp for tp in open_ if positions[tp] < ends[tp]}
 
     async def in_order_of_time(
         self, begins: Offsets, ends: Offsets

@@ -102,7 +102,7 @@ def build_connector(parts: ProcessParts) -> Role:
     role = ConnectorRole(
         topics=topics,
         fresh_seconds=settings.max_detection_age,
-        limit=DeadLetterLimit.from_settings(settings),
+        limit=DeadLetterLimit(settings.dead_letter_share),
         scheduler=scheduler,
         decryptor=endpoint_decryptor(settings),
         devices=parts.device_lookup(),

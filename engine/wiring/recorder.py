@@ -96,7 +96,7 @@ def recorder_of(
     ):
         readers[topic] = reader(
             dead_letters=dead_letters,
-            limit=DeadLetterLimit.from_settings(settings),
+            limit=DeadLetterLimit(settings.dead_letter_share),
             skipped=metrics.recorder_skipped,
             rule=of_topic,
         )

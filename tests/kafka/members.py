@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -42,34 +42,11 @@ class RecordedValues:
         return [record.offset for records in batches for record in records]
 
 
-class Member:
+class Member(NamedTuple):
     """A running consumer."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        topic: str,
-        handle: Handle,
-        metrics: Metrics | None = None,
-        starts: PositionStore | None = None,
-        in_flight: int | None = None,
-    ) -> None:
-        self.consumer = PartitionedConsumer(
-            settings,
-            topics=[topic],
-            role=ROLE,
-            worker_for=partial(
-                BatchWorker,
-                handler_for=lambda partition: partial(handle, partition),
-                batch_records=settings.batch_records,
-            ),
-            metrics=metrics or Metrics(),
-            batch_records=settings.batch_records,
-            in_flight_records=in_flight or settings.in_flight_records,
-            positions=starts,
-        )
-        self._stop = asyncio.Event()
-        self.task = asyncio.create_task(self.consumer.run(self._stop))
+    consumer: PartitionedConsumer
+    task: asyncio.Task[None]
 
     @property
     def pending(self) -> int:
@@ -81,32 +58,38 @@ class Member:
         """The number of owned partitions."""
         return len(self.consumer.partitions)
 
-    async def stop(self) -> None:
-        """Stop in order. Raises the errors of its run."""
-        self._stop.set()
-        async with asyncio.timeout(30):
-            await self.task
-
-    async def failed(self) -> BaseException:
-        """Wait until its run ends by itself. Returns its error."""
-        await asyncio.wait([self.task], timeout=30)
-        error = self.task.exception()
-        assert error is not None
-        return error
-
 
 @asynccontextmanager
 async def member(
-    settings: Settings, topic: str, handle: Handle, **more: Any
+    settings: Settings,
+    topic: str,
+    handle: Handle,
+    metrics: Metrics | None = None,
+    starts: PositionStore | None = None,
+    in_flight: int | None = None,
 ) -> AsyncIterator[Member]:
-    """A member that is stopped in order unless it has ended."""
-    one = Member(settings, topic, handle, **more)
+    """A member that is stopped in order unless it has ended. Raises the errors of its run."""
+    size, stop = settings.batch_records, asyncio.Event()
+    consumer = PartitionedConsumer(
+        settings,
+        topics=[topic],
+        role=ROLE,
+        worker_for=partial(
+            BatchWorker, handler_for=lambda each: partial(handle, each), batch_records=size
+        ),
+        metrics=metrics or Metrics(),
+        batch_records=size,
+        in_flight_records=in_flight or settings.in_flight_records,
+        positions=starts,
+    )
+    task = asyncio.create_task(consumer.run(stop))
     try:
-        yield one
-        if not one.task.done():
-            await one.stop()
+        yield Member(consumer, task)
+        stop.set()
+        async with asyncio.timeout(30):
+            await task
     finally:
-        await cancel([one.task])
+        await cancel([task])
 
 
 def settings_for(broker: str, prefix: str, **more: float) -> Settings:

@@ -11,7 +11,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from redis.exceptions import RedisError
@@ -98,7 +97,8 @@ def build_app(
         version=version,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
+        # Generated clients use it as a function's name.
+        generate_unique_id_function=lambda route: route.name,
         responses={"default": {"model": ErrorAnswer, "description": "An error."}},
     )
     app.state.services = services
@@ -122,11 +122,6 @@ def build_app(
         )
     app.add_middleware(RequestMiddleware, metrics=metrics)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    # Generated clients use it as a function's name.
-    return route.name
 
 
 def _add_probes(app: FastAPI, ready: Ready) -> None:
@@ -181,7 +176,7 @@ def _handle_errors(app: FastAPI) -> None:
         SQLAlchemyError: _database_error,
         PostgresError: _database_error,
         InterfaceError: _database_error,
-        OSError: _os_error,
+        OSError: _database_error,
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
@@ -208,15 +203,13 @@ async def _redis_error(request: Request, error: RedisError) -> Response:
     return await _api_error(request, unavailable("Redis does not answer; try again"))
 
 
-async def _os_error(request: Request, error: OSError) -> Response:
-    """SQL cannot be reached, unless it is about a file or a template: then it is a defect."""
-    if error.filename is not None or isinstance(error, LookupError):
-        raise error
-    return await _database_error(request, error)
-
-
 async def _database_error(request: Request, error: Exception) -> Response:
-    """The answer to an error of SQL. Only the first line of its text goes to the log."""
+    """The answer to an error of SQL. Only the first line of its text goes to the log.
+
+    An error about a file or a template is a defect, not a server that cannot be reached.
+    """
+    if getattr(error, "filename", None) is not None or isinstance(error, LookupError):
+        raise error
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     passes = database_may_recover(error)
     _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)

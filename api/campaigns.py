@@ -63,7 +63,7 @@ from rules.explanation import (
     Question,
     explain_campaign,
 )
-from rules.model import BeaconSnapshot, Reason, Zone
+from rules.model import Reason, Zone
 
 router = APIRouter(prefix=PREFIX)
 _CHECKED_TOGETHER = ("format", "start", "end", "on", *CONTENT_FIELDS)
@@ -305,11 +305,12 @@ class ExplanationAnswer(Answer):
 @router.post(
     "/lieu/{id}/campaign/{uid}/explain",
     tags=["campaign"],
+    response_model=ExplanationAnswer,
     openapi_extra=accepts(ExplainQuestion, {"at": "2026-11-21T23:30:00+0100", "proximity": "near"}),
 )
 async def explain_campaign_of_venue(
     caller: Annotated[AuthorizedCaller, may_read("campaign")], venue_id: VenueId, number: RecordId
-) -> ExplanationAnswer:
+) -> Any:
     """Explain why the campaign would or would not fire for a detection, and when it would.
 
     The rules are the engine's; the catalog is the present one. Every field is optional: `at`
@@ -345,7 +346,7 @@ async def explain_campaign_of_venue(
         time_zone=time_zone,
     )
     explanation = explain_campaign(subject.target, subject.campaign, question)
-    return ExplanationAnswer(**_shown(subject, question, explanation))
+    return _shown(subject, question, explanation)
 
 
 async def _place(
@@ -367,20 +368,15 @@ async def _place(
 
 def _shown(subject: CampaignAtPlace, question: Question, explanation: Explanation) -> Record:
     (explained,) = explanation.campaigns
-    shown: dict[str, Any] = shown_campaign(explained)
     place, left_out = subject.place, _OF_A_BEACON if subject.place is None else ()
-    shared = [shown_check(each) for each in explanation.checks if each.check not in left_out]
-    is_beacon = isinstance(place, BeaconSnapshot)
-    names = (ExplainedBeaconAnswer if is_beacon else NamedAnswer).model_fields
-    named: Record = (
-        {} if place is None else {place.kind: {name: getattr(place, name) for name in names}}
-    )
-    return shown | {
+    shared = [check for check in explanation.checks if check.check not in left_out]
+    named: Record = {} if place is None else {place.kind: place}
+    return shown_campaign(explained) | {
         "at": explained.clock.written(question.detected_at),
         "proximity": question.zone.name.lower(),
         "beacon": None,
         **named,
-        "checks": shared + shown["checks"],
+        "checks": [*shared, *explained.checks],
     }
 
 

@@ -119,7 +119,7 @@ def open_the_console(printed: str) -> None:
         )
         assert credentials["email"] in answer.text
         # What the demo has sent is there to be seen, campaign by campaign.
-        assert "Self-service lending" in client.get("/console/parts/largest/campaigns").text
+        assert "Self-service lending" in client.get("/console/statistics").text
 
 
 async def test_the_readme_on_real_servers(engineer: User) -> None:

@@ -39,7 +39,7 @@ _FEW = (
     "    --permission 1 --permission campaign=2"
 )
 Email = Annotated[str, Argument(help="The account's e-mail address.")]
-FromStdin = Annotated[bool, Option("--password-stdin", help="Read it from standard input.")]
+FromStdin = Annotated[bool, Option("--password-stdin", help="Read the password from stdin.")]
 Levels = Annotated[
     list[str] | None,
     Option(
@@ -61,7 +61,7 @@ def create(
     email: Email,
     company: Annotated[str, Option(help="The name of the company.")],
     create_company: Annotated[
-        bool, Option("--create-company", help="Make the company too.")
+        bool, Option("--create-company", help="Create the company if it does not exist.")
     ] = False,
     name: Annotated[str | None, Option(help="The person's name.")] = None,
     fonction: Annotated[str | None, Option(help="The person's job title.")] = None,

@@ -103,7 +103,8 @@ def _version(show: bool) -> None:
 def _proximity(
     context: typer.Context,
     env_file: Annotated[
-        Path | None, Option(_ENV_FILE, help="A file of settings, KEY=value.")
+        Path | None,
+        Option(_ENV_FILE, help="Settings as KEY=value lines; the environment has precedence."),
     ] = None,
     _show: Annotated[
         bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")

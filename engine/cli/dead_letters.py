@@ -98,7 +98,7 @@ async def replay(
     limit: Annotated[int | None, Option(min=1, help="Put back at most this many.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be put back.")] = False,
     from_beginning: Annotated[
-        bool, Option("--from-beginning", help="Also those that were put back.")
+        bool, Option("--from-beginning", help="Also put back those that were put back before.")
     ] = False,
 ) -> None:
     """Publish dead letters again to their original topics: key, value and headers byte for byte.

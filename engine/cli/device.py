@@ -79,7 +79,7 @@ async def forget(
     context: typer.Context,
     company: Company,
     udid: Udid,
-    yes: Annotated[bool, Option("--yes", help="Delete, not only show what.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Delete; else only show what.")] = False,
 ) -> None:
     """Delete all data of the device UDID of COMPANY from SQL and Redis.
 

@@ -35,7 +35,7 @@ from rules.schedule import zone_clock
 
 _NAME = max(map(len, Reason))
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
-Number = Annotated[int | None, Option(min=0, max=65535, help="Of the beacon.")]
+Number = Annotated[int | None, Option(min=0, max=65535, help="The beacon's number.")]
 
 
 class SupposedDetection(NamedTuple):
@@ -83,7 +83,7 @@ async def explain(
     qrcode: Annotated[str | None, Option(help="Or what the QR code holds.")] = None,
     company: Annotated[str | None, Option(help="Of a tag: the company's id or name.")] = None,
     udid: Annotated[str | None, Option(help="The device; default: a new one.")] = None,
-    proximity: Annotated[str | None, Option(help="Default: just near enough.")] = None,
+    proximity: Annotated[str | None, Option(help="immediate, near, far or unknown.")] = None,
     at: Annotated[str | None, Option(help="2026-11-21T23:30:00+0100; default: now.")] = None,
     decided_at: Annotated[str | None, Option(help="When it is decided; default: at once.")] = None,
     time_zone: Annotated[str | None, Option(help="The device's, for quiet hours.")] = None,

@@ -36,7 +36,7 @@ async def tail(
     udid: Annotated[str | None, Option(help="Only this device.")] = None,
     campaign: Annotated[str | None, Option(help="Only this campaign: id or name.")] = None,
     from_beginning: Annotated[
-        bool, Option("--from-beginning", help="First those in the topic.")
+        bool, Option("--from-beginning", help="First show those in the topic, in order of time.")
     ] = False,
     count: Annotated[int | None, Option(min=1, help="End after this many.")] = None,
     as_json: Annotated[bool, Option("--json", help="Each whole message on a line.")] = False,

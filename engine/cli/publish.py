@@ -37,7 +37,7 @@ _MOST_FAULTS = 20
 
 FormatOption = Annotated[
     Format | None,
-    Option("--format", help="Default: by the suffix; - is jsonl."),
+    Option("--format", help="Default: by the file's suffix; - is jsonl."),
 ]
 
 
@@ -56,10 +56,14 @@ async def publish(
     file: Annotated[Path, Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")],
     form: FormatOption = None,
     rate: Annotated[float | None, Option(min=0.001, help="Detections a second.")] = None,
-    speed: Annotated[float | None, Option(min=0.001, help="As recorded, times this.")] = None,
+    speed: Annotated[
+        float | None, Option(min=0.001, help="Keep the recorded pace, times this.")
+    ] = None,
     now: Annotated[bool, Option("--now", help="Set detected_at to the present.")] = False,
-    as_is: Annotated[bool, Option("--as-is", help="Publish lines unread.")] = False,
-    skip_invalid: Annotated[bool, Option("--skip-invalid", help="Publish the rest.")] = False,
+    as_is: Annotated[bool, Option("--as-is", help="Publish every line unread.")] = False,
+    skip_invalid: Annotated[
+        bool, Option("--skip-invalid", help="Publish all but the invalid.")
+    ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only check; needs no server.")] = False,
 ) -> None:
     """Publish detections from FILE, keyed by the device's udid.

@@ -42,9 +42,9 @@ app = new_app()
 async def run(
     context: typer.Context,
     role: Annotated[RoleChoice, Option(help="Which role to run.")] = RoleChoice.ALL,
-    workers: Annotated[int, Option(min=1, max=256, help="Processes, under a parent.")] = 1,
+    workers: Annotated[int, Option(min=1, max=256, help="Processes under one parent.")] = 1,
     embedded: Annotated[bool, Option("--embedded", help="Start servers on loopback.")] = False,
-    write_env: Annotated[Path | None, Option(help="Write an --env-file.")] = None,
+    write_env: Annotated[Path | None, Option(help="Write their addresses, for --env-file.")] = None,
     worker_of: Annotated[str | None, Option(hidden=True, help="Of the parent.")] = None,
 ) -> None:
     """Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."""

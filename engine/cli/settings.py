@@ -48,7 +48,7 @@ app = new_app()
 @command(app, "settings")
 async def settings(
     context: typer.Context,
-    changed: Annotated[bool, Option("--changed", help="Only those that differ.")] = False,
+    changed: Annotated[bool, Option("--changed", help="Only those with another value.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""

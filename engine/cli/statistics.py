@@ -46,7 +46,9 @@ app = new_app()
 )
 async def statistics(
     context: typer.Context,
-    first: Annotated[str | None, Option("--from", help="Default: a week before --to.")] = None,
+    first: Annotated[
+        str | None, Option("--from", help="First day; default: a week before.")
+    ] = None,
     last: Annotated[str | None, Option("--to", help="Last day; default: today.")] = None,
     company: Annotated[str | None, Option(help="Only this company: name or id.")] = None,
     venue: Annotated[str | None, Option(help="Only this venue: name or id.")] = None,

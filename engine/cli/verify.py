@@ -69,7 +69,7 @@ app = new_app()
 @command(app, "verify")
 async def verify(
     context: typer.Context,
-    strict: Annotated[bool, Option("--strict", help="Fail on explained ones, too.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Also fail on what edits explain.")] = False,
     as_json: Json = False,
 ) -> None:
     """Count the topics again, as far as SQL has recorded them, and compare.

@@ -72,7 +72,7 @@ app = new_app()
 @command(app, "demo")
 async def demo(
     serve: Annotated[bool, Option("--serve", help="Keep running until Ctrl-C.")] = False,
-    seconds: Annotated[float, Option(min=1, max=800, help="How long the walks take.")] = 50.0,
+    seconds: Annotated[float, Option(min=1, max=800, help="Seconds that the walks take.")] = 50.0,
 ) -> None:
     """Send real beacon readings from a library through Kafka, Redis and the engine.
 

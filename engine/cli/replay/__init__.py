@@ -79,14 +79,14 @@ app = new_app()
 )
 async def replay(
     context: typer.Context,
-    file: Annotated[Path | None, Argument(help="As of publish; default: Kafka.")] = None,
+    file: Annotated[Path | None, Argument(help="As for publish; default: Kafka.")] = None,
     form: FormatOption = None,
     since: Annotated[str | None, Option("--from", help="From 2026-11-20T10:00:00+0100 on.")] = None,
-    until: Annotated[str | None, Option("--to", help="Up to this time.")] = None,
-    warm_up: Annotated[str, Option(help="Before --from, uncounted: 1 day.")] = "none",
+    until: Annotated[str | None, Option("--to", help="Up to, not including, this time.")] = None,
+    warm_up: Annotated[str, Option(help="Also replay this before, uncounted: 1 day.")] = "none",
     shift: Annotated[str, Option(help="Move detections later: 1 week, PT12H.")] = "none",
-    catalog: Annotated[Path | None, Option(help="A catalog file, as if loaded.")] = None,
-    compare: Annotated[Path | None, Option(help="Another catalog file beside it.")] = None,
+    catalog: Annotated[Path | None, Option(help="A catalog file, as if it were loaded.")] = None,
+    compare: Annotated[Path | None, Option(help="Another catalog file, side by side.")] = None,
     visits: Annotated[
         str | None,
         Option(
@@ -94,13 +94,16 @@ async def replay(
             "margin=8 (dB beyond a beacon's reach), or both."
         ),
     ] = None,
-    without_sql: Annotated[bool, Option("--without-sql", help="Use the files alone.")] = False,
+    without_sql: Annotated[
+        bool, Option("--without-sql", help="The files alone are the catalogs.")
+    ] = False,
     as_json: Json = False,
     csv_file: Annotated[
-        typer.FileTextWrite | None, Option("--csv", help="Write the hours; - is stdout.")
+        typer.FileTextWrite | None,
+        Option("--csv", help="Write the hours as CSV; - is standard output."),
     ] = None,
-    html: Annotated[typer.FileTextWrite | None, Option(help="Write a page.")] = None,
-    sends: Annotated[typer.FileTextWrite | None, Option(help="Write notifications as CSV.")] = None,
+    html: Annotated[typer.FileTextWrite | None, Option(help="Write one HTML page.")] = None,
+    sends: Annotated[typer.FileTextWrite | None, Option(help="Write each as CSV.")] = None,
 ) -> None:
     """Decide recorded detections again, and show what would have been sent.
 

@@ -31,7 +31,7 @@ from engine.formats.registry import (
     RegistryAddress,
     SchemaRegistry,
 )
-from engine.formats.report import MOST_SIGHTINGS, ReadReport, Report, Sighting, header
+from engine.formats.report import ReadReport, Report, Sighting
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.detections import (
     UNDECODABLE,
@@ -49,6 +49,7 @@ from engine.process.failures import ServerErrors
 from engine.process.settings import REGISTERED_FORMATS, Settings
 
 AT_ONCE = 64  # records of many detections each
+MOST_SIGHTINGS = 1000  # of a record
 # Positions reserved for each event of a batch: more than a record has bytes.
 _POSITIONS_AN_EVENT = 2**32
 
@@ -199,7 +200,7 @@ def _unwrapped(report: Report) -> Sequence[Report]:
 
     Raises msgspec.DecodeError, RecursionError or ValueError.
     """
-    content_type = (header(report, "content-type") or "").partition(";")[0].strip().lower()
+    content_type = (report.header_text("content-type") or "").partition(";")[0].strip().lower()
     if content_type == _JSON:
         return (_structured(report, _decode(report.value)),)
     if content_type == _BATCH:
@@ -230,7 +231,7 @@ def _structured(report: Report, event: _Event) -> Report:
 
 def _binary(report: Report) -> Report:
     names = ("specversion", "id", "source", "type", "time")
-    attributes = {name: header(report, f"ce_{name}") for name in names}
+    attributes = {name: report.header_text(f"ce_{name}") for name in names}
     if attributes["specversion"] is None:
         raise ValueError(f"no CloudEvent: neither content-type {_JSON} nor a header ce_specversion")
     found = {name: value for name, value in attributes.items() if value is not None}

@@ -11,19 +11,63 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from engine.formats.report import (
-    API_KEY,
-    Report,
-    Sighting,
-    api_key,
-    gateway,
-    mqtt_topic,
-    position,
-    timestamp,
+from engine.formats.report import Report, Sighting, utf8
+from engine.kafka.messages import (
+    ApiKey,
+    Coordinates,
+    Detection,
+    ReceivedDevice,
+    Unsigned16,
+    ZoneNumber,
+    parse_text,
 )
-from engine.kafka.messages import Detection, ReceivedDevice, Unsigned16, ZoneNumber
 
 _decode = msgspec.json.decode
+_API_KEY = "api_key"
+_LATEST = 253_402_300_799  # epoch seconds, the end of year 9999
+
+
+def _mqtt_topic(report: Report) -> list[str]:
+    """The levels of the MQTT topic of a report.
+
+    MQTT bridges put the topic into a header `mqtt.topic` or into the key. Raises ValueError if
+    there is neither.
+    """
+    text = report.header_text("mqtt.topic")
+    if text is None and report.key is not None:
+        text = utf8(report.key, "key")
+    if not text:
+        raise ValueError("neither the key nor a header mqtt.topic names the receiver")
+    return text.split("/")
+
+
+def _api_key(report: Report) -> str | None:
+    """The key of the application that sends, from the header `api_key`. Raises ValueError."""
+    found = report.header_text(_API_KEY)
+    return None if found is None else msgspec.convert(found, ApiKey)
+
+
+def _position(latitude: float, longitude: float, accuracy: float | None) -> Coordinates:
+    """A position. Raises ValueError for numbers that are none."""
+    fields = {"latitude": latitude, "longitude": longitude, "accuracy": accuracy}
+    return msgspec.convert(fields, Coordinates)
+
+
+def _timestamp(written: str | float | None) -> float | None:
+    """Epoch seconds of a text or of a number of epoch seconds, to the millisecond. Raises
+    ValueError."""
+    if not isinstance(written, float):
+        return None if written is None else parse_text(written)
+    if not 0 <= written <= _LATEST:
+        raise ValueError("epoch seconds must be between 0 and the end of year 9999")
+    return round(written * 1000) / 1000
+
+
+def _gateway(name: str) -> ReceivedDevice:
+    """A gateway as the device of a detection; the prefix keeps its udid apart from phones'."""
+    if not name:
+        raise ValueError("the gateway has no name")
+    return ReceivedDevice(udid=f"gateway:{name}")
 
 
 class IBeaconFrame(NamedTuple):
@@ -114,10 +158,10 @@ def read_minew(report: Report) -> Iterable[Sighting]:
     ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
     if not ibeacons:
         return
-    device = gateway(_minew_gateway(elements, report))
+    device = _gateway(_minew_gateway(elements, report))
     for index in ibeacons:
         beacon = _decode(parts[index], type=_MinewIBeacon)
-        at = timestamp(beacon.timestamp)
+        at = _timestamp(beacon.timestamp)
         yield _sighting(index, beacon, device, at, tx_power=beacon.tx_power)
 
 
@@ -126,7 +170,7 @@ def _minew_gateway(elements: list[_Minew], report: Report) -> str:
     for element in elements:
         if element.type == "Gateway" and element.mac:
             return element.mac
-    levels = mqtt_topic(report)
+    levels = _mqtt_topic(report)
     return levels[-2] if len(levels) >= _MINEW_LEVELS else levels[-1]
 
 
@@ -154,10 +198,10 @@ def read_theengs(report: Report) -> Iterable[Sighting]:
     if (_decode(report.value, type=_Theengs).model_id or "").upper() != "IBEACON":
         return
     beacon = _decode(report.value, type=_TheengsIBeacon)
-    levels = mqtt_topic(report)
+    levels = _mqtt_topic(report)
     receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
     tx_power = beacon.txpower if beacon.txpower is not None else beacon.power
-    yield _sighting(0, beacon, gateway(receiver), tx_power=tx_power)
+    yield _sighting(0, beacon, _gateway(receiver), tx_power=tx_power)
 
 
 class _Espresense(msgspec.Struct, gc=False):
@@ -190,7 +234,7 @@ def read_espresense(report: Report) -> Iterable[Sighting]:
         minor=found["minor"],
         rssi=measurement.rssi,
         tx_power=measurement.reference,
-        device=gateway(mqtt_topic(report)[-1]),
+        device=_gateway(_mqtt_topic(report)[-1]),
     )
     yield Sighting(0, message)
 
@@ -234,7 +278,7 @@ def read_mist(report: Report) -> Iterable[Sighting]:
         if not _decode(event, type=_MistEvent).ibeacon_uuid:
             continue
         beacon = _decode(event, type=_MistIBeacon)
-        yield _sighting(index, beacon, gateway(beacon.device_id), timestamp(beacon.timestamp))
+        yield _sighting(index, beacon, _gateway(beacon.device_id), _timestamp(beacon.timestamp))
 
 
 class _KontaktPacket(msgspec.Struct, gc=False):
@@ -266,7 +310,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
     upload = _decode(report.value, type=_Kontakt)
     if upload.version not in _KONTAKT_VERSIONS:
         raise ValueError(f"version: {upload.version} must be 3 or 4")
-    device = gateway(upload.source_id)
+    device = _gateway(upload.source_id)
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
         frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))
@@ -275,7 +319,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
         at = event.timestamp
         seconds = None if at is None else at / 1000 if at > _LATEST_SECONDS else float(at)
         more = {"rssi": event.rssi, "tx_power": frame.tx_power}
-        yield _sighting(index, frame, device, timestamp(seconds), **more)
+        yield _sighting(index, frame, device, _timestamp(seconds), **more)
 
 
 class _KioEvent(msgspec.Struct, gc=False):
@@ -315,8 +359,8 @@ def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
             continue
         beacon = _decode(event, type=_KioIBeacon)
         at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
-        device = gateway(beacon.source_id)
-        yield _sighting(index, beacon, device, timestamp(at), tx_power=beacon.reference)
+        device = _gateway(beacon.source_id)
+        yield _sighting(index, beacon, device, _timestamp(at), tx_power=beacon.reference)
 
 
 class _OwnTracks(msgspec.Struct, gc=False):
@@ -354,20 +398,20 @@ def read_owntracks(report: Report) -> Iterable[Sighting]:
     if type_ == "beacon":
         beacon = _decode(report.value, type=_OwnTracksBeacon)
         device = _owntracks_device(report, type_)
-        yield _sighting(0, beacon, device, timestamp(beacon.tst), proximity=beacon.prox)
-    elif type_ in _OWNTRACKS_SUFFIX and (key := api_key(report)) is not None:
+        yield _sighting(0, beacon, device, _timestamp(beacon.tst), proximity=beacon.prox)
+    elif type_ in _OWNTRACKS_SUFFIX and (key := _api_key(report)) is not None:
         found = _decode(report.value, type=_OwnTracksPosition)
         if type_ == "transition" and found.event != "enter":
             return
         device = _owntracks_device(report, type_)
-        place = position(found.lat, found.lon, found.acc)
+        place = _position(found.lat, found.lon, found.acc)
         message = Detection(position=place, api_key=key, device=device)
-        yield Sighting(0, message, timestamp(found.tst))
+        yield Sighting(0, message, _timestamp(found.tst))
 
 
 def _owntracks_device(report: Report, type_: str) -> ReceivedDevice:
     """<user>/<device> of the MQTT topic, else the whole key."""
-    levels, suffix = mqtt_topic(report), _OWNTRACKS_SUFFIX[type_]
+    levels, suffix = _mqtt_topic(report), _OWNTRACKS_SUFFIX[type_]
     end = len(levels) - len(suffix)
     if end >= 3 and levels[end:] == suffix:
         levels = levels[end - 2 : end]
@@ -415,14 +459,14 @@ def read_radar(report: Report) -> Iterable[Sighting]:
         if _decode(event, type=_RadarType).type != _RADAR_ENTERED:
             continue
         entry = _decode(event, type=_RadarEntry)
-        user, key = entry.user or webhook.user, api_key(report)
+        user, key = entry.user or webhook.user, _api_key(report)
         if user is None or not user.device_id:
             raise ValueError("user.deviceId: it is required, and missing")
         if key is None:
-            raise ValueError(f"header {API_KEY}: it is required, and missing")
-        at = timestamp(entry.actual_created_at or entry.created_at)
+            raise ValueError(f"header {_API_KEY}: it is required, and missing")
+        at = _timestamp(entry.actual_created_at or entry.created_at)
         longitude, latitude = entry.location.coordinates
-        place = position(latitude, longitude, entry.location_accuracy)
+        place = _position(latitude, longitude, entry.location_accuracy)
         if (user.device_id, latitude, longitude, at) in seen:
             continue
         seen.add((user.device_id, latitude, longitude, at))

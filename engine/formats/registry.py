@@ -23,7 +23,7 @@ from uuid import UUID
 import httpx
 import msgspec
 
-from engine.formats.report import Report, Sighting, header_bytes
+from engine.formats.report import Report, Sighting
 from engine.kafka.messages import Detection
 from engine.process.errors import SchemaRegistryError
 from engine.process.failures import ServerErrors, describe, retry
@@ -271,7 +271,7 @@ class RegisteredFormat:
 
     def _framed(self, report: Report) -> tuple[SchemaId, bytes]:
         """The schema's id, from the header or else the value's first bytes, and the message."""
-        header = header_bytes(report, SCHEMA_HEADER)
+        header = report.header(SCHEMA_HEADER)
         if header is None:
             return _unframed(report.value, "the value")
         id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.formats.report import MOST_SIGHTINGS
+from engine.formats.decoders import MOST_SIGHTINGS
 from engine.kafka.detections import detection_of
 from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from tests.formats import samples

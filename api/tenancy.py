@@ -27,7 +27,6 @@ _TRIES = 4
 PAGE = 500
 T = TypeVar("T")
 M = TypeVar("M", bound=Base)
-A = TypeVar("A", bound=Answer)
 Query = Select[M]
 
 

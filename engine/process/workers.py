@@ -26,7 +26,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from engine.process.health import HttpServer, Send, listen, reply
-from engine.process.lifecycle import cancel
+from engine.process.lifecycle import cancel, stop_on_signals
 from engine.process.logs import configure_logs
 from engine.process.settings import PREFIX, Settings
 
@@ -47,56 +47,46 @@ async def supervise(role: str, workers: int, settings: Settings, env_file: Path 
     Raises PortInUseError.
     """
     configure_logs(settings)
-    with listen(settings.metrics_host, settings.metrics_port, setting=_PORT_SETTING) as port:
+    stop = asyncio.Event()
+    with (
+        listen(settings.metrics_host, settings.metrics_port, setting=_PORT_SETTING) as port,
+        stop_on_signals(stop),
+    ):
+        metrics = "{}:{}".format(*port.getsockname()[:2])
+        log.info("starting workers", role=role, workers=workers, metrics=metrics)
         listeners = [listen("127.0.0.1", 0, setting=_PORT_SETTING) for _ in range(workers)]
         page = WorkersPage([listener.getsockname()[1] for listener in listeners])
+        processes: list[Process] = []
+        for listener in listeners:
+            with listener:
+                processes.append(await _start(role, settings, env_file, listener))
+        log.info("workers started", pids=[process.pid for process in processes])
         server = HttpServer(page, interface="asgi3")
         serving = asyncio.create_task(server.serve(sockets=[port]), name="metrics port")
+        stopping = asyncio.create_task(stop.wait(), name="signals")
         try:
-            metrics = "{}:{}".format(*port.getsockname()[:2])
-            log.info("starting workers", role=role, workers=workers, metrics=metrics)
-            return await _run(role, settings, env_file, listeners, serving)
+            ends = {asyncio.create_task(process.wait()) for process in processes}
+            await asyncio.wait({*ends, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return await _end(processes, settings, was_asked=stop.is_set())
         finally:
-            await cancel([serving])
+            await cancel([serving, stopping])
 
 
-async def _run(
-    role: str,
-    settings: Settings,
-    env_file: Path | None,
-    listeners: Sequence[socket.socket],
-    serving: asyncio.Task[None],
-) -> int:
-    stop = asyncio.Event()
-    processes: list[Process] = []
-
-    def on_signal() -> None:
-        stop.set()
-        _terminate(processes)
-
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, on_signal)
-    for listener in listeners:
-        with listener:
-            process = await _start(role, settings, env_file, listener)
-        processes.append(process)
-        if stop.is_set():  # while they are being started
-            process.terminate()
-    log.info("workers started", pids=[process.pid for process in processes])
-    ends = {asyncio.create_task(process.wait()) for process in processes}
-    await asyncio.wait({*ends, serving}, return_when=asyncio.FIRST_COMPLETED)
-    if not stop.is_set():
+async def _end(processes: Sequence[Process], settings: Settings, *, was_asked: bool) -> int:
+    """Stop the workers. Returns the exit status."""
+    running = [process for process in processes if process.returncode is None]
+    if not was_asked:
         ended = [process.pid for process in processes if process.returncode is not None]
-        log.error("a worker ended by itself, stopping all", pid=ended[0] if ended else None)
-        _terminate(processes)
-    await asyncio.wait(ends, timeout=settings.drain_timeout * 2 + _GRACE)
-    for process in processes:
-        if process.returncode is None:
-            log.error("a worker did not end in time, killing it", pid=process.pid)
-            process.kill()
+        log.error("a worker ended by itself, stopping all", pids=ended)
+    for process in running:
+        process.terminate()
+    ends = {asyncio.create_task(process.wait()): process for process in processes}
+    _, late = await asyncio.wait(ends, timeout=settings.drain_timeout * 2 + _GRACE)
+    for end in late:
+        log.error("a worker did not end in time, killing it", pid=ends[end].pid)
+        ends[end].kill()
     statuses = await asyncio.gather(*ends)
-    return 0 if stop.is_set() and all(status in _ENDED_WELL for status in statuses) else 1
+    return 0 if was_asked and all(status in _ENDED_WELL for status in statuses) else 1
 
 
 async def _start(
@@ -113,12 +103,6 @@ async def _start(
         pass_fds=[listener.fileno()],
         process_group=0,
     )
-
-
-def _terminate(processes: Sequence[Process]) -> None:
-    for process in processes:
-        if process.returncode is None:
-            process.terminate()
 
 
 class WorkersPage:

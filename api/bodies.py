@@ -81,6 +81,21 @@ def accepts(
     return {"requestBody": {"required": True, "content": content}}
 
 
+def accepts_list(model: type[Fields], example: dict[str, Any]) -> dict[str, Any]:
+    """As `accepts`, for a list of records that each have an id besides the fields."""
+    fields = {"$ref": f"#/components/schemas/{model.__name__}"}
+    number = {"type": "integer", "minimum": 1, "maximum": INT64}
+    named = {"type": "object", "required": ["id"], "properties": {"id": number}}
+    schema = {
+        "type": "array",
+        "items": {"allOf": [fields, named]},
+        "minItems": 1,
+        "maxItems": MOST_LISTED,
+    }
+    content = {"application/json": {"schema": schema, "example": [example]}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 async def read_json(request: Request, longest: int) -> Any:
     """The JSON of the body. Raises ApiError: 415, 413 over `longest` bytes, 408, 400."""
     kind, _, parameters = request.headers.get("content-type", "application/json").partition(";")

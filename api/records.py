@@ -5,7 +5,8 @@ records: a tag by its name (created if it is new) or id, a beacon by its id or t
 by its id. All must belong to the company, and other places than beacons to the campaign's venue.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple
@@ -27,6 +28,8 @@ from api.bodies import (
     accepted,
     accepted_list,
     accepts,
+    accepts_list,
+    refuse,
 )
 from api.permissions import AuthorizedCaller, may_read, may_write
 from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, write, written
@@ -130,18 +133,13 @@ class Records(Generic[M]):
             if place.venue_id is not None:
                 await find_venue(session, caller.company_id, place.venue_id, lock=True)
             if is_list and self.unique:
-                await self._refuse_taken(session, caller, given)
+                await self._refuse_taken(session, caller, dict(enumerate(given)))
             made: list[Any] = []
             for number, values in enumerate(given):
-                try:
+                with at_place(f"[{number}]" if is_list else ""):
                     columns = await self.columns(
                         session, caller, {**values, **owner, **self.constants}, None
                     )
-                except ApiError as error:
-                    if is_list:
-                        faults = error.fields.items()
-                        error.fields = {joined(f"[{number}]", name): text for name, text in faults}
-                    raise
                 made.append(self.model(**columns))
             session.add_all(made)
             await session.flush()
@@ -156,17 +154,21 @@ class Records(Generic[M]):
         return answers if is_list else answers[0]
 
     async def _refuse_taken(
-        self, session: AsyncSession, caller: AuthorizedCaller, values: Sequence[Values]
+        self, session: AsyncSession, caller: AuthorizedCaller, values: Mapping[int, Values]
     ) -> None:
-        """Raise ApiError 409 if records of a list have the same unique attributes as others."""
+        """Raise ApiError 409 if records of a list have the same unique attributes as others.
+
+        `values` are those by the record's place in the list.
+        """
         columns = [getattr(self.model, name) for name in self.unique]
-        keys = [tuple(each[name] for name in self.unique) for each in values]
-        taken = select(*columns).where(tuple_(*columns).in_(keys)).filter_by(**self.constants)
+        keys = {n: tuple(each[name] for name in self.unique) for n, each in values.items()}
+        same = tuple_(*columns).in_(keys.values())
+        taken = select(*columns).where(same).filter_by(**self.constants)
         if (company := getattr(self.model, "company_id", None)) is not None:
             taken = taken.where(company == caller.company_id)
         seen = {tuple(row): "taken" for row in await session.execute(taken)}
         faults = {}
-        for number, key in enumerate(keys):
+        for number, key in keys.items():
             if key in seen:
                 faults[f"[{number}].{self.unique[-1]}"] = seen[key]
             seen.setdefault(key, f"the same as [{number}]")
@@ -186,6 +188,47 @@ class Records(Generic[M]):
             (found,) = await written(session, query, [place.number])
             await self.check(session, caller, found)
             return self.answer.model_validate(found)
+
+        return await write(caller.services, work, dry=dry)
+
+    async def edit_all(
+        self, caller: AuthorizedCaller, place: Place, dry: DryRun = False
+    ) -> list[Answer]:
+        """Set the fields of every record in the body, or of none; a dry run sets none.
+
+        The records are a list, each with its `id`. Faults begin with an index: [3].
+        """
+        body = await caller.body()
+        given = accepted_list(self.edited or self.created, body)
+        numbers = [each["id"] for each in accepted_list(RecordById, body)]
+        query = self.query(caller, place)
+
+        async def work(session: AsyncSession) -> list[Answer]:
+            await lock_company(session, caller.company_id)
+            if place.venue_id is not None:
+                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+            model: Any = self.model
+            stored: Any = await session.scalars(query.where(model.id.in_(numbers)))
+            found: dict[int, Any] = {record.id: record for record in stored}
+            unknown = [at for at, number in enumerate(numbers) if number not in found]
+            refuse((f"[{at}].id", f"not a {self.kind} of this venue") for at in unknown)
+            moved = {
+                at: values
+                for at, values in enumerate(given)
+                if any(values[name] != getattr(found[numbers[at]], name) for name in self.unique)
+            }
+            if moved:
+                await self._refuse_taken(session, caller, moved)
+            for at, values in enumerate(given):
+                record = found[numbers[at]]
+                with at_place(f"[{at}]"):
+                    columns = await self.columns(session, caller, values, record)
+                for name, value in columns.items():
+                    setattr(record, name, value)
+            edited = await written(session, query, numbers)
+            for record in edited:
+                await self.check(session, caller, record)
+            return [self.answer.model_validate(record) for record in edited]
 
         return await write(caller.services, work, dry=dry)
 
@@ -280,6 +323,11 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
     text = f"Change the {kind}. Optional fields that are not given stay as they are."
     body = accepts(records.edited or records.created, records.example)
     add("edit", "PUT", one, text, records.edit, answer, openapi_extra=body)
+    if records.listed:
+        many = accepts_list(records.edited or records.created, {"id": 1, **records.example})
+        text = f"Change several {kind}s, each named by its id: all of them or none."
+        more = {"name": f"edit_{kind}s", "openapi_extra": many}
+        add("edit", "PUT", path, text, records.edit_all, all_of, **more)
     add("delete", "DELETE", one, f"Delete the {kind}.", records.delete, DoneAnswer)
     if issubclass(records.model, SoftDeletable):
         add("get", "GET", one, f"One {kind}.", records.get, answer)
@@ -322,6 +370,16 @@ Beacons = Annotated[
     _several("beacons by id, or by uuid, major and minor"),
 ]
 Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _several("places of the venue by id")]
+
+
+@contextmanager
+def at_place(place: str) -> Iterator[None]:
+    """Errors about fields name them below a place of the body, if there is one."""
+    try:
+        yield
+    except ApiError as error:
+        error.fields = {joined(place, name): text for name, text in error.fields.items()}
+        raise
 
 
 async def with_references(

@@ -178,6 +178,34 @@ async def test_lists_are_searched_sorted_and_counted(
         assert list(error_body(await api.call("GET", path, owner), 400)["fields"]) == [field]
 
 
+async def test_several_are_changed_or_none(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    where = f"/region/{venue}/beacon"
+    one, two = [await api.made(where, owner, bodies.beacon(tags=[])) for _ in range(2)]
+    other = await api.made("/region", owner, bodies.venue())
+    there = await api.made(f"/region/{other['id']}/beacon", owner, bodies.beacon())
+    before = await everything(api)
+    for changed, faults in (
+        ([one | {"name": ""}, two | {"minor": -1}], {"[0].name", "[1].minor"}),
+        ([one, two | {"id": there["id"]}], {"[1].id"}),
+        ([one, {"name": "X"}], {"[1].uuid", "[1].major", "[1].minor", "[1].active"}),
+        ([one, two | {"minor": there["minor"]}], {"[1].minor"}),
+        ([one | {"name": "New"}, two | {"tags": [{"id": 9999}]}], {"[1].tags[0]"}),
+    ):
+        answer = await api.call("PUT", where, owner, changed)
+        assert faults <= answer.json()["fields"].keys(), answer.text
+    changed = [two | {"name": "Two"}, one | {"tags": ["new"]}]
+    assert (await api.call("PUT", f"{where}?dry=true", owner, changed)).status_code == 200
+    assert await everything(api) == before
+    answer = (await api.call("PUT", where, owner, changed)).json()
+    assert [(each["id"], each["name"]) for each in answer] == [
+        (two["id"], "Two"),
+        (one["id"], one["name"]),
+    ]
+    assert sorted(answer, key=lambda each: each["id"]) == await api.read(where, owner)
+
+
 async def test_a_dry_run_checks_and_stores_nothing(
     api: Harness, owner: Headers, bodies: Bodies, venue: int
 ):

@@ -32,14 +32,14 @@ _KEYS = {
 
 @dataclass(kw_only=True)
 class SheetLine:
-    """A line of a file: the record as the interface takes it; the id of the stored one, if any.
+    """A line of a file: the record as the interface takes it, and whether it is stored already.
 
     `changes` has the label of each changed field, its text after and before.
     """
 
     number: int
     values: dict[str, Any]
-    stored: int | None
+    is_stored: bool
     changes: list[tuple[str, str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class SheetLine:
         """What becomes of it, as the key of a text."""
         if self.faults:
             return "line_faulty"
-        if self.stored is None:
+        if not self.is_stored:
             return "line_new"
         return "line_changed" if self.changes else "line_same"
 
@@ -148,13 +148,13 @@ def _line(
     given = {each.name: each.submitted(row) for each in fields if each.name in row}
     if stored is None:
         values = {each.name: each.empty() for each in fields} | given
-        return SheetLine(number=number, values=values, stored=None)
+        return SheetLine(number=number, values=values, is_stored=False)
     changes = [
         (context.texts.get(each.label), row[each.name], str(each.shown(stored)))
         for each in fields
         if each.name in given and each.plain(row[each.name]) != each.plain(each.shown(stored))
     ]
-    return SheetLine(number=number, values=stored | given, stored=stored["id"], changes=changes)
+    return SheetLine(number=number, values=stored | given, is_stored=True, changes=changes)
 
 
 async def _send(
@@ -164,24 +164,19 @@ async def _send(
 
     Returns the message of a refusal that is not about a line.
     """
-    path, refused = kind.list_path(context), ""
-    new = [line for line in lines if line.state == "line_new"]
-    changed = [line for line in lines if line.state == "line_changed"]
-    if new:
-        reply = await context.call("POST", path, [line.values for line in new], dry=dry)
-        refused = message_of(reply)
+    refused = ""
+    for method, state in (("POST", "line_new"), ("PUT", "line_changed")):
+        sent = [line for line in lines if line.state == state]
+        if not sent:
+            continue
+        values = [line.values for line in sent]
+        reply = await context.call(method, kind.list_path(context), values, dry=dry)
+        refused = refused or message_of(reply)
         for place, fault in faults_of(reply).items():
             number, _, name = place.removeprefix("[").partition("].")
             if number.isdigit():
-                _note(context, new[int(number)], name, fault)
-                refused = ""
-    for line in changed:
-        reply = await context.call("PUT", f"{path}/{line.stored}", line.values, dry=dry)
-        for name, fault in faults_of(reply).items():
-            _note(context, line, name, fault)
-        if not reply.is_success and not line.faults:
-            line.faults.append(message_of(reply))
-    return refused
+                _note(context, sent[int(number)], name, fault)
+    return "" if any(line.faults for line in lines) else refused
 
 
 def _note(context: PageContext, line: SheetLine, name: str, fault: str) -> None:

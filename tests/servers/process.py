@@ -85,13 +85,17 @@ class ServerProcess(abc.ABC):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         stopped = [pid, *map(int, children)]
         try:
-            for number in stopped:
-                os.kill(number, signal.SIGSTOP)
+            _signal(stopped, signal.SIGSTOP)
             wait_until(lambda: all(map(_is_stopped, stopped)), deadline=10, what="no thread runs")
             yield
         finally:
-            for number in stopped:
-                os.kill(number, signal.SIGCONT)
+            _signal(stopped, signal.SIGCONT)
+
+
+def _signal(processes: Sequence[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):  # a child may end by itself
+            os.kill(pid, number)
 
 
 def _is_stopped(pid: int) -> bool:

@@ -5,9 +5,8 @@ What they need is imported late, so that the parent of several workers stays sma
 
 import asyncio
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import structlog
 import typer
@@ -22,14 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class RoleChoice(StrEnum):
-    """The values of `--role`; `all` means all roles in one process."""
-
-    TRIGGER = "trigger"
-    CONNECTOR = "connector"
-    RECORDER = "recorder"
-    ALL = "all"
-
+RoleChoice = Literal["trigger", "connector", "recorder", "all"]  # all of them in one process
 
 app = new_app()
 
@@ -41,7 +33,7 @@ app = new_app()
 )
 async def run(
     context: typer.Context,
-    role: Annotated[RoleChoice, Option(help="Which role to run.")] = RoleChoice.ALL,
+    role: Annotated[RoleChoice, Option(help="Which role to run.")] = "all",
     workers: Annotated[int, Option(min=1, max=256, help="Processes under one parent.")] = 1,
     embedded: Annotated[bool, Option("--embedded", help="Start servers on loopback.")] = False,
     write_env: Annotated[Path | None, Option(help="Write their addresses, for --env-file.")] = None,
@@ -59,14 +51,14 @@ async def run(
     if workers > 1:
         from engine.process.workers import supervise
 
-        raise typer.Exit(await supervise(role.value, workers, settings, invocation.env_file))
+        raise typer.Exit(await supervise(role, workers, settings, invocation.env_file))
 
     from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
     from engine.wiring.run import ROLES
 
     configure_logs(settings)
-    names = ROLES if role is RoleChoice.ALL else (role.value,)
+    names = ROLES if role == "all" else (role,)
     if embedded:
         from engine.cli.local_servers import embedded_settings
 

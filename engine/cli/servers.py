@@ -85,7 +85,9 @@ def line_of(
         return f"{PREFIX}DATABASE_URL: {error}"
     if isinstance(error, MessageTooLargeError):
         return f"the broker refuses {error}"
-    if isinstance(error, KafkaError) or (isinstance(error, TimeoutError) and complaints):
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot use {error.filename}: {error.strerror}"
+    if isinstance(error, KafkaError) or (isinstance(error, OSError) and complaints):
         where = settings().kafka_bootstrap_servers
         return f"Kafka at {where} does not serve: {_kafka_reason(error, complaints)}"
     if isinstance(error, RedisError):
@@ -93,8 +95,6 @@ def line_of(
         return f"Redis does not serve: {reason_of(error)} ({PREFIX}REDIS_URL is {where})"
     if isinstance(error, TimeoutError):
         return "a server did not answer in time: `proximity check` tries each of them"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {error.filename}: {error.strerror}"
     if isinstance(error, SQLAlchemyError | PostgresError | InterfaceError | OSError):
         where = shown(settings().database_url)
         return f"the database refused: {reason_of(error)} ({PREFIX}DATABASE_URL is {where})"

@@ -2,8 +2,7 @@
 
 import csv
 from datetime import UTC, date, datetime
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -23,17 +22,7 @@ from engine.cli.command import Json, begin_quietly, command, new_app, parsed
 from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
 
-
-class Kind(StrEnum):
-    """The values of `--kind`."""
-
-    VENUE = "venue"
-    BEACON = "beacon"
-    GEOFENCE = "geofence"
-    NFC = "nfc"
-    QRCODE = "qrcode"
-    CAMPAIGN = "campaign"
-
+Kind = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
 
 app = new_app()
 
@@ -75,7 +64,7 @@ async def statistics(
     begin = parsed("--from", date.fromisoformat, first) if first else begin
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
-    choice = StatisticFilter(begin, end, company, venue, kind.value if kind else None)
+    choice = StatisticFilter(begin, end, company, venue, kind)
     settings = begin_quietly(context)
     async with open_migrated_database(settings) as database, database.read() as session:
         if visits:

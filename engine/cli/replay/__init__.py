@@ -21,6 +21,7 @@ from typer import Argument, Option
 
 from catalog.database import chunked
 from catalog.load import LoadError
+from catalog.migrate import migrate
 from engine.cli.catalog import refused_document
 from engine.cli.command import (
     CommandError,
@@ -39,7 +40,6 @@ from engine.cli.replay.catalogs import (
     ReplayedCatalog,
     copy_catalog,
     loaded_over,
-    make_empty,
     read_catalog,
 )
 from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
@@ -225,7 +225,7 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
     with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
         base = Path(directory) / "base.sqlite3"
         if request.without_sql:
-            await make_empty(base)
+            await migrate(f"sqlite:///{base}")
         else:
             async with open_migrated_database(settings) as database:
                 if len(contents) == int(request.compares):

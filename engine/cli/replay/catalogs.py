@@ -155,17 +155,12 @@ def _awake(field: bytes) -> CampaignSnapshot:
     return msgspec.structs.replace(campaign, asleep=False)
 
 
-async def make_empty(path: Path) -> None:
-    """Make an SQLite file with empty tables."""
-    await migrate(f"sqlite:///{path}")
-
-
 async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
     """Copy the catalog of `source` to a new file, and of the devices those that have a time zone.
 
     Returns the ids of its campaigns. Raises SQLAlchemyError or OSError.
     """
-    await make_empty(path)
+    await migrate(f"sqlite:///{path}")
     target = open_database(f"sqlite:///{path}")
     try:
         async with (

@@ -44,15 +44,14 @@ class Command:
         """The output of the process."""
         return self.log.read_text(errors="replace")
 
-    async def get(self, path: str, port: int | None = None) -> tuple[int, str]:
+    async def get(self, path: str) -> tuple[int, str]:
         """Status and body of a GET on the metrics port; status 0 when nothing answers."""
-        return await asyncio.to_thread(_get, f"http://127.0.0.1:{port or self.port}{path}")
+        return await asyncio.to_thread(_get, f"http://127.0.0.1:{self.port}{path}")
 
-    async def is_ready(self, port: int | None = None) -> bool:
+    async def is_ready(self) -> bool:
         """Whether /readyz answers 200. Raises AssertionError when the process has ended."""
         assert self.process.poll() is None, f"ended by itself:\n{self.output}"
-        status, _ = await self.get("/readyz", port)
-        return status == 200
+        return (await self.get("/readyz"))[0] == 200
 
     async def checks(self) -> dict[str, bool]:
         """The checks of /readyz; empty without an answer."""

@@ -104,11 +104,13 @@ def command(app: typer.Typer, name: str, *examples: str) -> Callable[[Work[P]], 
 
 @contextmanager
 def telling(done: Callable[[], str]) -> Iterator[None]:
-    """Add to the line of an error, and to that of Ctrl-C, what was done before."""
+    """Add to the line of a server's error, and to that of Ctrl-C, what was done before."""
     try:
         yield
     except asyncio.CancelledError:
         raise CommandInterruptedError(f"interrupted; {done()}") from None
+    except CommandError:
+        raise
     except Exception as error:
         error.add_note(done())
         raise

@@ -35,7 +35,7 @@ from catalog.models import (
     ScanTag,
     Venue,
 )
-from engine.cli.command import CommandError, Json, begin_quietly, command, new_app, telling
+from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
 from engine.cli.output import ShownProgress, echo_json, print_table, say, shown_progress
 from engine.cli.servers import open_migrated_database, open_snapshot
 from engine.formats.decoders import AT_ONCE, detection_decoders
@@ -86,10 +86,7 @@ async def verify(
     settings = begin_quietly(context)
     shown: list[tuple[str, ...]] = []
     number = explained = 0
-    with (
-        telling(lambda: "nothing is compared to the end"),
-        shown_progress("read", "records") as progress,
-    ):
+    with shown_progress("read", "records") as progress:
         async with (
             open_migrated_database(settings, command_timeout=_STATEMENT_SECONDS) as database,
             open_snapshot(database) as connection,

@@ -15,13 +15,6 @@ PHRASE = "sixteen letters!"
 FERNET_KEY = urlsafe_b64encode(bytes(range(32))).decode()
 
 
-@pytest.mark.parametrize("key", [PHRASE, FERNET_KEY, f" {PHRASE} ,"])
-def test_there_and_back(key: str):
-    token = open_cipher(key).encrypt("bearer é")
-    assert "bearer" not in token
-    assert open_cipher(key).decrypt(token) == "bearer é"
-
-
 def test_a_new_key_in_front_still_reads_the_old():
     old = open_cipher(PHRASE)
     both = open_cipher(f"another passphrase,{PHRASE}")

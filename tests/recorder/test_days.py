@@ -1,9 +1,8 @@
 """The local day at a venue, compared with the standard library's calendar."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,17 +18,6 @@ def test_the_day_is_that_of_the_calendar(instant: float, zone: str | ZoneInfo | 
     name = None if zone is None else str(zone)
     local = datetime.fromtimestamp(instant // 1, UTC).astimezone(ZoneInfo(name or "UTC"))
     assert local_day(instant, name) == local.date()
-
-
-@pytest.mark.parametrize(
-    ("instant", "day"),
-    [(-62_135_596_800 - 50_400, date.min), (253_402_300_799 + 50_400, date.max)],
-)
-@pytest.mark.parametrize("zone", [None, "Pacific/Kiritimati", "America/Los_Angeles"])
-def test_beyond_the_calendar_it_is_the_last_day_there_is(
-    instant: int, day: date, zone: str | None
-) -> None:
-    assert local_day(instant, zone) == day
 
 
 DAY = 86_400.0

@@ -72,7 +72,7 @@ class _Notification(NamedTuple):
 class Results:
     """Handles the results of one partition, in batches of what arrives meanwhile.
 
-    `offsets` learn what is finished, and then `on_finished` is called. While Redis is down,
+    `offsets` learn what is finished, then `on_finished` how much. While Redis is down,
     notifications are published without a look at their claims; what has to change a claim waits.
     With `transactions`, results are committed here.
     """
@@ -81,7 +81,7 @@ class Results:
         self,
         role: ConnectorRole,
         offsets: FinishedOffsets,
-        on_finished: Callable[[], None],
+        on_finished: Callable[[int], None],
         transactions: TransactionalPublisher | None = None,
     ) -> None:
         self._role = role
@@ -183,7 +183,7 @@ class Results:
             self._role.scheduler.note_unpublished(-len(batch))
         self._count(calls)
         self._offsets.finish_all(offsets)
-        self._on_finished()
+        self._on_finished(len(offsets))
 
     async def _publish(self, calls: Sequence[PendingCall], letters: list[DeadLetter]) -> None:
         """Publish notifications and dead letters. One with too large a notification has failed."""

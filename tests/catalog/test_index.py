@@ -197,6 +197,20 @@ async def test_a_writer_that_is_not_the_last_changes_nothing(
     assert await index_of(redis, store) == content
 
 
+async def test_a_write_that_is_sent_twice(database: Database, store: IndexStore, redis: Any):
+    await rebuild(database, store)
+    (before, *_) = await store.markers()
+    marker = Marker(catalog="ours", generation=2, writer="a")
+    for _ in range(2):
+        await store.write(before, marker, {"c:1": b"{}"}, ["c:2"])
+    assert set(await store.markers()) == {marker}
+    last = Marker(catalog="ours", generation=3, writer="b")
+    await store.fill(last, {"c:3": b"{}"})
+    for _ in range(2):
+        await store.finish([marker] * BUCKETS, last, {bucket("c:3"): 1})
+    assert await index_of(redis, store) == {"c:3": b"{}"}
+
+
 async def test_a_writer_that_dies_before_its_commit(
     database: Database, store: IndexStore, redis: Any, records: Records
 ):

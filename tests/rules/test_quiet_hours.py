@@ -1,32 +1,46 @@
-"""Quiet hours, compared with the oracle of schedules."""
+"""Quiet hours, compared with the oracle of schedules, at every change of every zone's clocks."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rules.decision import NOT_ASKED, Target, decide
 from rules.model import CampaignSnapshot, CompanyRules, QuietHours, Reason, Zone
 from rules.schedule import quiet_schedule
 from tests.rules import schedule_oracle
-from tests.rules.campaigns import DAY, MINUTES, anchors, instants, zones
 from tests.rules.records import campaign, epoch, venue
 
+YEARS = 2021, 2031
+HOURS = (QuietHours(1320, 480), QuietHours(60, 180), QuietHours(150, 150, 0b1000001))
+CLOSE = (-61, -60, -1, 0, 1, 60)  # seconds around an edge
 NIGHT = epoch("2026-11-20T22:30:00Z")
-minutes = st.sampled_from(MINUTES) | st.integers(0, 1439)
-hours = st.builds(QuietHours, minutes, minutes, st.just(127) | st.integers(0, 127))
 
 
-@settings(max_examples=500)
-@given(zones.filter(bool), hours, st.data())
-def test_the_hours_are_those_of_the_oracle(
-    zone: str, hours: QuietHours, data: st.DataObject
-) -> None:
-    """Mostly around the changes of the zone's clock."""
-    schedule = quiet_schedule(hours, [zone])
-    assert schedule is not None
-    open_while_quiet = campaign(
+def transitions(name: str) -> Iterator[int]:
+    """The instants (epoch s) at which the offset of a zone changes, found by halving."""
+    zone = ZoneInfo(name)
+
+    @cache
+    def offset(instant: int) -> timedelta | None:
+        return datetime.fromtimestamp(instant, zone).utcoffset()
+
+    begin, end = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in YEARS)
+    for first in range(begin, end, 86_400):
+        low, high = first, first + 86_400
+        if offset(low) == offset(high):
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if offset(middle) == offset(low) else (low, middle)
+        yield high
+
+
+def open_while(hours: QuietHours, zone: str) -> CampaignSnapshot:
+    """A campaign that the oracle has open while the company is quiet."""
+    return campaign(
         start=datetime(2000, 1, 1, tzinfo=UTC),
         end=datetime(2100, 1, 1, tzinfo=UTC),
         start_minute=hours.start_minute,
@@ -34,14 +48,34 @@ def test_the_hours_are_those_of_the_oracle(
         weekdays=hours.weekdays,
         time_zone=zone,
     )
-    near = data.draw(anchors(zone))
-    at = data.draw(instants(near, open_while_quiet).filter(lambda t: abs(t - near) < 9 * DAY))
-    verdict = schedule.verdict(at)
-    assert verdict.since <= at < verdict.until
-    begin = max(verdict.since, at - 2 * DAY)
-    for each in (begin, at, verdict.until - 1, verdict.until):
-        is_quiet = schedule.verdict(each).reason is Reason.QUIET_HOURS
-        assert is_quiet == (schedule_oracle.verdict(open_while_quiet, each) is None)
+
+
+def test_every_change_of_every_zone_in_ten_years() -> None:
+    compared = 0
+    for zone in sorted(available_timezones()):
+        changes = list(transitions(zone)) or [int(NIGHT)]
+        for hours in HOURS:
+            schedule = quiet_schedule(hours, [zone])
+            assert schedule is not None
+            shown = open_while(hours, zone)
+            for change in changes:
+                # At the change, and at the edges of the hours before and after it.
+                edges = {change, *edges_around(hours, zone, change)}
+                for at in [edge + seconds for edge in edges for seconds in CLOSE]:
+                    quiet = schedule_oracle.verdict(shown, at) is None
+                    reason, since, until = schedule.verdict(at)
+                    assert (reason is Reason.QUIET_HOURS) == quiet, (zone, hours, at)
+                    assert since <= at < until
+                    compared += 1
+    assert compared > 200_000
+
+
+def edges_around(hours: QuietHours, zone: str, change: int) -> Iterator[int]:
+    day = datetime.fromtimestamp(change, ZoneInfo(zone))
+    for minute in (hours.start_minute, hours.end_minute):
+        wall = day.replace(hour=minute // 60, minute=minute % 60, second=0)
+        for fold in (0, 1):
+            yield int(wall.replace(fold=fold).timestamp())
 
 
 def target(*campaigns: CampaignSnapshot, time_zone: str | None = "Europe/Paris") -> Target:

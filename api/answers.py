@@ -117,9 +117,9 @@ def bad_fields(fields: Mapping[str, str]) -> ApiError:
     return ApiError(400, f"not accepted: {', '.join(fields)}", fields=fields)
 
 
-def no_session(**fields: str) -> ApiError:
-    """There is no valid session: 401. `fields` are the missing headers."""
-    return ApiError(401, "no session", fields=fields)
+def no_session() -> ApiError:
+    """There is no valid session."""
+    return ApiError(401, "no session")
 
 
 def forbidden(area: str, level: int) -> ApiError:

@@ -77,6 +77,12 @@ class Harness:
         async with self.database.write.begin() as session:
             session.add_all(records)
 
+    async def colleague(self, headers: Headers, /, **permission: int) -> Headers:
+        """Headers of another account of the company, as `account`."""
+        async with self.database.read() as session:
+            company = await session.get_one(Company, await self.company_of(headers))
+        return await self.account(company, **permission)
+
     async def account(self, company: Company | None = None, /, **permission: int) -> Headers:
         """Headers of a new account with a session; levels that are not given are 2."""
         email = f"{secrets.token_hex(4)}@example.org"

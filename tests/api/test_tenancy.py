@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from catalog.inputs import AREAS
-from catalog.models import Account, Base, Company, Device, Session
+from catalog.models import Account, Base, Device, Session
 from tests.api.harness import Bodies, Harness, Headers, operations
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -190,7 +190,5 @@ async def test_lists_and_profiles_hold_only_ones_own(api: Harness, ours: Holder,
         foreign = [item["id"] for item in (other if isinstance(other, list) else [other])]
         assert not set(own) & set(foreign), path
         assert len(own) == 1
-    async with api.database.read() as session:
-        company = await session.get_one(Company, await api.company_of(ours.headers))
-    colleague = await api.account(company)
+    colleague = await api.colleague(ours.headers)
     assert await api.read("/region", colleague) == await api.read("/region", ours.headers)

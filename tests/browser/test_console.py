@@ -117,6 +117,9 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
 
 
 async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World):
+    stall = world.bodies.beacon(name="Stall", x=None, y=None)
+    await world.visitor.made(f"/region/{world.ids['venue']}/beacon", stall)
+
     def steps(page: BrowserPage) -> None:
         sign_in(page)
         page.click("Venues")
@@ -134,8 +137,11 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
         page.wait_for_text("Created: Kiosk")
         page.click("Plan")
         page.wait_for_text("Not on the plan yet")
-        # From the tray into the middle of the plan, and on by keys.
-        tray = page.driver.find_element(By.CSS_SELECTOR, "[data-tray]")
+        # From the tray by pointer, but not beside the plan; or by keys into its middle, and on.
+        stall, tray = page.driver.find_elements(By.CSS_SELECTOR, "[data-tray]")
+        page.drag(stall, 0, 5)
+        page.drag(stall, 100, -150)
+        page.wait_for_text("Stall: Placed. x")
         page.driver.execute_script("arguments[0].focus()", tray)
         page.press(Keys.ENTER, Keys.ARROW_DOWN, Keys.ENTER)
         page.wait_for_text("Kiosk: Placed. x 15, y 7")

@@ -1,7 +1,7 @@
 """Venues, and the beacons, geofences, NFC tags and QR codes in them: their lists and forms."""
 
 import io
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -232,9 +232,7 @@ def _form(
     )
 
 
-def _pages(
-    kind: RecordKind,
-) -> tuple[tuple[str, str, Callable[[PageContext], Awaitable[Response]]], ...]:
+def _pages(kind: RecordKind) -> tuple[tuple[str, str, Any], ...]:
     listed = f"/venues/{{id:int}}/{kind.many}" if kind.in_venue else "/venues"
     one = f"{listed}/{{uid:int}}" if kind.in_venue else "/venues/{id:int}"
     form = one if kind.in_venue else f"{one}/edit"

@@ -85,6 +85,8 @@ async def filled(visitor: Visitor, bodies: Bodies) -> dict[str, int]:
 def pages(ids: dict[str, int]) -> list[str]:
     """Every page, some with a hostile query."""
     paths = [
+        "/statistics?from=0001-01-01&to=0001-01-02",
+        f"/venues/{ids['venue']}/campaigns/states?of=%C2%B2&of={9 * 10**30}",
         "/statistics?from=x&kind=%3Cscript%3E&venue=%22%3E",
         "/devices?search=%22%3E%3Cscript%3E",
     ]

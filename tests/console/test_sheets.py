@@ -76,6 +76,6 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     }
     shown = SeenPage((await visitor.post(own, one | {"apply": "1"})).text).text
     assert "taken" in shown, shown
-    for wrong in ("", "name,colour\nA,red\n", "name"):
+    for wrong in ("", "name,colour\nA,red\n", "name", "name\n" + "x" * 200_000, "name\nA,B"):
         assert (await visitor.post(own, {"csv": wrong})).status_code == 400
     assert await visitor.read(where) == before

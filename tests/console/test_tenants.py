@@ -35,23 +35,9 @@ AREA_OF = {
 QUESTIONS = ("/explain", "/calendar", "/preview")
 # Forms and frames that show nothing stored, and what leads on to another page.
 SHOWN_TO_ALL = (
-    "GET ",
-    "GET /live",
-    "GET /campaigns",
-    "GET /venues/new",
-    "GET /venues/{id:int}/beacons/new",
-    "GET /venues/{id:int}/geofences/new",
-    "GET /venues/{id:int}/nfcs/new",
-    "GET /venues/{id:int}/qrcodes/new",
-    "GET /venues/{id:int}/campaigns/new",
-    "GET /venues/{id:int}/campaigns/states",
-    "GET /venues/{id:int}/beacons/import",
-    "GET /venues/{id:int}/geofences/import",
-    "GET /venues/{id:int}/nfcs/import",
-    "GET /venues/{id:int}/qrcodes/import",
-    "POST /calendar",
-    "POST /preview",
-    "POST /sign-out",
+    *(str(a) for a in addresses() if a.method == "GET" and a.path.endswith(("/new", "/import"))),
+    *("GET ", "GET /live", "GET /campaigns", "GET /venues/{id:int}/campaigns/states"),
+    *("POST /calendar", "POST /preview", "POST /sign-out"),
 )
 KINDS = {
     "beacons": "beacon",

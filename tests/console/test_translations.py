@@ -7,24 +7,33 @@ from typing import get_args
 
 import pytest
 
+from api.console.pages.statistics import PERIODS
 from api.console.texts import LANGUAGES, read_texts
 from api.reports import ROLES, AwaitedCheck
 from connectors.model import CallFault
 from rules.model import Reason
 from tests.console.visitor import SITE, Visitor
 
-PLACE = files("api.console")
-TEMPLATES = sorted(
+FOLDERS = (files("api.console"), *(files("api.console") / name for name in ("templates", "pages")))
+SOURCES = [
     each.read_text()
-    for each in PLACE.joinpath("templates").iterdir()
-    if each.name.endswith(".html")
-)
+    for folder in FOLDERS
+    for each in folder.iterdir()
+    if each.name.endswith((".html", ".py"))
+]
 KINDS = ("venue", "beacon", "geofence", "nfc", "qrcode")
 USED = {
-    *re.findall(r'\bw\("([a-z_]+?)"[,)]', "".join(TEMPLATES)),
+    *re.findall(r'\b(?:w|texts|words)\("([a-z_]+?)"[,)]', "".join(SOURCES)),
     *(f"{kind}_{reason.value}" for reason in Reason for kind in ("reason", "check")),
     *(f"state_{reason.value}" for reason in Reason if reason is not Reason.GRANTED),
     *("monday", "friday", "day", "detections"),
+    *(f"line_{state}" for state in ("new", "changed", "same", "faulty")),
+    *(f"period_{period}" for period in PERIODS),
+    *(
+        f"{n}_{name}"
+        for n in ("one", "some")
+        for name in ("beacons", "geofencings", "nfcs", "qrcodes")
+    ),
     *(f"{verb}_{kind}" for verb in ("new", "delete") for kind in KINDS),
     *(f"outcome_{fault.value}" for fault in CallFault),
     *(f"{kind}_{role}" for role in ROLES for kind in ("role", "silent", "never")),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 from starlette.responses import RedirectResponse, Response
 
-from api.console.context import PageContext
+from api.console.context import A_PAGE, PageContext
 from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
 from api.console.interface import RefusedError, message_of
 from api.console.pages.records import RecordKind, remove, restore, venue_of
@@ -43,8 +43,10 @@ async def show_list(context: PageContext) -> Response:
 async def states(context: PageContext) -> Response:
     """Show the present states of some campaigns of the list."""
     venue = context.path_number("id")
-    chosen = [int(each) for each in context.request.query_params.getlist("of") if each.isdigit()]
-    found = {number: await campaign_state(context, venue, number) for number in chosen}
+    chosen = [each for each in context.request.query_params.getlist("of") if each.isdecimal()]
+    found = {
+        number: await campaign_state(context, venue, int(number)) for number in chosen[:A_PAGE]
+    }
     return context.page("campaigns.html#states", states=found)
 
 

@@ -22,12 +22,7 @@ from catalog.plain_text import of_csv
 
 _ACTIVE = FormField("active", "active", "flag")
 # What names a stored record in a line without an id.
-_KEYS = {
-    "beacon": ("uuid", "major", "minor"),
-    "geofence": ("name",),
-    "nfc": ("value",),
-    "qrcode": ("value",),
-}
+_KEYS = {"beacon": ("uuid", "major", "minor"), "geofence": ("name",)}
 
 
 @dataclass(kw_only=True)
@@ -73,7 +68,7 @@ async def import_sheet(kind: RecordKind, context: PageContext) -> Response:
     """Show what the file changes, with the faults of each line; store it on the second request."""
     try:
         lines = await _read(kind, context)
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         return await _page(kind, context, [], str(error))
     message = await _send(kind, context, lines, dry=True)
     if "apply" in context.form and not message and not any(line.faults for line in lines):
@@ -124,6 +119,8 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
         given_id = raw.get("id", "").strip()
         found = stored.get(given_id or _key(kind, row))
         line = _line(context, number, row, list(fields.values()), found)
+        if "-" in raw:  # cells without a head
+            line.faults.append(texts("unknown_columns", names=", ".join(raw["-"])))
         if given_id and found is None:
             line.faults.append(texts("unknown_id", id=given_id))
         key = _key(kind, found or row)
@@ -134,7 +131,7 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
 
 
 def _key(kind: RecordKind, row: Mapping[str, Any]) -> str:
-    cells = (str(row.get(name, "")) for name in _KEYS[kind.record])
+    cells = (str(row.get(name, "")) for name in _KEYS.get(kind.record, ("value",)))
     return ":" + ":".join(cell.replace("-", "").lower() for cell in cells)
 
 

@@ -19,6 +19,7 @@ _FIGURES = ("detections", "device_days", "notifications")
 _COLUMNS = ("name", "venue", *_FIGURES)
 _MOST = 100
 _DAY = timedelta(days=1)
+_EARLIEST = date(3, 1, 1)  # there are days before the days before it
 _DAYS_OF_HEAT = 28  # whole weeks, as far back as hours are kept
 Span = dict[str, str]
 
@@ -101,7 +102,7 @@ def last_days(today: date, days: int) -> Span:
 
 def before(span: Span) -> Span:
     """The days directly before others, as many as those."""
-    first, last = (date.fromisoformat(span[name]) for name in ("from", "to"))
+    first, last = (max(date.fromisoformat(span[each]), _EARLIEST) for each in ("from", "to"))
     return last_days(first - _DAY, (last - first).days + 1)
 
 

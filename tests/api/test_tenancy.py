@@ -72,9 +72,7 @@ async def test_every_operation_needs_a_session(api: Harness, owner: Headers):
             path = operation.path.format(id=1, uid=1)
             answer = await api.call(operation.method, path, headers, operation.body)
             assert answer.status_code == 401, operation
-            body = answer.json()
-            assert body.pop("fields", {}).keys() == {n for n in owner if not headers.get(n)}
-            assert body == {"status": "error", "message": "no session", "code": 401}
+            assert answer.json() == {"status": "error", "message": "no session", "code": 401}
 
 
 async def test_an_area_that_is_not_kept_is_closed(api: Harness, owner: Headers):

@@ -129,26 +129,18 @@ class Records(Generic[M]):
         owner |= self.constants
 
         async def work(session: AsyncSession) -> list[Answer]:
-            await lock_company(session, caller.company_id)
-            if place.venue_id is not None:
-                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+            await self._lock(session, caller, place)
             if is_list and self.unique:
                 await self._refuse_taken(session, caller, dict(enumerate(given)))
             made: list[Any] = []
             for number, values in enumerate(given):
                 with at_place(f"[{number}]" if is_list else ""):
-                    columns = await self.columns(
-                        session, caller, {**values, **owner, **self.constants}, None
-                    )
+                    columns = await self.columns(session, caller, {**values, **owner}, None)
                 made.append(self.model(**columns))
             session.add_all(made)
             await session.flush()
-            numbers = [record.id for record in made]
-            found = await written(session, self.query(caller, place), numbers)
-            await self.check_size(session, caller, found[0])
-            for record in found:
-                await self.check(session, caller, record)
-            return [self.answer.model_validate(record) for record in found]
+            await self.check_size(session, caller, made[0])
+            return await self._written(session, caller, place, [record.id for record in made])
 
         answers = await write(caller.services, work, dry=dry)
         return answers if is_list else answers[0]
@@ -185,9 +177,8 @@ class Records(Generic[M]):
             record = await find(session, query, place.number, lock=True)
             for name, value in (await self.columns(session, caller, values, record)).items():
                 setattr(record, name, value)
-            (found,) = await written(session, query, [place.number])
-            await self.check(session, caller, found)
-            return self.answer.model_validate(found)
+            (answer,) = await self._written(session, caller, place, [place.number])
+            return answer
 
         return await write(caller.services, work, dry=dry)
 
@@ -204,9 +195,7 @@ class Records(Generic[M]):
         query = self.query(caller, place)
 
         async def work(session: AsyncSession) -> list[Answer]:
-            await lock_company(session, caller.company_id)
-            if place.venue_id is not None:
-                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+            await self._lock(session, caller, place)
             model: Any = self.model
             stored: Any = await session.scalars(query.where(model.id.in_(numbers)))
             found: dict[int, Any] = {record.id: record for record in stored}
@@ -225,10 +214,7 @@ class Records(Generic[M]):
                     columns = await self.columns(session, caller, values, record)
                 for name, value in columns.items():
                     setattr(record, name, value)
-            edited = await written(session, query, numbers)
-            for record in edited:
-                await self.check(session, caller, record)
-            return [self.answer.model_validate(record) for record in edited]
+            return await self._written(session, caller, place, numbers)
 
         return await write(caller.services, work, dry=dry)
 
@@ -251,20 +237,33 @@ class Records(Generic[M]):
         since = caller.services.clock() - RESTORABLE
 
         async def work(session: AsyncSession) -> Answer:
-            await lock_company(session, caller.company_id)
-            if place.venue_id is not None:
-                await find_venue(session, caller.company_id, place.venue_id, lock=True)
+            await self._lock(session, caller, place)
             deleted = with_deleted(query.where(model.deleted_at >= since))
             record: Any = await find(session, deleted, place.number, lock=True)
             if await session.scalar(query.where(model.name == record.name).limit(1)):
                 raise ApiError(409, "the name is taken")
             await undelete(session, record)
-            (found,) = await written(session, query, [place.number])
-            await self.check_size(session, caller, found)
-            await self.check(session, caller, found)
-            return self.answer.model_validate(found)
+            await session.flush()
+            await self.check_size(session, caller, record)
+            (answer,) = await self._written(session, caller, place, [place.number])
+            return answer
 
         return await write(caller.services, work)
+
+    async def _lock(self, session: AsyncSession, caller: AuthorizedCaller, place: Place) -> None:
+        """Lock the company, and the venue if there is one. Raises ApiError 404."""
+        await lock_company(session, caller.company_id)
+        if place.venue_id is not None:
+            await find_venue(session, caller.company_id, place.venue_id, lock=True)
+
+    async def _written(
+        self, session: AsyncSession, caller: AuthorizedCaller, place: Place, numbers: Sequence[int]
+    ) -> list[Answer]:
+        """The records as the transaction has written them, checked."""
+        found = await written(session, self.query(caller, place), numbers)
+        for record in found:
+            await self.check(session, caller, record)
+        return [self.answer.model_validate(record) for record in found]
 
 
 def _of_company() -> Place:

@@ -6,9 +6,11 @@ import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
+from engine.redis.claims import Claims, ClaimUpdater
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import PlaceIndex
-from tests.redis.index_writer import PREFIX, Writer, beacon_entry, campaign_entry
+from tests.redis.claim_requests import PREFIX, claims_on
+from tests.redis.index_writer import Writer, beacon_entry, campaign_entry
 
 
 @pytest.fixture
@@ -21,6 +23,16 @@ async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
+
+
+@pytest.fixture
+def claims(redis: RedisClient, metrics: Metrics) -> Claims:
+    return claims_on(redis, metrics)
+
+
+@pytest.fixture
+def updater(redis: RedisClient) -> ClaimUpdater:
+    return ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5.0)
 
 
 @pytest.fixture

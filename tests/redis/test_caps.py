@@ -69,49 +69,12 @@ async def outcomes(
     return [("throttled" if by else "granted") if isinstance(by, int) else by for by in kinds]
 
 
-@pytest.fixture
-def claims(redis: RedisClient, metrics: Metrics) -> Claims:
-    return claims_on(redis, metrics)
-
-
-@pytest.fixture
-def updater(redis: RedisClient) -> ClaimUpdater:
-    return ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5.0)
-
-
 async def test_all_caps_hold(claims: Claims) -> None:
     sends = [Send(n, at) for n, at in enumerate((0, 1, 59.999, 60, 60.5, 300, 600, 601))]
     assert await outcomes(claims, *sends) == [
         *("granted", "granted", "capped", "granted"),
         *("capped", "capped", "granted", "granted"),
     ]
-
-
-async def test_the_same_record_gets_its_place_again(claims: Claims) -> None:
-    sends = [Send(1, 0), Send(2, 1), Send(3, 2)]
-    for _ in range(3):
-        assert await outcomes(claims, *sends) == ["granted", "granted", "capped"]
-
-
-async def test_a_late_record_is_held_against_what_was_sent_since(claims: Claims) -> None:
-    assert await outcomes(claims, Send(1, 0), Send(2, 50)) == ["granted", "granted"]
-    late = Send(3, -5), Send(4, -30), Send(5, -11)
-    assert await outcomes(claims, *late) == ["capped", "granted", "capped"]
-
-
-async def test_what_caps_do_not_count(claims: Claims) -> None:
-    sends = [Send(n, n, campaign=n, counted=NOT_COUNTED, delay=60) for n in range(9)]
-    assert await outcomes(claims, *sends) == ["granted"] * 9
-    assert await outcomes(claims, Send(1, 9, udid="other"), Send(10, 9)) == ["granted"] * 2
-
-
-async def test_a_claim_that_is_denied_takes_no_place(claims: Claims) -> None:
-    sends = [Send(n, n, delay=60) for n in range(5)]
-    assert await outcomes(claims, *sends) == ["granted", *["throttled"] * 4]
-    assert await outcomes(claims, Send(9, 5), Send(10, 5)) == ["granted", "capped"]
-    # And what is capped takes no claim.
-    assert await outcomes(claims, Send(11, 6, delay=60, campaign=2)) == ["capped"]
-    assert await outcomes(claims, Send(12, 66, delay=60, campaign=2)) == ["granted"]
 
 
 async def test_companies_are_capped_by_themselves(claims: Claims, redis: RedisClient) -> None:
@@ -122,12 +85,10 @@ async def test_companies_are_capped_by_themselves(claims: Claims, redis: RedisCl
     assert (await claims.take([other], NOW)).forbidden_by == [[0]]
     key = claims_key(PREFIX.encode(), "phone")
     assert set(await redis.hkeys(key)) == {places_field(each).encode() for each in (1, 2)}
-
-
-async def test_a_company_without_caps_keeps_nothing(claims: Claims, redis: RedisClient) -> None:
-    packed = Send(1, 0, delay=60, counted=NOT_COUNTED).packed()
-    await claims.take([DeviceRequests("phone", packed)], NOW)
-    assert await redis.hkeys(claims_key(PREFIX.encode(), "phone")) == [b"1"]
+    # One without caps keeps its claims alone.
+    packed = Send(1, 0, delay=60, counted=NOT_COUNTED, udid="other").packed()
+    await claims.take([DeviceRequests("other", packed)], NOW)
+    assert await redis.hkeys(claims_key(PREFIX.encode(), "other")) == [b"1"]
 
 
 async def test_a_refusal_says_how_long_it_holds(claims: Claims) -> None:

@@ -1,6 +1,7 @@
-"""Claims on every kind of Redis: which requests are granted, denied, and for how long."""
+"""Claims on every kind of Redis: granted, denied and for how long, read, given back, shortened."""
 
 import asyncio
+from itertools import count, islice
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,55 +9,41 @@ from hypothesis import strategies as st
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
-from engine.redis.claims import Claims, claim_tag
+from engine.redis.claims import (
+    REQUEST_BYTES,
+    Claims,
+    ClaimUpdate,
+    ClaimUpdater,
+    DeviceRequests,
+    calls_of_requests,
+    claim_tag,
+)
 from tests.redis.claim_requests import (
     NOW,
     RETAIN,
     ClaimRequest,
+    ClaimsOracle,
     claims_on,
     keys_of,
     outcomes,
     request,
     take,
+    take_and_read,
 )
-from tests.redis.claims_oracle import ClaimsOracle
 
-
-@pytest.fixture
-def claims(redis: RedisClient, metrics: Metrics) -> Claims:
-    return claims_on(redis, metrics)
-
-
-async def test_a_batch_larger_than_one_call(claims: Claims) -> None:
-    batch = [request(record, 0, udid=f"phone {record % 3000}") for record in range(6000)]
-    answers = await outcomes(claims, *batch)
-    assert answers == [None] * 3000 + [0.0] * 3000
-
-
-async def test_campaigns_and_devices_are_independent(claims: Claims) -> None:
-    batch = [request(1, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
-    assert await outcomes(claims, *batch) == [None] * 12
-    again = [request(2, campaign=c, udid=u) for c in (1, 11, 111) for u in ("1", "11", "1:1", "")]
-    assert await outcomes(claims, *again) == [0.0] * 12
-
-
-UDIDS = [" ", "a b", "{a}", "}{", "{}", "{63}", "é", "手机", "\U0001f4f1", "a\nb", "'\"\\", "%s"]
+UDIDS = [
+    *("1", "11", "1:1", "", " ", "a b", "{a}", "}{", "{}", "{63}", "é", "手机", "\U0001f4f1"),
+    *("a\nb", "'\"\\", "%s"),
+]
 
 
 async def test_any_udid_will_do(claims: Claims) -> None:
-    for udid in UDIDS:
-        assert await outcomes(claims, request(1, udid=udid), request(2, udid=udid)) == [None, 0.0]
-        assert await outcomes(claims, request(3, udid=udid + "x")) == [None]
-
-
-async def test_a_claim_outlives_its_delay_by_what_may_still_come_late(
-    claims: Claims, redis: RedisClient
-) -> None:
-    """A record may be decided late; its own time counts."""
-    assert await outcomes(claims, request(1, -3700, delay=3600)) == [None]
-    assert await outcomes(claims, request(2, -101, delay=3600)) == [-3700.0]
-    assert await outcomes(claims, request(3, -100, delay=3600)) == [None]
-    assert await outcomes(claims, request(1, -3700, delay=3600)) == [None]
+    """And devices and campaigns are independent."""
+    for campaign in (1, 11):
+        batch = [request(1, campaign=campaign, udid=udid) for udid in UDIDS]
+        assert await outcomes(claims, *batch) == [None] * len(UDIDS)
+        again = [request(2, campaign=campaign, udid=udid) for udid in UDIDS]
+        assert await outcomes(claims, *again) == [0.0] * len(UDIDS)
 
 
 async def test_every_claim_has_a_time_to_live_that_suffices(
@@ -71,63 +58,18 @@ async def test_every_claim_has_a_time_to_live_that_suffices(
         assert longest + RETAIN - 10 < left / 1000 <= longest + RETAIN + 10
 
 
-async def test_the_stored_size_of_a_claim_is_bounded(claims: Claims, redis: RedisClient) -> None:
+async def test_grants_are_remembered_for_as_long_as_records_may_repeat(
+    claims: Claims, redis: RedisClient
+) -> None:
+    """And not for ever: the stored size is bounded."""
     for begin in range(0, 6000, 500):
-        requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
-        assert await outcomes(claims, *requests, now=NOW + begin) == [None] * 500
-    (key,) = await keys_of(redis)
-    assert await redis.hstrlen(key, "1") <= 1024 * 30
-
-
-async def test_grants_are_remembered_for_as_long_as_records_may_repeat(claims: Claims) -> None:
-    for begin in range(0, 3000, 500):
         requests = [request(record, record, delay=1) for record in range(begin, begin + 500)]
         now = NOW + begin + 500
         assert await outcomes(claims, *requests, now=now) == [None] * 500
         repeats = [request(record, record, delay=1) for record in range(max(0, begin - 100), begin)]
         assert await outcomes(claims, *repeats, now=now) == [None] * len(repeats)
-
-
-async def test_claims_are_counted(claims: Claims, metrics: Metrics) -> None:
-    await outcomes(claims, request(1), request(2), request(3), request(1))
-    read = metrics.registry.get_sample_value
-    assert read("proximity_claims_total", {"outcome": "granted"}) == 2
-    assert read("proximity_claims_total", {"outcome": "denied"}) == 2
-
-
-async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics) -> None:
-    clients = [connect_redis(any_redis_url) for _ in range(2)]
-    both = [claims_on(client, metrics) for client in clients]
-    requests = [[request(p * 1000 + n, udid=f"phone {n}") for n in range(300)] for p in (0, 1)]
-    answers = await asyncio.gather(
-        *(take(each, w, NOW) for each, w in zip(both, requests, strict=True))
-    )
-    for client in clients:
-        await client.aclose()
-    assert all((a is None) != (b is None) for a, b in zip(*answers, strict=True))
-
-
-async def test_a_script_cache_that_is_lost_is_no_harm(claims: Claims, redis: RedisClient) -> None:
-    assert await outcomes(claims, request(1)) == [None]
-    await redis.script_flush()
-    assert await outcomes(claims, request(2)) == [0.0]
-
-
-async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: RedisClient) -> None:
-    """Also on a cluster, where they are a script call a slot: 64 slots were 64 round trips."""
-    await outcomes(claims, request(1, udid="loads the script"))
-    devices = [request(2, udid=f"phone {number}") for number in range(200)]
-    assert len({claim_tag(each.udid.encode()) for each in devices}) > 50
-    before = await reads_of(redis)
-    assert await outcomes(claims, *devices) == [None] * 200
-    # One INFO, and one list of 20 kB: a read takes 16 kB at least.
-    assert await reads_of(redis) - before <= 4
-
-
-async def reads_of(redis: RedisClient) -> int:
-    """The number of reads from connections of the server."""
-    info = await redis.info("stats")
-    return int(info["total_reads_processed"])
+    (key,) = await keys_of(redis)
+    assert await redis.hstrlen(key, "1") <= 1024 * 30
 
 
 async def test_claims_that_are_needed_no_more_are_removed(
@@ -141,10 +83,46 @@ async def test_claims_that_are_needed_no_more_are_removed(
     assert await outcomes(claims, request(2, 399 * 100 + 59, campaign=399)) == [399 * 100.0]
 
 
+async def test_two_processes_get_one_claim(any_redis_url: str, metrics: Metrics) -> None:
+    """Also of more devices than a call takes."""
+    clients = [connect_redis(any_redis_url) for _ in range(2)]
+    both = [claims_on(client, metrics) for client in clients]
+    requests = [[request(p * 10_000 + n, udid=f"phone {n}") for n in range(2500)] for p in (0, 1)]
+    answers = await asyncio.gather(
+        *(take(each, w, NOW) for each, w in zip(both, requests, strict=True))
+    )
+    for client in clients:
+        await client.aclose()
+    assert all((a is None) != (b is None) for a, b in zip(*answers, strict=True))
+    for outcome in ("granted", "denied"):
+        counted = {"outcome": outcome}
+        assert metrics.registry.get_sample_value("proximity_claims_total", counted) == 2500
+
+
+async def test_a_script_cache_that_is_lost_is_no_harm(claims: Claims, redis: RedisClient) -> None:
+    assert await outcomes(claims, request(1)) == [None]
+    await redis.script_flush()
+    assert await outcomes(claims, request(2)) == [0.0]
+
+
+async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: RedisClient) -> None:
+    """Also on a cluster, where they are a script call a slot: 64 slots were 64 round trips."""
+
+    async def reads() -> int:
+        return int((await redis.info("stats"))["total_reads_processed"])
+
+    await outcomes(claims, request(1, udid="loads the script"))
+    devices = [request(2, udid=f"phone {number}") for number in range(200)]
+    assert len({claim_tag(each.udid.encode()) for each in devices}) > 50
+    before = await reads()
+    assert await outcomes(claims, *devices) == [None] * 200
+    # One INFO, and one list of 20 kB: a read takes 16 kB at least.
+    assert await reads() - before <= 4
+
+
 requests = st.builds(
     request,
     record=st.integers(0, 12),
-    delay=st.sampled_from((1, 5, 60)),
     campaign=st.integers(1, 2),
     udid=st.sampled_from(("a", "b")),
 )
@@ -176,15 +154,164 @@ def histories(draw: st.DrawFn) -> list[list[ClaimRequest]]:
 def test_the_answers_are_those_of_the_oracle(
     any_redis_url: str, history: list[list[ClaimRequest]]
 ) -> None:
-    asyncio.run(_compare(any_redis_url, history))
+    async def compare() -> None:
+        redis, oracle = connect_redis(any_redis_url), ClaimsOracle()
+        await redis.flushall()
+        claims = claims_on(redis, Metrics())
+        for batch in history:
+            expected = [oracle.take(request) for request in batch]
+            assert await take(claims, batch, NOW) == expected
+        await redis.aclose()
+
+    asyncio.run(compare())
 
 
-async def _compare(url: str, history: list[list[ClaimRequest]]) -> None:
-    redis = connect_redis(url)
-    await redis.flushall()
-    claims = claims_on(redis, Metrics())
-    oracle = ClaimsOracle()
-    for batch in history:
-        expected = [oracle.take(request) for request in batch]
-        assert await take(claims, batch, NOW) == expected
-    await redis.aclose()
+MOST_TAKEN, MOST_READ = 2000, 32
+
+# The number of requests of each device, and whether its claims are read.
+devices = st.lists(
+    st.tuples(st.sampled_from([1, 2, 40, 1999, 2000, 2001, 4100]), st.booleans()), max_size=12
+)
+small = st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=120)
+
+
+@given(devices | small, st.booleans())
+def test_each_call_is_bounded_and_nothing_is_left_out(
+    made: list[tuple[int, bool]], clustered: bool
+) -> None:
+    requested = [
+        DeviceRequests(
+            f"phone {number}",
+            b"".join(each.to_bytes(REQUEST_BYTES, "big") for each in range(count)),
+            is_read,
+        )
+        for number, (count, is_read) in enumerate(made)
+    ]
+    calls = list(calls_of_requests(requested, clustered=clustered))
+    for call in calls:
+        assert 0 < sum(len(part.packed) for _, part in call) <= MOST_TAKEN * REQUEST_BYTES
+        assert sum(part.read for _, part in call) <= MOST_READ
+    for number, device in enumerate(requested):
+        own = [part for call in calls for position, part in call if position == number]
+        assert {part.udid for part in own} == {device.udid}
+        assert b"".join(part.packed for part in own) == device.packed
+        assert sum(part.read for part in own) == device.read
+
+
+# The claims of a device that are read with its first request
+
+
+async def newest(claims: Claims, *udids: str, campaign: int = 99) -> dict[str, dict[int, float]]:
+    """The claims that are read with a request of each device, in seconds from NOW."""
+    requests = [request(1000, 1, campaign=campaign, udid=udid) for udid in udids]
+    _, read = await take_and_read(claims, requests, NOW, set(udids))
+    return {
+        udid: {number: at - NOW for number, at in of_device.items()}
+        for udid, of_device in read.items()
+    }
+
+
+async def hold(claims: Claims, *udids: str, each: int) -> dict[int, float]:
+    """Take so many claims for each device, one for each campaign. Returns them as `newest` does."""
+    requests = [
+        request(1, campaign=number, udid=udid) for number in range(1, each + 1) for udid in udids
+    ]
+    assert await outcomes(claims, *requests) == [None] * len(requests)
+    return dict.fromkeys(range(1, each + 1), 0.0)
+
+
+async def test_the_claims_of_a_device_are_read_as_they_were_before(claims: Claims) -> None:
+    before = [
+        request(1, 0, campaign=1),
+        request(2, 60.5, campaign=1),
+        request(3, 10, campaign=2**40),
+        request(4, 20, campaign=3, udid="other"),
+    ]
+    assert await outcomes(claims, *before) == [None] * 4
+    held = {1: 60.5, 2**40: 10.0}
+    assert await newest(claims, "phone", "nobody") == {"phone": held, "nobody": {}}
+    assert await newest(claims, "phone", campaign=100) == {"phone": held | {99: 1.0}}
+
+
+async def test_a_device_with_very_many_claims_is_not_read(claims: Claims) -> None:
+    held = await hold(claims, "many", each=1024)
+    await hold(claims, "very many", each=1025)
+    found = await newest(claims, "many", "very many", "other", campaign=2000)
+    assert found == {"many": held, "other": {}}
+
+
+async def test_a_call_reads_so_many_claims_and_the_next_one_those_of_other_devices(
+    claims: Claims,
+) -> None:
+    """A call that read all of them would block Redis for longer."""
+    names = (f"phone {number}" for number in count())
+    udids = list(islice((name for name in names if claim_tag(name.encode()) == 0), 10))
+    held = await hold(claims, *udids, each=600)
+    first = await newest(claims, *udids, campaign=1000)
+    assert first == dict.fromkeys(udids[:6], held), "4,096 claims at most, and whole devices"
+    held |= {1000: 1.0}
+    second = await newest(claims, *udids[6:], campaign=1001)
+    assert second == dict.fromkeys(udids[6:], held)
+
+
+# Claims given back and shortened: by their owner alone, and once
+
+
+def ending(
+    record: int, keep: int, at: float = 0, delay: int = 3600, udid: str = "phone"
+) -> ClaimUpdate:
+    owner = request(record, udid=udid).notification_id
+    return ClaimUpdate(1, udid, owner, float(int(NOW + at)), delay, keep)
+
+
+async def granted(
+    claims: Claims, record: int, at: float = 0, delay: int = 3600, udid: str = "phone"
+) -> bool:
+    """Claims know milliseconds, their updates whole seconds."""
+    return await outcomes(claims, request(record, at + 0.25, delay, udid=udid)) == [None]
+
+
+async def test_a_claim_given_back_is_free(
+    claims: Claims, updater: ClaimUpdater, redis: RedisClient
+) -> None:
+    assert await granted(claims, 1)
+    assert await updater.apply([ending(2, 0), ending(3, 60)]) == 0, "it is not theirs"
+    assert not await granted(claims, 2, 3000)
+    assert await updater.apply([ending(1, 0)]) == 1
+    assert await keys_of(redis) == []
+    assert await granted(claims, 2, 1)
+    assert await updater.apply([ending(1, 0)]) == 0, "a repeat does not release the next owner's"
+    assert not await granted(claims, 3, 2)
+
+
+async def test_a_refusal_keeps_it_for_a_while(
+    claims: Claims, updater: ClaimUpdater, redis: RedisClient
+) -> None:
+    await granted(claims, 1)
+    (key,) = await keys_of(redis)
+    before = await redis.pttl(key)
+    for _ in range(3):
+        await updater.apply([ending(1, 60)])
+    assert before - 5000 < await redis.pttl(key) <= before
+    assert not await granted(claims, 2, 59.9)
+    assert await granted(claims, 3, 60.1)
+
+
+@pytest.mark.parametrize("keep", [0, 5])
+async def test_other_grants_of_the_list_stay(
+    claims: Claims, updater: ClaimUpdater, keep: int
+) -> None:
+    for number in range(5):
+        assert await granted(claims, number, number * 10, delay=10)
+    assert await updater.apply([ending(2, keep, at=20, delay=10)]) == 1
+    for number in (0, 1, 3, 4):
+        assert await granted(claims, number, number * 10, delay=10)
+    assert not await granted(claims, 9, 41, delay=10)
+
+
+async def test_a_batch_of_many_devices(claims: Claims, updater: ClaimUpdater) -> None:
+    udids = [f"phone {number}" for number in range(2500)]
+    await outcomes(claims, *(request(1, 0.25, 3600, udid=udid) for udid in udids))
+    assert await updater.apply([ending(1, 0, udid=udid) for udid in udids[::2]]) == 1250
+    answers = await outcomes(claims, *(request(2, 1, 3600, udid=udid) for udid in udids))
+    assert [answer is None for answer in answers] == [number % 2 == 0 for number in range(2500)]

@@ -23,8 +23,7 @@ from engine.trigger.grants import DecidedDetection, decide_from_memory, notifica
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules
 from tests.kafka import records
-from tests.redis.claim_requests import ClaimRequest
-from tests.redis.claims_oracle import ClaimsOracle
+from tests.redis.claim_requests import ClaimRequest, ClaimsOracle
 from tests.trigger.samples import BEACON, campaign
 
 BEGIN = 1_795_200_000

@@ -1,5 +1,6 @@
 """Deleted records are hidden from every query of a session, and keep id and name."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -143,6 +144,25 @@ async def refused(database: Database, record: Beacon | Campaign) -> None:
         session.add(record)
         with pytest.raises(VenueDeletedError):
             await session.flush()
+
+
+async def test_a_record_added_while_its_venue_is_deleted(
+    database: Database, records: Records, scene: Scene
+):
+    """It waits for the deletion, as for a foreign key, and is then refused."""
+
+    async def add() -> None:
+        async with database.write.begin() as session:
+            session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
+
+    async with database.write.begin() as session:
+        await session.delete(await session.get_one(Venue, scene.venue.id))
+        await session.flush()
+        adding = asyncio.create_task(add())
+        done, _ = await asyncio.wait({adding}, timeout=0.3)
+        assert not done
+    with pytest.raises(VenueDeletedError):
+        await adding
 
 
 async def test_the_last_id_is_not_given_again(database: Database, records: Records):

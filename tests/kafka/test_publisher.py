@@ -34,6 +34,23 @@ async def test_a_key_goes_to_the_partition_of_the_java_client(
     }
 
 
+async def test_order_is_kept_within_a_partition(
+    publisher: Publisher, broker: str, topic: str
+) -> None:
+    """Over many batches: the notifications of one device stay in order."""
+    messages = [
+        Outgoing(topic, b"key %d" % (n % 50), b"%05d" % n + b"x" * 1000, []) for n in range(5000)
+    ]
+    for begin in (0, 2500):
+        await publisher.publish(messages[begin : begin + 2500])
+    records = await read(broker, topic)
+    assert len(records) == 5000
+    for partition in range(PARTITIONS):
+        values = [record.value for record in records if record.partition == partition]
+        assert values
+        assert values == sorted(values)
+
+
 async def test_keys_values_and_headers_arrive_as_they_are(
     publisher: Publisher, broker: str, topic: str
 ) -> None:

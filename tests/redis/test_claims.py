@@ -18,6 +18,7 @@ from engine.redis.claims import (
     calls_of_requests,
     claim_tag,
 )
+from rules.parsing import LONGEST_DELAY
 from tests.redis.claim_requests import (
     NOW,
     RETAIN,
@@ -284,17 +285,19 @@ async def test_a_claim_given_back_is_free(
     assert not await granted(claims, 3, 2)
 
 
+@pytest.mark.parametrize("delay", [3600, LONGEST_DELAY])
 async def test_a_refusal_keeps_it_for_a_while(
-    claims: Claims, updater: ClaimUpdater, redis: RedisClient
+    claims: Claims, updater: ClaimUpdater, redis: RedisClient, delay: int
 ) -> None:
-    await granted(claims, 1)
+    """Also with a delay longer than the time since 1970: "100 years" is once for ever."""
+    await granted(claims, 1, delay=delay)
     (key,) = await keys_of(redis)
     before = await redis.pttl(key)
     for _ in range(3):
-        await updater.apply([ending(1, 60)])
+        await updater.apply([ending(1, 60, delay=delay)])
     assert before - 5000 < await redis.pttl(key) <= before
-    assert not await granted(claims, 2, 59.9)
-    assert await granted(claims, 3, 60.1)
+    assert not await granted(claims, 2, 59.9, delay)
+    assert await granted(claims, 3, 60.1, delay)
 
 
 @pytest.mark.parametrize("keep", [0, 5])

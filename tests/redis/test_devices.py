@@ -106,6 +106,8 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
     found = await lookup(redis, down, metrics, lambda: clock).find([key, new])
     assert found[key] == before
     assert found[new] is NO_ANSWER
+    # It goes without the record, so it is no error of SQL for which somebody is called.
+    assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 0
     await down.close()
     async with scene.database.write() as session, session.begin():
         await session.execute(update(Device).values(token_push="new"))

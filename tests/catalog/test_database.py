@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
-from catalog.database import Database, open_database
+from catalog.database import Database, database_may_recover, open_database
 from catalog.errors import DatabaseUrlError
 from catalog.migrate import migrate
 from tests.servers.waiting import eventually
@@ -76,6 +76,24 @@ async def test_a_connection_whose_begin_was_cut_off_is_not_used_again(
         async with pooled.autocommit() as session:
             assert (await session.execute(BACKEND)).scalar_one() != before
     assert await _backend(pooled) != before
+
+
+async def test_a_connection_that_another_statement_uses_is_temporary_and_not_used_again(
+    pooled: Database,
+):
+    """asyncpg leaves one so when its server dies while a statement is cancelled."""
+    before = await _backend(pooled)
+    async with pooled.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        forgotten = asyncio.create_task(driver.execute("SELECT pg_sleep(60)"))
+        await asyncio.sleep(0)
+        with pytest.raises(DBAPIError, match="another operation is in progress") as caught:
+            await connection.execute(BACKEND)
+    assert database_may_recover(caught.value)
+    assert await _backend(pooled) != before
+    with pytest.raises(asyncpg.PostgresError):
+        await forgotten
 
 
 def _modes(path: Path) -> dict[str, int]:

@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -123,7 +124,8 @@ class CallScheduler:
     that use none yet. So a company finds a slot even while the services of dozens of others hang.
 
     `run` must be running; it raises errors that are not the fault of a call. `agent` is the
-    user-agent. `on_try(call, breaker)` is called after every try, `on_retry` before every retry.
+    user-agent. Each try is made within `trace(call)`, which sees Failed. `on_try(call, breaker)` is
+    called after every try, `on_retry` before every retry.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class CallScheduler:
         caller: ServiceCaller,
         limits: ScheduleLimits,
         agent: str,
+        trace: Callable[[Call], AbstractContextManager[object]] = nullcontext,
         on_try: Callable[[Call, Breaker], None] = lambda *_: None,
         on_retry: Callable[[], None] = lambda: None,
     ) -> None:
@@ -139,6 +142,7 @@ class CallScheduler:
         self.unfinished = 0
         self._caller = caller
         self._agent = agent
+        self._trace = trace
         self._on_try = on_try
         self._on_retry = on_retry
         self._companies: dict[int, _Company] = {}
@@ -295,7 +299,8 @@ class CallScheduler:
         call.tried += 1
         result: CallResult
         try:
-            result = await call_service(self._caller, call, self._agent)
+            with self._trace(call):
+                result = await call_service(self._caller, call, self._agent)
         except Failed as error:
             result = error.with_traceback(None)  # which refers to this frame
         call.seconds = time.perf_counter() - begin

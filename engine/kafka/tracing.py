@@ -110,6 +110,19 @@ class Span:
             self._span.set_attributes({"proximity.outcome": outcome, **attributes})
             self._span.end()
 
+    def end_request(self, *, status: int | None, error: str | None) -> None:
+        """End the span of an HTTP request: the status of the reply, the kind of error if any."""
+        if self._span is None:
+            return
+        if status is not None:
+            self._span.set_attribute("http.response.status_code", status)
+        if error is not None:
+            from opentelemetry.trace import StatusCode
+
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
 
 class Tracer:
     """Makes spans in the traces of the senders of records.
@@ -120,8 +133,18 @@ class Tracer:
     def __init__(self, tracer: Any = None) -> None:
         self._tracer = tracer
 
-    def begin(self, name: str, headers: Headers, attributes: Mapping[str, str | int]) -> Span:
-        """The span of a consumer, if the trace context is sampled, else the unchanged context."""
+    def begin(
+        self,
+        name: str,
+        headers: Headers,
+        attributes: Mapping[str, str | int],
+        *,
+        is_client: bool = False,
+    ) -> Span:
+        """The span of a consumer or, with `is_client`, of a request to another service.
+
+        If the trace context is not sampled, it is passed on unchanged.
+        """
         passed = trace_headers(headers)
         if self._tracer is None or not passed:
             return Span(passed)
@@ -130,8 +153,9 @@ class Tracer:
 
         propagator = TraceContextTextMapPropagator()
         context = propagator.extract({name: value.decode() for name, value in passed})
+        kind = SpanKind.CLIENT if is_client else SpanKind.CONSUMER
         span = self._tracer.start_span(
-            name, context=context, kind=SpanKind.CONSUMER, attributes=dict(attributes)
+            name, context=context, kind=kind, attributes=dict(attributes)
         )
         if not span.is_recording():
             return Span(passed)

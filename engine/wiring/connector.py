@@ -13,7 +13,7 @@ from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import BreakerStatus, Call
 from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
-from engine.connector.calls import EndpointDecryptor
+from engine.connector.calls import EndpointDecryptor, try_span
 from engine.connector.partition import CallPartition
 from engine.connector.results import ROLE, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
@@ -84,6 +84,7 @@ def build_connector(parts: ProcessParts) -> Role:
         caller=caller,
         limits=limits,
         agent=user_agent(),
+        trace=partial(try_span, parts.tracer),
         on_try=on_try,
         on_retry=metrics.connector_calls.labels("retried").inc,
     )

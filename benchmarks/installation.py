@@ -37,9 +37,10 @@ from tests.servers.http_service import (
 )
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.process import free_ports
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, Rig, free_ports
+from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 from tests.system.world import Triple, World
 

@@ -10,7 +10,8 @@ import httpx
 from catalog.accounts import NewAccount, create_account
 from catalog.database import Database
 from catalog.inputs import ALL_PERMISSIONS
-from tests.system.rig import Command, Rig, free_ports
+from tests.servers.process import free_ports
+from tests.system.rig import Command, Rig
 
 EMAIL = "owner@harbour.example"
 PASSWORD = "change-me-please"

@@ -2,15 +2,18 @@
 
 import abc
 import contextlib
+import itertools
 import os
+import random
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from engine.cli.local_servers import ChildProcess, ServerStartError, free_port
+from engine.cli.local_servers import ChildProcess, ServerStartError
 from tests.servers.missing import ServerMissingError
 from tests.servers.waiting import wait_until
 
@@ -25,8 +28,8 @@ class ServerProcess(abc.ABC):
     keep its loop turning calls them through `asyncio.to_thread`.
     """
 
-    start_deadline = 30.0
-    stop_deadline = 20.0
+    start_deadline = 90.0
+    stop_deadline = 60.0
     user: str | None = None
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -86,7 +89,7 @@ class ServerProcess(abc.ABC):
         stopped = [pid, *map(int, children)]
         try:
             _signal(stopped, signal.SIGSTOP)
-            wait_until(lambda: all(map(_is_stopped, stopped)), deadline=10, what="no thread runs")
+            wait_until(lambda: all(map(_is_stopped, stopped)), what="no thread runs")
             yield
         finally:
             _signal(stopped, signal.SIGCONT)
@@ -116,7 +119,7 @@ def started(make: Callable[[Path, int], S]) -> Iterator[S]:
         for attempt in range(1, _ATTEMPTS + 1):
             directory = Path(base) / str(attempt)
             directory.mkdir()
-            server = make(directory, free_port())
+            server = make(directory, free_ports())
             server.prepare()
             try:
                 server.start()
@@ -128,6 +131,34 @@ def started(make: Callable[[Path, int], S]) -> Iterator[S]:
             yield server
         finally:
             server.kill()
+
+
+def free_ports() -> int:
+    """The first of two free ports in a row.
+
+    Whoever gets them opens them later: until then nobody else in this run is given them. They lie
+    below those that the system gives to connections, which could take the port of a server that a
+    test has stopped, and even connect a client that tries it to itself.
+    """
+    for first in _ports:
+        with socket.socket() as one, socket.socket() as two, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", first))
+            two.bind(("127.0.0.1", first + 1))
+            return first
+    raise AssertionError("unreachable")
+
+
+def _own_ports() -> Iterator[int]:
+    """Every other port of those that are this test worker's. Another run begins elsewhere."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    lowest = 10_000 + worker % 5 * 2000
+    begin = random.randrange(0, 2000, 2)
+    return itertools.cycle(
+        [*range(lowest + begin, lowest + 2000, 2), *range(lowest, lowest + begin, 2)]
+    )
+
+
+_ports = _own_ports()
 
 
 def find_program(*names: str, beside: Sequence[Path] = (), package: str) -> Path:

@@ -6,13 +6,11 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engine.cli.local_servers import ServerStartError, find_redis_server, free_port
+from engine.cli.local_servers import ServerStartError, find_redis_server
 from tests.servers.missing import ServerMissingError
 from tests.servers.process import ServerProcess
 
 SLOTS = 16384
-# The cluster bus listens 10,000 above the port.
-_HIGHEST_CLUSTER_PORT = 55535
 
 
 class RedisServer(ServerProcess):
@@ -70,8 +68,6 @@ class ClusterNode(RedisServer):
     """A node without slots; `cluster_of_three` makes several of them one cluster."""
 
     def __init__(self, directory: Path, port: int) -> None:
-        while port > _HIGHEST_CLUSTER_PORT:
-            port = free_port()
         super().__init__(
             directory,
             port,

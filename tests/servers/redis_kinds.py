@@ -95,10 +95,9 @@ def sentinel_and_two() -> Iterator[tuple[str, RedisServer]]:
         ):
             wait_until(
                 lambda: int(client.sentinel_masters()[SERVICE]["num-slaves"]) == 1,
-                deadline=30.0,
                 what="Sentinel knows the replica",
             )
-            wait_until(lambda: _has_data(of_second), deadline=30.0, what="the replica has the data")
+            wait_until(lambda: _has_data(of_second), what="the replica has the data")
             yield f"redis+sentinel://127.0.0.1:{watcher.port}/{SERVICE}", primary
 
 
@@ -116,9 +115,9 @@ def cluster_of_three() -> Iterator[tuple[str, RedisServer]]:
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             client.execute_command("CLUSTER MEET", "127.0.0.1", nodes[0].port)
         first = clients[0].execute_command("CLUSTER MYID")
-        wait_until(lambda: _follows(clients[3], first), deadline=30.0, what="a replica follows")
-        wait_until(lambda: all(map(_is_whole, clients)), deadline=30.0, what="a cluster")
-        wait_until(lambda: _has_data(clients[3]), deadline=30.0, what="the replica has the data")
+        wait_until(lambda: _follows(clients[3], first), what="a replica follows")
+        wait_until(lambda: all(map(_is_whole, clients)), what="a cluster")
+        wait_until(lambda: _has_data(clients[3]), what="the replica has the data")
         yield nodes[1].url, nodes[0]
 
 

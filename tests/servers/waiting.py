@@ -10,11 +10,12 @@ _PAUSE_SECONDS = 0.02
 
 
 async def eventually(
-    condition: Callable[[], Any], *, deadline: float = 15.0, what: str = ""
+    condition: Callable[[], Any], *, deadline: float = 90.0, what: str = ""
 ) -> Any:
     """Return the first truthy value of `condition` (plain or async); look every 20 ms.
 
-    Raises AssertionError, with `what` and the last value seen, after `deadline` seconds.
+    Raises AssertionError, with `what` and the last value seen, after `deadline` seconds: long,
+    because it costs nothing where all is well, and a busy machine may stand still for seconds.
     """
     give_up = time.monotonic() + deadline
     while True:
@@ -27,7 +28,7 @@ async def eventually(
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def wait_until(condition: Callable[[], bool], *, deadline: float, what: str) -> None:
+def wait_until(condition: Callable[[], bool], *, what: str, deadline: float = 90.0) -> None:
     """`eventually` for plain code. Raises TimeoutError, naming `what`."""
     give_up = time.monotonic() + deadline
     while not condition():

@@ -122,7 +122,7 @@ async def until_decided(trigger: Command, more: int) -> None:
         assert trigger.process.poll() is None, trigger.output
         return (await trigger.metrics()).total("detections") > before + more
 
-    await eventually(has_decided, deadline=60, what="decisions")
+    await eventually(has_decided, what="decisions")
 
 
 def messages_by_id(records: list[Record]) -> dict[str, list[dict[str, Any]]]:

@@ -6,7 +6,6 @@ import os
 import time
 from typing import Any
 
-import pytest
 from sqlalchemy.orm import selectinload
 
 from catalog.database import open_database
@@ -42,7 +41,6 @@ def edit_and_die(url: str, what: str, number: int, committed_at: Any) -> None:
     asyncio.run(edit())
 
 
-@pytest.mark.timeout(120)
 async def test_an_edit_takes_effect_within_a_second(
     rig: Rig, topics: TopicSet, redis_url: str, postgres_url: str
 ) -> None:

@@ -7,11 +7,8 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from tests.servers.product_process import ROOT
 
-pytestmark = pytest.mark.timeout(240)
 DETECTIONS = 25_419 + 2 * 6  # readings; a position and a scan of each phone
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import pytest
 from dotenv import dotenv_values
 
 from tests.system.probe import Probe
@@ -12,7 +11,6 @@ from tests.system.topics import TopicSet
 from tests.system.world import small_world
 
 
-@pytest.mark.timeout(90)
 async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
     world = small_world()
     database = f"sqlite:///{tmp_path / 'catalog.sqlite3'}"

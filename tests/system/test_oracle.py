@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-import pytest
-
 from rules.model import Reason
 from tests.system.oracle import Expected, Oracle
 from tests.system.rig import Rig
@@ -48,7 +46,6 @@ def _in_ms(t: float, dice: random.Random) -> int:
     return int(t * 1000) if dice.random() < 0.3 else int(t) * 1000
 
 
-@pytest.mark.timeout(240)
 async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> None:
     dice = random.Random(SEED)
     now = datetime.now(UTC).replace(microsecond=0)

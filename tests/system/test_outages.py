@@ -21,7 +21,6 @@ from tests.system.scene import Scene, assert_equal, until_decided
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
 
-pytestmark = pytest.mark.timeout(180)
 HEALED = "the index in Redis is older than SQL: rebuilding it from SQL"
 DRAIN = 5.0
 SLACK = 4.0  # on a busy machine
@@ -65,7 +64,7 @@ async def test_kafka_down_for_a_while_and_then_frozen(
     async def counted() -> bool:
         return (await trigger.metrics()).total("kafka_errors") > 0
 
-    await eventually(counted, deadline=45, what="failed requests are counted")
+    await eventually(counted, what="failed requests are counted")
     lines = trigger.output.splitlines()[before:]
     assert len(lines) <= 30, "\n".join(lines)
     await asyncio.to_thread(own_kafka.start)
@@ -112,14 +111,14 @@ async def test_redis_falls_back_to_an_older_file(
     async def is_off() -> bool:
         return switched.name not in await probe.fires(plan.triple)
 
-    await eventually(is_off, deadline=30)
+    await eventually(is_off)
     async with scene.load(seed=5, rate=200):
         await until_decided(trigger, 300)
         await asyncio.to_thread(own_redis.kill)
         await asyncio.to_thread(shutil.rmtree, own_redis.directory)
         await asyncio.to_thread(shutil.copytree, tmp_path / "older", own_redis.directory)
         await asyncio.to_thread(own_redis.start)
-        await eventually(lambda: trigger.output.count("index built") == 2, deadline=30)
+        await eventually(lambda: trigger.output.count("index built") == 2)
     await topics.until_done()
     assert await is_off()
     await trigger.stop()
@@ -156,7 +155,7 @@ async def test_sql_hangs(on_own_postgres: Scene, own_postgres: PostgresServer) -
         await topics.publish(scene.detections(500))
         await scene.assert_published(repeats=False)
         recorder = rig.recorder()
-        await eventually(lambda: reports(recorder, "sql"), deadline=45, what="it says so")
+        await eventually(lambda: reports(recorder, "sql"), what="it says so")
         await recorder.stop()
         recorder = rig.recorder()
     await recorder.until_ready()
@@ -166,7 +165,7 @@ async def test_sql_hangs(on_own_postgres: Scene, own_postgres: PostgresServer) -
     async def is_closed() -> bool:
         return plan.campaigns[0].record.name not in await probe.fires(plan.triple)
 
-    await eventually(is_closed, deadline=30, what="the edit has come through")
+    await eventually(is_closed, what="the edit has come through")
     await trigger.stop()
     await recorder.stop()
 

@@ -18,7 +18,6 @@ from tests.system.traffic import Message
 from tests.system.world import small_world
 
 DRAIN = 5.0
-pytestmark = pytest.mark.timeout(240)
 
 
 async def test_stopped_under_load(scene: Scene) -> None:
@@ -101,7 +100,7 @@ async def test_two_workers(scene: Scene, parent: Command) -> None:
         return all(counted % worker in body for worker in range(2))
 
     async with scene.load(seed=9, rate=500):
-        await eventually(both_work, deadline=40)
+        await eventually(both_work)
     await scene.assert_published(repeats=True)
     # The page reports the worker that does not answer, and shows the other one.
     assert (await parent.metrics()).by("worker_up", "worker") == {"0": 1, "1": 1}
@@ -133,7 +132,7 @@ async def test_a_worker_that_ends_stops_the_others(parent: Command) -> None:
 async def test_workers_do_not_outlive_their_parent(parent: Command) -> None:
     gone = "the parent of this worker is gone"
     parent.kill()
-    await eventually(lambda: parent.output.count(gone) == 2, deadline=30)
+    await eventually(lambda: parent.output.count(gone) == 2)
 
 
 def workers_of(parent: Command) -> list[int]:
@@ -153,7 +152,7 @@ async def test_too_many_dead_letters_stop_it(scene: Scene) -> None:
         await topics.publish([Message(0, b"device %d" % sent, b"{}")])
         return trigger.process.poll() is not None
 
-    await eventually(one_more_has_ended_it, deadline=60, what="it stops")
+    await eventually(one_more_has_ended_it, what="it stops")
     assert await trigger.ended() == 1
     assert "PROXIMITY_DEAD_LETTER_SHARE" in trigger.output.splitlines()[-1]
     assert await topics.lag() > 0  # nothing of the last batch was published

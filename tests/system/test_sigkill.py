@@ -3,8 +3,6 @@
 import asyncio
 import random
 
-import pytest
-
 from tests.system.scene import Scene, assert_equal
 
 ROUNDS = 4
@@ -14,7 +12,6 @@ BURST = 4000  # so much at once that a kill mostly comes in the middle of a batc
 SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
 
 
-@pytest.mark.timeout(300)
 async def test_kills_under_load(scene_of_places: Scene) -> None:
     scene = scene_of_places
     topics, dice = scene.topics, random.Random(SEED)

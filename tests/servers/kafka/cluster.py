@@ -10,8 +10,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from engine.cli.local_servers import free_port
 from tests.servers.kafka.server import KafkaServer, new_cluster
+from tests.servers.process import free_ports
 from tests.servers.waiting import wait_until
 
 _DEADLINE = 120.0
@@ -70,12 +70,12 @@ class KafkaCluster:
 def kafka_cluster() -> Iterator[KafkaCluster]:
     """Three nodes that run, in directories that go with them."""
     with tempfile.TemporaryDirectory(prefix="proximity-test-", ignore_cleanup_errors=True) as base:
-        voters, cluster = {number: free_port() for number in (1, 2, 3)}, new_cluster()
+        voters, cluster = {number: free_ports() for number in (1, 2, 3)}, new_cluster()
         nodes = []
         for number in voters:
             directory = Path(base) / str(number)
             directory.mkdir()
-            node = KafkaNode(directory, free_port())
+            node = KafkaNode(directory, free_ports())
             node.number, node.voters, node.cluster = number, voters, cluster
             node.prepare()
             nodes.append(node)

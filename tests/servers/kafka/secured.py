@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from engine.cli.local_servers import free_port
 from tests.servers.kafka.server import KafkaServer
+from tests.servers.process import free_ports
 from tests.servers.token_endpoint import TokenKey
 
 USER, PASSWORD = "engine", "s3cret-of-the-broker"
@@ -44,7 +44,7 @@ class SecuredKafkaServer(KafkaServer):
         super().__init__(directory, port)
         names = ("SSL", "SASL_PLAINTEXT", "SASL_SSL", OAUTH)
         self.addresses = {"PLAINTEXT": f"127.0.0.1:{port}"} | {
-            name: f"127.0.0.1:{free_port()}" for name in names
+            name: f"127.0.0.1:{free_ports()}" for name in names
         }
         self.authority = directory / "ca.pem"
         self.token_key = TokenKey()

@@ -10,7 +10,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from engine.cli.local_servers import free_port
 from tests.servers.kafka.jars import jars_directory, java
 from tests.servers.process import ServerProcess
 
@@ -23,8 +22,7 @@ _quiet.propagate = False
 class KafkaServer(ServerProcess):
     """One Kafka node; topics are made by their first mention, with 4 partitions."""
 
-    start_deadline = 60.0
-    stop_deadline = 30.0
+    start_deadline = 180.0
 
     def __init__(self, directory: Path, port: int) -> None:
         super().__init__(directory, port)
@@ -40,7 +38,7 @@ class KafkaServer(ServerProcess):
 
     def properties(self) -> dict[str, object]:
         """The node's settings."""
-        controller, plain = f"127.0.0.1:{free_port()}", f"PLAINTEXT://{self.bootstrap_servers}"
+        controller, plain = f"127.0.0.1:{self.port + 1}", f"PLAINTEXT://{self.bootstrap_servers}"
         return {
             "process.roles": "broker,controller",
             "node.id": 1,

@@ -7,8 +7,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from catalog.database import open_database
 from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
@@ -26,8 +24,6 @@ from tests.system.connectors.customers import SETTINGS, by_path
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
-pytestmark = pytest.mark.timeout(120)
-
 
 async def start(rig: Rig, topics: TopicSet, **settings: str) -> Command:
     rig.environment |= SETTINGS | settings
@@ -42,7 +38,7 @@ async def until_published(topics: TopicSet, count: int) -> list[dict[str, Any]]:
     async def enough() -> bool:
         return await topics.count("notifications") >= count
 
-    await eventually(enough, deadline=30, what=f"{count} notifications")
+    await eventually(enough, what=f"{count} notifications")
     return bodies(await topics.read("notifications"))
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trustme
 
 from catalog.redis_connection import connect_redis
@@ -95,7 +94,6 @@ def each_customer(service: HttpService, bad: HttpService) -> Customers:
     return customers
 
 
-@pytest.mark.timeout(150)
 async def test_each_outcome(
     stores: Rig, topics: TopicSet, call_topics: TopicSet, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from tests.system.index.reader import Reader
 
 @pytest.fixture
 async def redis(own_redis: RedisServer) -> AsyncIterator[RedisClient]:
-    client = connect_redis(own_redis.url, timeout=2.0)
+    client = connect_redis(own_redis.url, timeout=30.0)
     yield client
     await client.aclose()
 

@@ -28,13 +28,13 @@ class Reader:
 
     def __init__(self, database: Database, redis: RedisClient) -> None:
         self.database = database
-        self.store = IndexStore(redis, prefix=PREFIX, deadline=2.0)
+        self.store = IndexStore(redis, prefix=PREFIX, deadline=30.0)
         self.metrics = Metrics()
         self.index = PlaceIndex(
             redis=redis,
             prefix=PREFIX,
             cache=PlaceCache(1000),
-            deadline=2.0,
+            deadline=30.0,
             metrics=self.metrics,
         )
         self._redis = redis
@@ -91,7 +91,7 @@ class Reader:
             index=self.index,
             rebuild=rebuild,
             max_age=3600.0,
-            deadline=2.0,
+            deadline=30.0,
             metrics=self.metrics,
         )
         tasks = [asyncio.create_task(drainer.run(stop)) for drainer in drainers]
@@ -116,4 +116,4 @@ class Reader:
         async def is_so() -> bool:
             return await self.fires() is fires
 
-        await eventually(is_so, deadline=30, what=f"fires: {fires}")
+        await eventually(is_so, what=f"fires: {fires}")

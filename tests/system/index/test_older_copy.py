@@ -34,7 +34,7 @@ async def test_one_bucket_alone_is_put_back(reader: Reader, redis: RedisClient, 
             if kept:
                 await reader.until(fires=False)
                 await redis.restore(bucket, 0, older, replace=True)
-            await eventually(lambda: logged(logs), deadline=30, what="it is noticed")
+            await eventually(lambda: logged(logs), what="it is noticed")
             await reader.until(fires=False)
             await eventually(lambda: reader.lags[-1] == 0)
     assert logged(logs) == ["the index in Redis is older than SQL: rebuilding it from SQL"]

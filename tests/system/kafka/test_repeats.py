@@ -20,7 +20,7 @@ IN_FLIGHT = 3 * BATCH
 SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5", "BATCH_RECORDS": str(BATCH)}
 
 
-@pytest.mark.timeout(900 if FULL else 240)
+@pytest.mark.timeout(2400)
 async def test_a_kill_repeats_at_most_what_was_in_flight(stores: Rig, topics: TopicSet) -> None:
     world, dice = open_world(), random.Random(3)
     await world.save(stores.environment["DATABASE_URL"])

@@ -16,7 +16,6 @@ from tests.system.world import small_world
 
 pytestmark = [
     pytest.mark.skipif("PROXIMITY_TEST_FULL" not in os.environ, reason="three brokers of its own"),
-    pytest.mark.timeout(400),
 ]
 
 

@@ -60,7 +60,6 @@ async def has_recorded(database: Database, count: int, before: set[str]) -> set[
     return ids if is_done else set()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("is_away", [False, True])
 async def test_counters_and_traces_are_exact(
     rig: Rig,

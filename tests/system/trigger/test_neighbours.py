@@ -118,7 +118,7 @@ async def _until(made: Callable[[], Awaitable[int]], enough: int) -> None:
     await eventually(is_enough, deadline=200, what=f"{enough} messages")
 
 
-@pytest.mark.timeout(600 if FULL else 240)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("loud", "records", "messages", "topic"),
     [

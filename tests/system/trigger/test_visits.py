@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from tests.servers.waiting import eventually
 from tests.system.rig import Rig
 from tests.system.topics import Record, TopicSet
@@ -105,7 +103,6 @@ def second(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-@pytest.mark.timeout(240)
 async def test_visits_under_kills(stores: Rig, topics: TopicSet) -> None:
     world = made()
     await world.save(stores.environment["DATABASE_URL"])
@@ -136,7 +133,7 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet) -> None:
         found = once(await topics.read("presence")).values()
         return [each["type"] for each in found].count("exit") >= count
 
-    await eventually(all_have_left, deadline=60, what="the exits of an idle topic")
+    await eventually(all_have_left, what="the exits of an idle topic")
     for each in pair:
         await each.until_ready()
         await each.stop()

@@ -26,8 +26,6 @@ _VARIES = re.compile(r"<[a-z ]+>")  # a text or a number
 _REQUEST = re.compile(r'call (?:-X (\w+) )?"?\$BASE(/[^\s"?]*)\S*( -d)?|\$BASE/(auth)')
 BASE = "BASE=http://127.0.0.1:8000/v2"
 MARK = "=== next answer ==="
-# (A minute by itself, with the servers' start; the machine may be busy.)
-pytestmark = pytest.mark.timeout(480)
 
 
 class Step(NamedTuple):

@@ -10,8 +10,9 @@ import pytest
 
 from tests.servers.http_service import HttpService, content, replying
 from tests.servers.kafka.server import KafkaServer
+from tests.servers.process import free_ports
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, free_ports
+from tests.system.rig import Command
 from tests.system.topics import TopicSet
 from tests.system.traffic import Message
 from tests.system.walks.holder import Holder, beacon, campaign
@@ -20,8 +21,6 @@ from tests.system.walks.user import SECRET_KEY, User, user
 ROLES = ("trigger", "connector", "recorder")
 VISITORS = {"first", *(f"{when} {role}" for role in ROLES for when in ("before", "after"))}
 PASSWORD = "a password of the company"
-# (A minute by itself, with the servers' start; the machine may be busy.)
-pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ async def until_sent(topics: TopicSet, name: str, udids: set[str]) -> None:
         sent = [each["device"]["udid"] for each in found if each["campaign"]["name"] == name]
         return sorted(sent) == sorted(udids)
 
-    await eventually(is_sent, deadline=60, what=f"{name} is sent")
+    await eventually(is_sent, what=f"{name} is sent")
 
 
 async def probes_and_metrics(trigger: Command, topics: TopicSet) -> None:
@@ -114,7 +113,7 @@ async def kafka_down_and_back(trigger: Command, kafka: KafkaServer) -> None:
         status, body = await trigger.get("/readyz")
         return status == 503 and json.loads(body)["checks"]["kafka"] is False
 
-    await eventually(down, deadline=20, what="Kafka is reported as down")
+    await eventually(down, what="Kafka is reported as down")
     # Not a reason to restart it.
     assert (await trigger.get("/healthz"))[0] == 200
     await asyncio.to_thread(kafka.start)
@@ -141,7 +140,7 @@ async def dead_letters_of_a_service_that_was_down(
     async def failed() -> bool:
         return await topics.count("dead-letters") >= len(VISITORS)
 
-    await eventually(failed, deadline=60, what="every call has failed")
+    await eventually(failed, what="every call has failed")
     printed = sre("dead-letters", "list")
     assert printed.splitlines()[-1] == f"{len(VISITORS)} dead letters: 7 connector_status"
     service.answer = content(title="Only for you")
@@ -172,10 +171,10 @@ async def counted_right(sre: User, holder: Holder) -> None:
         return {each["role"]: each["state"] for each in found} == dict.fromkeys(ROLES, "up_to_date")
 
     try:
-        await eventually(counted, deadline=60, what="SQL and Redis have counted")
+        await eventually(counted, what="SQL and Redis have counted")
     except AssertionError as error:
         raise AssertionError(f"SQL and Redis have counted: {both}") from error
-    await eventually(all_keep_up, deadline=30, what="every role has reported that it is up to date")
+    await eventually(all_keep_up, what="every role has reported that it is up to date")
     (granted,) = await holder.get("/statistics/reasons")
     assert (granted["reason"], granted["count"]) == ("granted", 2 * len(VISITORS))
     assert {each["name"] for each in granted["campaigns"]} == {"by url", "by connector"}

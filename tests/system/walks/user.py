@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.servers.process import free_ports
 from tests.servers.product_process import ROOT, run_product
-from tests.system.rig import Command, Rig, free_ports
+from tests.system.rig import Command, Rig
 
 __all__ = ["ROOT", "SECRET_KEY", "User", "user"]
 

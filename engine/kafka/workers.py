@@ -138,21 +138,21 @@ class QueueWorker(ABC):
 class BatchWorker(QueueWorker):
     """Implements PartitionWorker with a handler; the consumer commits.
 
-    `handler_for` makes the handler of one assignment, which is awaited with each batch until all of
-    the batch is done. It retries temporary errors itself; an error that it raises stops the
-    process.
+    `handler_for` makes the handler of one assignment from the partition and its position. It is
+    awaited with each batch until all of the batch is done, and retries temporary errors itself; an
+    error that it raises stops the process.
     """
 
     def __init__(
         self,
         partition: TopicPartition,
-        _begin: Position,
+        begin: Position,
         on_progress: Callable[[], None],
         *,
-        handler_for: Callable[[TopicPartition], Callable[[Records], Awaitable[None]]],
+        handler_for: Callable[[TopicPartition, Position], Callable[[Records], Awaitable[None]]],
         batch_records: int,
     ) -> None:
-        self._handler = handler_for(partition)
+        self._handler = handler_for(partition, begin)
         super().__init__(partition, on_progress, batch_records)
 
     async def handle(self, batch: Records) -> None:

@@ -92,6 +92,15 @@ class ClockSkew:
         skews = self._skews.values()
         return not skews or (min(skews) <= seconds and max(skews) >= -seconds)
 
+    async def all_agree_within(self, seconds: float) -> bool:
+        """Measure, and return whether this clock differs from none by more than these seconds.
+
+        Raises as `measure`.
+        """
+        for server in self.servers:
+            await self.measure(server)
+        return all(abs(skew) <= seconds for skew in self._skews.values())
+
     async def measure(self, server: str) -> None:
         """Ask one server for its time. Raises the errors of its reader, and TimeoutError."""
         began = self._clock()

@@ -42,20 +42,8 @@ _KEYS: dict[str, type[PlaceKey]] = {
 }
 
 
-class OffsetsError(Exception):
-    """The offsets in SQL belong to other topics. The process stops; the message says what to do."""
-
-
-class DayMissingError(Exception):
-    """Rows are of days that have no partition yet. Create the days, and write the batch again."""
-
-    def __init__(self, days: Collection[date] = ()) -> None:
-        super().__init__(f"no partition of {', '.join(map(str, days))}")
-        self.days = days
-
-
-class ReadAgainError(Exception):
-    """The batch is out of date and its records must be read again. None of it is written."""
+class ConflictError(Exception):
+    """Another transaction has changed what this one has read. Nothing is written; try again."""
 
 
 class ActivePlace(NamedTuple):
@@ -214,20 +202,20 @@ class LedgerTransaction:
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         """Create or update devices and increase their counters.
 
-        Fields that are None stay unchanged. Raises ReadAgainError if a company was deleted.
+        Fields that are None stay unchanged. Raises ConflictError if a company was deleted.
         """
         try:
             found = await self._fetch_for("add_devices", [changes[key] for key in sorted(changes)])
         except IntegrityError as error:
-            raise ReadAgainError("company_deleted") from error
+            raise ConflictError("company_deleted") from error
         return {(company_id, udid): (id_, bool(test)) for company_id, udid, id_, test in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append rows to the trace. Raises DayMissingError."""
+        """Append rows to the trace."""
         await self._fetch_for("add_detections", [row._asdict() for row in rows])
 
     async def add_authentications(self, rows: Sequence[Row]) -> None:
-        """Append rows to the trace. Raises DayMissingError."""
+        """Append rows to the trace."""
         await self._fetch_for("add_authentications", rows)
 
     async def counted(self, table: str, ids: Collection[UUID]) -> set[UUID]:
@@ -237,12 +225,12 @@ class LedgerTransaction:
     async def add_counted(self, table: str, rows: Sequence[Row]) -> None:
         """Store notifications or events as counted.
 
-        Raises ReadAgainError if another transaction has just counted one of them.
+        Raises ConflictError if another transaction has just counted one of them.
         """
         try:
             await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
         except IntegrityError as error:
-            raise ReadAgainError("already_counted") from error
+            raise ConflictError("already_counted") from error
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
         """The test devices among these."""
@@ -317,11 +305,6 @@ class Ledger(ABC):
         """As those of a transaction."""
         async with self.transaction() as transaction:
             return await transaction.positions(topic)
-
-    async def now(self) -> datetime:
-        """The time on SQL's clock."""
-        async with self.transaction() as transaction:
-            return await transaction.now()
 
     async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
         """Create the missing partitions of these UTC days; returns how many were created.

@@ -1,8 +1,9 @@
 """The role `recorder`: from the topics to exact counters in SQL.
 
 records -> read (decode, dead letters, look-ups) -> one transaction: move the partition's offset,
-count, aggregate, write. The offset moves only from the value that this recorder knows. If another
-recorder has advanced it, only the records after the new offset are written.
+count, aggregate, write. The offset moves only from the value that this recorder knows. If SQL has
+another one, because another recorder has written or the answer of a commit was lost, the partition
+begins again at the offset in SQL.
 """
 
 import asyncio
@@ -15,19 +16,12 @@ from typing import Any, TypeVar
 import structlog
 from aiokafka import TopicPartition
 
-from engine.kafka.offsets import Position
+from engine.kafka.offsets import Position, Positions
 from engine.kafka.tracing import Span, Tracer
-from engine.kafka.workers import Records
+from engine.kafka.workers import PartitionRestartError, Records
 from engine.process.failures import Backoff, database_may_recover, took_too_long
 from engine.process.metrics import Metrics, StepTimer
-from engine.recorder.ledger import (
-    DayMissingError,
-    DetectionRow,
-    Ledger,
-    LedgerTransaction,
-    OffsetsError,
-    ReadAgainError,
-)
+from engine.recorder.ledger import ConflictError, DetectionRow, Ledger, LedgerTransaction
 from engine.recorder.readers import NewRows, RecordReader, rows_of_changes
 from engine.redis.figures import BeaconMinute
 
@@ -39,6 +33,10 @@ _QUICKLY = 0.25  # of the deadline: a transaction with twice as many records end
 _LONGEST_PAUSE = 5.0
 
 Result = TypeVar("Result")
+
+
+class TooSlowError(Exception):
+    """A transaction has not ended within its deadline; it can be split."""
 
 
 @dataclass(kw_only=True)
@@ -61,37 +59,33 @@ class Recorder:
     def __post_init__(self) -> None:
         self.step = StepTimer(self.metrics, ROLE, self.clock)
 
-    def for_partition(self, partition: TopicPartition) -> "PartitionRecorder":
-        """The handler for one assignment of one partition."""
-        return PartitionRecorder(self, partition)
-
     async def until_answered(
         self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
     ) -> Result:
         """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
 
         The partition waits meanwhile, which is backpressure and loses nothing. If a call that
-        `may_be_split` times out, ReadAgainError is raised.
+        `may_be_split` times out, TooSlowError is raised.
         """
         backoff, errors = Backoff(last=_LONGEST_PAUSE), self.metrics.sql_errors
         while True:
             try:
                 async with asyncio.timeout(self.deadline):
                     result = await call()
+            except ConflictError as error:
+                log.warning("batch_retried", reason=str(error))
             except Exception as error:  # permanent errors are raised
                 if not database_may_recover(error):
                     raise
                 errors.failed(error, "recording")
                 if may_be_split and took_too_long(error):
-                    raise ReadAgainError("too_slow") from error
+                    raise TooSlowError from error
             else:
                 errors.answered("recording")
                 return result
             await backoff.pause()
 
-    async def load(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Position]:
+    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
         """The recorded positions. Waits while SQL is down."""
         found: dict[TopicPartition, Position] = {}
         for topic in {partition.topic for partition in partitions}:
@@ -99,9 +93,7 @@ class Recorder:
             found |= {TopicPartition(topic, number): at for number, at in positions.items()}
         return {each: found[each] for each in partitions if each in found}
 
-    async def replace(
-        self, old: Mapping[TopicPartition, Position], new: Mapping[TopicPartition, Position]
-    ) -> bool:
+    async def replace(self, old: Positions, new: Positions) -> bool:
         """Write the new positions, so that no batch is compared with the offsets of another topic.
 
         False if another recorder has written meanwhile, or if this one has and the answer was lost.
@@ -119,30 +111,30 @@ class Recorder:
 
 
 class PartitionRecorder:
-    """Records one partition, in order."""
+    """Records one assignment of one partition, in order, from the position `begin` in SQL on."""
 
-    def __init__(self, shared: Recorder, partition: TopicPartition) -> None:
+    def __init__(self, shared: Recorder, partition: TopicPartition, begin: Position) -> None:
         self._shared = shared
         self._topic, self._partition = partition
         self._reader = shared.readers[partition.topic]
-        self._next: Position | None = None
-        self._knows_next = False
+        self._next = begin
         self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
 
     async def handle(self, records: Records) -> None:
-        """Record each of the records once. Raises permanent errors."""
+        """Record each of the records once.
+
+        Raises permanent errors, and PartitionRestartError if the offset in SQL is another one.
+        """
         spans = self._spans(records)
-        rest = await self._unrecorded(records)
-        while rest:
-            piece = rest[: self._largest_piece]
+        while records:
+            piece = records[: self._largest_piece]
             try:
                 await self._record(piece)
-            except ReadAgainError as error:
+            except TooSlowError:
                 self._largest_piece = max(1, len(piece) // 2)
-                log.warning("batch_retried", reason=str(error), topic=self._topic)
-                rest = await self._unrecorded(rest)
+                log.warning("batch_retried", reason="too_slow", topic=self._topic)
             else:
-                rest = rest[len(piece) :]
+                records = records[len(piece) :]
         for span in spans:
             span.end("recorded")
 
@@ -160,26 +152,8 @@ class PartitionRecorder:
             if record.headers
         ]
 
-    async def _unrecorded(self, records: Records) -> Records:
-        """The records from the offset in SQL on. The offset is read from SQL unless it is known."""
-        if not self._knows_next:
-            positions = await self._shared.until_answered(
-                lambda: self._shared.ledger.positions(self._topic)
-            )
-            found, known = positions.get(self._partition), self._next
-            if known is not None and (found is None or found.offset < known.offset):
-                raise OffsetsError(
-                    f"the recorded offset of {self._topic}/{self._partition} went back from "
-                    f"{known.offset} to {found and found.offset}: was SQL restored? "
-                    "Start the recorder again"
-                )
-            self._next, self._knows_next = found, True
-        if self._next is None or records[0].offset >= self._next.offset:
-            return records
-        return [record for record in records if record.offset >= self._next.offset]
-
     async def _record(self, records: Records) -> None:
-        """Read and write the records, with retries while SQL is down. Raises ReadAgainError."""
+        """Read and write the records, with retries while SQL is down. Raises TooSlowError."""
         shared, end = self._shared, records[-1].offset + 1
         with shared.step("read"):
             batch = await shared.until_answered(lambda: self._reader.read(records))
@@ -194,21 +168,13 @@ class PartitionRecorder:
 
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
-        ledger, metrics, begin = self._shared.ledger, self._shared.metrics, self._shared.clock()
-        new = Position(end, None if self._next is None else self._next.topic_id)
-        self._knows_next = False  # until the commit has been acknowledged
-        try:
-            async with ledger.transaction() as transaction:
-                if not await transaction.move_position(
-                    self._topic, self._partition, self._next, new
-                ):
-                    raise ReadAgainError("offset_moved")
-                devices, rows = await self._write_rows(transaction, batch)
-        except DayMissingError as error:
-            await ledger.create_days(error.days)
-            await self._write(batch, end)
-            return
-        self._next, self._knows_next = new, True
+        metrics, begin = self._shared.metrics, self._shared.clock()
+        new = self._next._replace(offset=end)
+        async with self._shared.ledger.transaction() as transaction:
+            if not await transaction.move_position(self._topic, self._partition, self._next, new):
+                raise PartitionRestartError(f"the recorded offset is not {self._next.offset}")
+            devices, rows = await self._write_rows(transaction, batch)
+        self._next = new
         metrics.recorder_transactions.observe(self._shared.clock() - begin)
         for table, count in (
             ("device", devices),

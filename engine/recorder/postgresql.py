@@ -1,21 +1,21 @@
 """The ledger on PostgreSQL, through asyncpg, with COPY for the traces of detections.
 
-A trace row goes into the partition of its UTC day, so that dropping a day costs nothing. The
-default partition has only rows of days that retention has dropped already.
+A trace row goes into the partition of its UTC day, so that dropping a day costs nothing. Retention
+creates days ahead. A row of a day without one goes into the default partition, until it is created.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from asyncpg import CheckViolationError
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from engine.recorder.ledger import (
-    DayMissingError,
+    ConflictError,
     DetectionRow,
     Ledger,
     LedgerTransaction,
@@ -51,12 +51,8 @@ class PostgresLedger(Ledger):
     _row_id, _among = "ctid", "= ANY (ARRAY({}))"
     _traces = tuple(f"{table}_default" for table in _TRACES)
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        super().__init__(engine)
-        self._days: dict[str, set[date]] = {table: set() for table in _TRACES}  # there are more
-
-    def _on(self, connection: AsyncConnection) -> "PostgresTransaction":
-        return PostgresTransaction(connection, self._days)
+    def _on(self, connection: AsyncConnection) -> LedgerTransaction:
+        return PostgresTransaction(connection, _SQL)
 
     async def create_days(self, days: Collection[date]) -> int:
         created = 0
@@ -77,53 +73,34 @@ class PostgresLedger(Ledger):
                 old = [day for day in there if day < first]
                 for day in old:
                     await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
-            self._days[parent].difference_update(old)
             dropped += len(old)
         return dropped
 
 
 class PostgresTransaction(LedgerTransaction):
-    """Writes the traces of detections by COPY.
-
-    `days` are the known partitions of the trace tables.
-    """
-
-    def __init__(self, connection: AsyncConnection, days: dict[str, set[date]]) -> None:
-        super().__init__(connection, _SQL)
-        self._days = days
+    """Writes the traces of detections by COPY."""
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         if rows:
-            async with self._days_of("detection_trace", {row.create_on.date() for row in rows}):
-                driver: Any = (await self.connection.get_raw_connection()).driver_connection
+            driver: Any = (await self.connection.get_raw_connection()).driver_connection
+            with _refusing_created_days():
                 await driver.copy_records_to_table(
                     "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
                 )
 
     async def add_authentications(self, rows: Sequence[Row]) -> None:
-        days = {row["create_on"].date() for row in rows}
-        async with self._days_of("authentication_trace", days):
+        with _refusing_created_days():
             await super().add_authentications(rows)
 
-    @asynccontextmanager
-    async def _days_of(self, table: str, days: set[date]) -> AsyncIterator[None]:
-        """Raise DayMissingError unless all days have partitions.
 
-        Without one the rows would go into the default partition, and whoever is writing there when
-        the day is created would fail.
-        """
-        known = self._days[table]
-        if not days <= known:
-            known |= _days_in(table, await _partitions(self.connection, table))
-        if missing := days - known:
-            raise DayMissingError(missing)
-        try:
-            yield
-        except (
-            CheckViolationError,
-            IntegrityError,
-        ) as error:  # somebody created a day that retention had dropped
-            raise DayMissingError from error
+@contextmanager
+def _refusing_created_days() -> Iterator[None]:
+    """Raise ConflictError if a row was on its way into the default partition while its day was
+    created."""
+    try:
+        yield
+    except (CheckViolationError, IntegrityError) as error:
+        raise ConflictError("day_created") from error
 
 
 async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:

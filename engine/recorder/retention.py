@@ -3,13 +3,12 @@
 Retention deletes old traces and receptions, and creates days ahead (partitions on PostgreSQL).
 
 SQL's clock says which days are old. Before anything is deleted, this process's clock is compared
-with SQL's and with those of other servers. If two are far apart, one of them is wrong, and nothing
-is deleted.
+with those of SQL and Redis. If two are far apart, one of them is wrong, and nothing is deleted.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -17,6 +16,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from engine.process.failures import database_may_recover, describe, redis_may_recover
+from engine.process.health import ClockSkew
 from engine.process.metrics import Metrics
 from engine.recorder.ledger import Ledger
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
@@ -24,7 +24,7 @@ from engine.redis.figures import BeaconMinute, RecentDetectionStore
 log = structlog.get_logger(__name__)
 
 DAYS_AHEAD = 3
-MOST_SKEW = timedelta(minutes=5)
+MOST_SKEW = 300.0  # seconds
 # A record counts for a day while that day can still be today in some time zone.
 _DAYS_IN_EVERY_ZONE = 2
 _PERIOD = 3600.0
@@ -32,24 +32,19 @@ _RETRY_PAUSE = 60.0
 _WRITE_SECONDS = 5.0
 _MOST_GATHERED = 20_000  # pairs of a beacon and a minute, between two writes
 
-# The time on a server's clock.
-Clock = Callable[[], Awaitable[datetime]]
-
 
 @dataclass(kw_only=True)
 class Retention:
     """Creates days ahead and deletes old ones: at the start, then every hour.
 
     `days` is how many whole days are kept besides today. `max_age` (seconds) is how long after a
-    detection its record may arrive and still count for the day. `clock` is this process's own,
-    aware; `clocks` are those of other servers, by name.
+    detection its record may arrive and still count for the day.
     """
 
     ledger: Ledger
     days: int
     max_age: float
-    clock: Callable[[], datetime]
-    clocks: Mapping[str, Clock]
+    clocks: ClockSkew
 
     async def run(self) -> None:
         """Run until cancelled. No error ends it, because the role can work without retention."""
@@ -67,33 +62,20 @@ class Retention:
 
     async def run_once(self) -> None:
         """Create days and, unless a clock is wrong, delete old ones."""
-        today = (await self.ledger.now()).date()
+        async with self.ledger.transaction() as transaction:
+            today = (await transaction.now()).date()
         first, last = today - timedelta(days=self.days), today + timedelta(days=DAYS_AHEAD)
         created = await self.ledger.create_days(
             [first + timedelta(days=number) for number in range((last - first).days + 1)]
         )
-        if await self._some_clock_is_wrong():
+        if not await self.clocks.all_agree_within(MOST_SKEW):
+            log.error("nothing old is deleted: this process's clock is far from another one")
             return
         until = _midnight(last + timedelta(days=1))
         counted = first - timedelta(days=_DAYS_IN_EVERY_ZONE + -(-self.max_age // 86_400))
         deleted = await self.ledger.delete_outside(_midnight(first), until, counted)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
-
-    async def _some_clock_is_wrong(self) -> bool:
-        """Whether this process's clock is far from another one; the difference is logged."""
-        is_wrong = False
-        for server, ask in {"sql": self.ledger.now, **self.clocks}.items():
-            began, there, ended = self.clock(), await ask(), self.clock()
-            # The answer's delay is no skew.
-            if began - there > MOST_SKEW or there - ended > MOST_SKEW:
-                is_wrong = True
-                log.error(
-                    "nothing old is deleted: the clock of this process is far from another one",
-                    server=server,
-                    seconds_ahead=round((began - there).total_seconds()),
-                )
-        return is_wrong
 
 
 def _midnight(day: date) -> datetime:

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import structlog
@@ -32,6 +32,7 @@ from engine.redis.decision_store import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
+from engine.redis.role_states import redis_time
 
 log = structlog.get_logger(__name__)
 
@@ -142,14 +143,29 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessParts:
-    """The objects that a process's roles share. Without `clocks`, clock skew is not measured."""
+    """The objects that a process's roles share."""
 
     settings: Settings
     stores: Stores
     publisher: Publisher
     metrics: Metrics
-    clocks: ClockSkew | None = None
     tracer: Tracer = field(default_factory=Tracer)
+
+    @cached_property
+    def clocks(self) -> ClockSkew:
+        """The comparison with the clocks of Redis and, unless it is SQLite, SQL."""
+        database = self.stores.database
+
+        async def sql_time() -> float:
+            async with database.autocommit() as session:
+                query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
+                return float(await session.scalar(query) or 0.0)
+
+        read: dict[str, Callable[[], Awaitable[float]]]
+        read = {"redis": partial(redis_time, self.stores.redis)}
+        if database.dialect == "postgresql":  # SQLite has this host's clock
+            read["sql"] = sql_time
+        return ClockSkew(read, self.metrics.clock_skew)
 
     def device_lookup(self) -> DeviceLookup:
         """A look-up of the catalog's devices, through Redis."""

@@ -1,11 +1,8 @@
 """Builds the role recorder."""
 
-import asyncio
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 
-from catalog.redis_connection import REDIS_SECONDS
 from engine.formats.decoders import detection_decoders
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
@@ -14,7 +11,7 @@ from engine.kafka.workers import BatchWorker
 from engine.process.settings import Settings
 from engine.recorder.days import DAY, DayRule
 from engine.recorder.ledger import Ledger
-from engine.recorder.pipeline import ROLE, Recorder
+from engine.recorder.pipeline import ROLE, PartitionRecorder, Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import (
     AuthenticationReader,
@@ -26,7 +23,6 @@ from engine.recorder.readers import (
 from engine.recorder.retention import RecentCounts, Retention
 from engine.recorder.sqlite import SqliteLedger
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
-from engine.redis.role_states import redis_time
 from engine.wiring.parts import ProcessParts, Role
 
 TRANSACTION_SECONDS = 30.0
@@ -51,17 +47,23 @@ def build_recorder(parts: ProcessParts) -> Role:
         topics=list(recorder.readers),
         worker_for=partial(
             BatchWorker,
-            handler_for=lambda partition: recorder.for_partition(partition).handle,
+            handler_for=lambda *assigned: PartitionRecorder(recorder, *assigned).handle,
             batch_records=at_once,
         ),
         positions=recorder,
         batch_records=at_once,
         in_flight_records=at_once,
     )
+    retention = Retention(
+        ledger=ledger,
+        days=settings.trace_retention,
+        max_age=_oldest_delivery(settings),
+        clocks=parts.clocks,
+    )
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"retention": _retention(parts, ledger).run, recent.name: recent.run},
+        background={"retention": retention.run, recent.name: recent.run},
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
     )
@@ -117,19 +119,3 @@ def _oldest_delivery(settings: Settings) -> float:
     A detection that fires is fresh, and after its lifetime a notification is not delivered.
     """
     return settings.max_detection_age + settings.notification_lifetime
-
-
-def _retention(parts: ProcessParts, ledger: Ledger) -> Retention:
-    settings, redis = parts.settings, parts.stores.redis
-
-    async def redis_clock() -> datetime:
-        async with asyncio.timeout(REDIS_SECONDS):
-            return datetime.fromtimestamp(await redis_time(redis), UTC)
-
-    return Retention(
-        ledger=ledger,
-        days=settings.trace_retention,
-        max_age=_oldest_delivery(settings),
-        clock=lambda: datetime.now(UTC),
-        clocks={"redis": redis_clock},
-    )

@@ -9,23 +9,21 @@ from functools import partial
 
 from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
-from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from catalog.redis_connection import REDIS_SECONDS
 from engine.kafka.client import KafkaCluster
 from engine.kafka.producer import Publisher
 from engine.kafka.tracing import open_tracer
-from engine.process.health import PROBE, Check, ClockSkew, HealthServer, probe
+from engine.process.health import PROBE, Check, HealthServer, probe
 from engine.process.lifecycle import ParentProcess, run_services, stop_without_parent
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.role_states import RedisInspection, RoleStateStore, redis_time
+from engine.redis.role_states import RedisInspection, RoleStateStore
 from engine.wiring.connector import build_connector
 from engine.wiring.parts import (
     ProcessParts,
     Role,
-    Stores,
     open_stores,
     outbox_drainer,
     refuse_old_schema,
@@ -70,13 +68,11 @@ async def run_roles(
         cluster = await stack.enter_async_context(KafkaCluster(settings, _KAFKA_SECONDS))
         tracer = await stack.enter_async_context(open_tracer(settings))
         await refuse_old_schema(stores)
-        clocks = clock_skew(stores, metrics)
         parts = ProcessParts(
             settings=settings,
             stores=stores,
             publisher=publisher,
             metrics=metrics,
-            clocks=clocks,
             tracer=tracer,
         )
         roles = [BUILDERS[name](parts) for name in names]
@@ -99,7 +95,7 @@ async def run_roles(
             | {
                 "outbox drain": outbox_drainer(stores, metrics).run(asyncio.Event()),
                 "metrics port": health.run(),
-                "server watch": ServerWatch(parts, clocks, roles, probes).run(),
+                "server watch": ServerWatch(parts, roles, probes).run(),
             },
             stop=stop,
         )
@@ -146,20 +142,6 @@ async def _all_hold(checks: Collection[Callable[[], bool]]) -> bool:
     return all(check() for check in checks)
 
 
-def clock_skew(stores: Stores, metrics: Metrics) -> ClockSkew:
-    """The comparison with the clocks of Redis and, unless it is SQLite, SQL."""
-
-    async def sql_time() -> float:
-        async with stores.database.autocommit() as session:
-            query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
-            return float(await session.scalar(query) or 0.0)
-
-    read: dict[str, Callable[[], Awaitable[float]]] = {"redis": partial(redis_time, stores.redis)}
-    if stores.database.dialect == "postgresql":  # SQLite has this host's clock
-        read["sql"] = sql_time
-    return ClockSkew(read, metrics.clock_skew)
-
-
 class ServerWatch:
     """Every 5 s runs the probes, inspects Redis and the clocks, and writes reports on the roles.
 
@@ -169,7 +151,6 @@ class ServerWatch:
     def __init__(
         self,
         parts: ProcessParts,
-        clocks: ClockSkew,
         roles: Collection[Role],
         probes: Mapping[str, Check],
     ) -> None:
@@ -182,7 +163,7 @@ class ServerWatch:
         )
         self._inspections: list[Callable[[], Awaitable[None]]] = [
             inspection.inspect,
-            *(partial(clocks.measure, server) for server in clocks.servers),
+            *(partial(parts.clocks.measure, server) for server in parts.clocks.servers),
         ]
         self._instance = secrets.token_hex(8)
 

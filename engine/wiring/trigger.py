@@ -88,7 +88,7 @@ def build_trigger(parts: ProcessParts) -> Role:
             "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
             # With a larger skew nothing fires (engine.wiring.run).
-            "clock": lambda: clocks is None or clocks.agrees_within(settings.max_detection_age),
+            "clock": lambda: clocks.agrees_within(settings.max_detection_age),
         },
         needs={"redis_writes"},
     )

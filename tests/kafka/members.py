@@ -75,7 +75,7 @@ async def member(
         topics=[topic],
         role=ROLE,
         worker_for=partial(
-            BatchWorker, handler_for=lambda each: partial(handle, each), batch_records=size
+            BatchWorker, handler_for=lambda each, _begin: partial(handle, each), batch_records=size
         ),
         metrics=metrics or Metrics(),
         batch_records=size,

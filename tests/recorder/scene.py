@@ -28,12 +28,13 @@ from catalog.models import (
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.messages import format_instant
+from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing
-from engine.kafka.workers import Records
+from engine.kafka.workers import PartitionRestartError, Records
 from engine.process.metrics import Metrics
 from engine.recorder.days import DayRule
 from engine.recorder.ledger import Ledger
-from engine.recorder.pipeline import Recorder
+from engine.recorder.pipeline import PartitionRecorder, Recorder
 from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import (
     AuthenticationReader,
@@ -178,6 +179,39 @@ def recorder_over(
     return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
 
 
+class ConsumedPartition:
+    """A partition of a recorder as the consumer runs it: where it begins is in SQL."""
+
+    def __init__(self, recorder: Recorder, partition: TopicPartition) -> None:
+        self._recorder = recorder
+        self._partition = partition
+        self._assigned: PartitionRecorder | None = None
+        self._begin = Position(0)
+
+    async def handle(self, records: Records) -> None:
+        while True:
+            if self._assigned is None:
+                await self._assign()
+                continue
+            try:
+                await self._assigned.handle(
+                    [record for record in records if record.offset >= self._begin.offset]
+                )
+            except PartitionRestartError:
+                self._assigned = None
+            else:
+                return
+
+    async def _assign(self) -> None:
+        place = self._partition
+        known = (await self._recorder.load([place])).get(place)
+        if known is None:
+            await self._recorder.replace({}, {place: Position(0)})
+        else:
+            self._begin = known
+            self._assigned = PartitionRecorder(self._recorder, place, known)
+
+
 class Rig:
     """Recorders over one ledger, and records of the scene's beacon."""
 
@@ -192,7 +226,7 @@ class Rig:
         """A new recorder, as in another process."""
         ledger = ledger or self.scene.ledger
         recorder = recorder_over(ledger, self.metrics, self.letters, trace=trace, **more)
-        return recorder.for_partition(TopicPartition(topic, 0))
+        return ConsumedPartition(recorder, TopicPartition(topic, 0))
 
     def detections(self, offsets: range, **fields: Any) -> Records:
         """Detections of one phone, second by second."""

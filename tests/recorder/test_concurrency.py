@@ -23,7 +23,7 @@ from engine.recorder.days import DayRule
 from engine.recorder.pipeline import Recorder
 from tests.recorder.estate import Estate, build_estate
 from tests.recorder.flood import FRESH_MS, Flood, Message, assert_written
-from tests.recorder.scene import ledger_on, record, recorder_over
+from tests.recorder.scene import ConsumedPartition, ledger_on, record, recorder_over
 
 PARTITIONS = 4
 BATCH = 100
@@ -61,7 +61,7 @@ async def record_all(recorder: Recorder, partitions: Partitions) -> None:
     """Handle all partitions concurrently, each by its own handler."""
 
     async def work(place: TopicPartition, records: Records) -> None:
-        handler = recorder.for_partition(place)
+        handler = ConsumedPartition(recorder, place)
         for begin in range(0, len(records), BATCH):
             await handler.handle(records[begin : begin + BATCH])
 
@@ -100,7 +100,7 @@ async def test_two_recorders_that_both_own_every_partition(
 
 
 async def test_days_are_created_while_rows_pour_in(postgres_url: str) -> None:
-    """No row goes into the default partition: it would make the creation of its day fail."""
+    """Rows of a day without a partition go into the default one, until it is created."""
     estate = await build_estate(postgres_url)
     database = open_database(postgres_url)
     flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)

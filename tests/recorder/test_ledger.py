@@ -13,7 +13,7 @@ from catalog.models import (
     ReplacedTopic,
 )
 from engine.kafka.offsets import Position
-from engine.recorder.ledger import DetectionRow, Ledger, ReadAgainError
+from engine.recorder.ledger import ConflictError, DetectionRow, Ledger
 from tests.recorder.scene import NOW, Scene, count, next_offsets, open_scene
 from tests.servers.waiting import eventually
 
@@ -59,7 +59,7 @@ async def test_a_notification_is_counted_once(scene: Scene):
         await transaction.add_counted("reception", [reception(first)])
     async with scene.ledger.transaction() as transaction:
         assert await transaction.counted("reception", [first, second]) == {first}
-    with pytest.raises(ReadAgainError, match="already_counted"):
+    with pytest.raises(ConflictError, match="already_counted"):
         async with scene.ledger.transaction() as transaction:
             await transaction.add_counted("reception", [reception(second), reception(first)])
     assert await count(scene, Reception) == 1

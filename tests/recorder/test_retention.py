@@ -1,6 +1,7 @@
 """Retention on both databases: what is deleted, and what is never deleted."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +21,11 @@ from catalog.models import (
 )
 from catalog.models import StatisticDevice as StatisticDeviceModel
 from engine.process.failures import database_may_recover
+from engine.process.health import ClockSkew
+from engine.process.metrics import Metrics
 from engine.recorder import retention as retention_module
-from engine.recorder.ledger import DetectionRow, Figures, Ledger
-from engine.recorder.retention import DAYS_AHEAD, MOST_SKEW, Retention
+from engine.recorder.ledger import DetectionRow, Figures, LedgerTransaction
+from engine.recorder.retention import DAYS_AHEAD, Retention
 from tests.recorder.scene import Scene, count, open_scene
 
 NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
@@ -44,27 +47,13 @@ async def test_retention_keeps_the_last_days(scene: Scene):
         assert await session.scalar(select(func.count()).select_from(Statistic)) == len(days)
 
 
-@pytest.mark.parametrize(
-    ("server", "ahead"), [("sql", timedelta(days=32)), ("redis", timedelta(days=-32))]
-)
-async def test_nothing_is_deleted_while_a_clock_is_wrong(
-    scene: Scene, server: str, ahead: timedelta
-):
-    """One of the clocks of this process, SQL and Redis is far from the other two."""
+@pytest.mark.parametrize("ahead", [timedelta(days=32), timedelta(days=-32)])
+async def test_nothing_is_deleted_while_a_clock_is_wrong(scene: Scene, ahead: timedelta):
     await fill(scene, [TODAY - timedelta(days=40), TODAY])
-    wrong = {"redis": NOW + ahead} if server == "redis" else {"ours": NOW + ahead}
-    await retention(scene, **wrong).run_once()
+    await retention(scene, redis=NOW + ahead).run_once()
     for model in (DetectionTrace, AuthenticationTrace, Reception, Presence, StatisticDeviceModel):
         assert await count(scene, model) == 2, model
-    wrong_ledger: Any = LedgerAt(scene.ledger, NOW)
-    slow = Retention(
-        ledger=wrong_ledger,
-        days=2,
-        max_age=600.0,
-        clock=iter([NOW - MOST_SKEW, NOW + MOST_SKEW] * 2).__next__,  # the answer took long
-        clocks={},
-    )
-    await slow.run_once()
+    await retention(scene).run_once()
     assert await count(scene, Reception) == 1
 
 
@@ -81,34 +70,22 @@ async def test_no_trace_is_kept_for_ever(scene: Scene):
         assert await count(scene, model) == 1, model
 
 
-class LedgerAt:
-    """A ledger with a fixed clock."""
+def retention(scene: Scene, *, redis: datetime = NOW) -> Retention:
+    """Two days are kept. The clocks are fixed."""
 
-    def __init__(self, ledger: Ledger, now: datetime) -> None:
-        self._ledger = ledger
-        self._now = now
+    async def redis_clock() -> float:
+        return redis.timestamp()
 
-    async def now(self) -> datetime:
-        return self._now
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
+    clocks = ClockSkew({"redis": redis_clock}, Metrics().clock_skew, clock=NOW.timestamp)
+    return Retention(ledger=scene.ledger, days=2, max_age=600.0, clocks=clocks)
 
 
-def retention(
-    scene: Scene, *, sql: datetime = NOW, ours: datetime = NOW, redis: datetime = NOW
-) -> Retention:
-    """Two days are kept. The clocks are fixed; the clock of Redis agrees with ours by default."""
-    if redis is NOW:
-        redis = ours
+@pytest.fixture(autouse=True)
+def sql_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def now(_transaction: LedgerTransaction) -> datetime:
+        return NOW
 
-    async def redis_clock() -> datetime:
-        return redis
-
-    ledger: Any = LedgerAt(scene.ledger, sql)
-    return Retention(
-        ledger=ledger, days=2, max_age=600.0, clock=lambda: ours, clocks={"redis": redis_clock}
-    )
+    monkeypatch.setattr(LedgerTransaction, "now", now)
 
 
 async def fill(scene: Scene, days: list[date]) -> None:
@@ -170,10 +147,15 @@ async def test_no_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
+    @asynccontextmanager
+    async def transaction() -> Any:
+        yield SimpleNamespace(now=step("now", NOW))
+
     ledger: Any = SimpleNamespace(
-        now=step("now", NOW), create_days=step("days", 0), delete_outside=step("delete", 0)
+        transaction=transaction, create_days=step("days", 0), delete_outside=step("delete", 0)
     )
-    work = Retention(ledger=ledger, days=30, max_age=300.0, clock=lambda: NOW, clocks={})
+    clocks = ClockSkew({}, Metrics().clock_skew)
+    work = Retention(ledger=ledger, days=30, max_age=300.0, clocks=clocks)
     task = asyncio.create_task(work.run())
     try:
         # Each failure logs a traceback, which a busy machine draws slowly.

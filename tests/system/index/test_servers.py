@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.exceptions import OutOfMemoryError
@@ -12,8 +13,7 @@ from engine.process.health import SKEW_SECONDS, ClockSkew
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
 from engine.redis.role_states import RedisInspection
-from engine.wiring.parts import Stores, open_stores
-from engine.wiring.run import clock_skew
+from engine.wiring.parts import ProcessParts, Stores, open_stores
 from tests.system.index.reader import Reader
 
 MINUTES = 240.0
@@ -79,7 +79,8 @@ async def measure(skew: ClockSkew) -> None:
 async def test_a_clock_that_is_minutes_off_is_logged_once(
     opened: Stores, metrics: Metrics, shift: float
 ) -> None:
-    skew = clock_skew(opened, metrics)
+    unused: Any = None
+    skew = ProcessParts(settings=unused, stores=opened, publisher=unused, metrics=metrics).clocks
     skew._clock = lambda: time.time() + shift
     with capture_logs() as logs:
         await measure(skew)

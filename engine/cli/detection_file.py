@@ -14,10 +14,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import StrEnum
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 import typer
+from typer import Option
+
+from engine.cli.command import CommandError
+from engine.kafka.detections import DecodedDetection, decode_record, failure_detail
 
 BLOCK = 256 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
@@ -26,17 +30,16 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
 # Columns of an object in the message, by column: the name of the object, and of its field.
 _WITHIN = {
-    **{name: ("device", name) for name in _DEVICE},
     "geofence": ("geofence", "id"),
     "transition": ("geofence", "transition"),
     **{name: ("position", name) for name in ("latitude", "longitude", "accuracy")},
     "tag_kind": ("tag", "kind"),
     "tag_value": ("tag", "value"),
+    **{name: ("device", name) for name in _DEVICE},
 }
-_PLACES = ("geofence", "transition", "latitude", "longitude", "accuracy", "tag_kind", "tag_value")
 COLUMNS = (
-    *("uuid", "major", "minor", "proximity", "rssi", "tx_power", *_PLACES, "api_key"),
-    *(*_DEVICE, "detected_at", "ip"),
+    *("uuid", "major", "minor", "proximity", "rssi", "tx_power", "api_key"),
+    *(*_WITHIN, "detected_at", "ip"),
 )
 _NUMBERS = ("major", "minor", "rssi", "tx_power", "geofence", "id_connector", "detected_at")
 _DEGREES = ("latitude", "longitude", "accuracy")
@@ -52,6 +55,11 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+FormatOption = Annotated[
+    Format | None, Option("--format", help="Default: by the file's suffix; - is jsonl.")
+]
+
+
 def form_of(file: Path) -> Format:
     """The format by the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
     suffix = file.suffix.lower()
@@ -65,8 +73,8 @@ def form_of(file: Path) -> Format:
     )
 
 
-class InputFaultError(ValueError):
-    """The input cannot be read; the message begins with the place, `file:line`."""
+class InputFaultError(CommandError):
+    """The rest of the input cannot be read; the message begins with the place, `file:line`."""
 
 
 class Entry(NamedTuple):
@@ -75,6 +83,25 @@ class Entry(NamedTuple):
     line: int
     value: bytes
     fault: str | None = None
+
+    def decode(self, path_loss_exponent: float, *, timed: bool) -> DecodedDetection:
+        """The detection, as the engine decodes it, with `timed` one that has a time.
+
+        Raises ValueError, which says what is wrong.
+        """
+        if self.fault is not None:
+            raise ValueError(self.fault)
+        record: Any = FileRecord(self.value, self.line)
+        try:
+            self.value.decode()  # the decoder does not check fields that it skips
+            found = decode_record(record, path_loss_exponent)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(failure_detail(error, self.value)) from None
+        if timed and math.isnan(found.detected_at):
+            raise ValueError("detected_at is missing, and its time is needed here")
+        return found
 
 
 class FileRecord(msgspec.Struct, gc=False):
@@ -102,9 +129,10 @@ class DetectionFile:
         else:
             self._stream = FileIO(path)
             self.name = str(path)
-        is_file = stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode)
+        status = os.fstat(self._stream.fileno())
+        is_file = stat.S_ISREG(status.st_mode)
         self._begin = self._stream.tell() if is_file else 0
-        self.size = os.fstat(self._stream.fileno()).st_size - self._begin if is_file else None
+        self.size = status.st_size - self._begin if is_file else None
         self.read = 0
         self.is_lines = form is Format.JSONL
         self._form = form

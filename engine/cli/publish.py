@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from math import isnan
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,15 +15,14 @@ from engine.cli.command import CommandError, begin_quietly, command, new_app, te
 from engine.cli.detection_file import (
     DetectionFile,
     Entry,
-    FileRecord,
     Format,
+    FormatOption,
     InputFaultError,
     form_of,
 )
 from engine.cli.output import say, shown_progress
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS
-from engine.kafka.detections import decode_record, failure_detail
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.process.settings import DetectionTopic, Settings
@@ -33,13 +31,6 @@ _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TICK = 0.02  # seconds: items that become due within it form a batch
 _MOST_FAULTS = 20
-
-
-FormatOption = Annotated[
-    Format | None,
-    Option("--format", help="Default: by the file's suffix; - is jsonl."),
-]
-
 
 app = new_app()
 
@@ -88,15 +79,45 @@ async def publish(
     settings = begin_quietly(context)
     with DetectionFile(file, form) as source:
         items = Items(source=source, as_is=as_is, timed=speed is not None)
+        nothing = "nothing was published"
         if dry_run:
-            valid = await items.count_valid()
-            items.refuse_faults(f"{valid:,} detections are valid; nothing was published")
-            say(f"{valid:,} detections are valid; nothing was published")
+            valid = f"{await items.count_valid():,} detections are valid; {nothing}"
+            items.refuse_faults(valid)
+            say(valid)
             return
         if source.size is not None and not skip_invalid:  # a pipe can be read only once
             await items.count_valid()
-            items.refuse_faults("nothing was published")
+            items.refuse_faults(nothing)
         await _publish(settings, items, Pace(rate, speed), stamp=now, skip_invalid=skip_invalid)
+
+
+async def _publish(
+    settings: Settings, items: "Items", pace: "Pace", *, stamp: bool, skip_invalid: bool
+) -> None:
+    topic, source = detection_topics(settings)[0], items.source
+    if topic != DetectionTopic(topic.name):
+        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
+    begin = time.monotonic()
+    sender = Sender(topic.name, pace, stamp=stamp)
+    with (
+        shown_progress("published", "detections") as progress,
+        telling(lambda: f"{sender.sent:,} had been published"),
+    ):
+        progress.expect(source.size)
+        sender.on_sent = lambda sent: progress.update(sent, source.read)
+        await ensure_topics(settings, (topic.name,))
+        async with open_publisher(settings) as publisher:
+            async for block in items.blocks(stops=not skip_invalid):
+                await sender.send(publisher, block)
+    if not skip_invalid or items.is_cut:
+        items.refuse_faults(f"{sender.sent:,} had been published")
+    items.print_faults()
+    seconds = time.monotonic() - begin
+    rate = f"{sender.sent / seconds:,.0f}/s"
+    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
+    say(
+        f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s ({rate}){skipped}"
+    )
 
 
 class Item(NamedTuple):
@@ -147,17 +168,7 @@ class Items:
     def _checked(self, entry: Entry) -> Item:
         if self.as_is:
             return Item(_key_of(entry.value), entry.value)
-        if entry.fault is not None:
-            raise ValueError(entry.fault)
-        try:
-            entry.value.decode()  # the decoder does not check fields that it skips
-            found = decode_record(FileRecord(entry.value, entry.line), 2.0)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"not UTF-8 (byte {error.start + 1})") from None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(failure_detail(error, entry.value)) from None
-        if self.timed and isnan(found.detected_at):
-            raise ValueError("detected_at is missing, and its time is needed here")
+        found = entry.decode(path_loss_exponent=2.0, timed=self.timed)
         return Item(found.message.device.udid.encode(), entry.value, found.detected_at)
 
     def refuse_faults(self, done: str) -> None:
@@ -177,8 +188,7 @@ class Items:
 def _key_of(line: bytes) -> bytes | None:
     """The udid of a line that may be anything."""
     try:
-        udid = msgspec.json.decode(line)["device"]["udid"]
-        return udid.encode() if isinstance(udid, str) else None
+        return str(msgspec.json.decode(line)["device"]["udid"]).encode()
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
 
@@ -260,32 +270,3 @@ class Sender:
             await publisher.publish(messages)
         self.sent += len(batch)
         self.on_sent(self.sent)
-
-
-async def _publish(
-    settings: Settings, items: Items, pace: Pace, *, stamp: bool, skip_invalid: bool
-) -> None:
-    topic, source = detection_topics(settings)[0], items.source
-    if topic != DetectionTopic(topic.name):
-        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    begin = time.monotonic()
-    sender = Sender(topic.name, pace, stamp=stamp)
-    with (
-        shown_progress("published", "detections") as progress,
-        telling(lambda: f"{sender.sent:,} had been published"),
-    ):
-        progress.expect(source.size)
-        sender.on_sent = lambda sent: progress.update(sent, source.read)
-        await ensure_topics(settings, (topic.name,))
-        async with open_publisher(settings) as publisher:
-            async for block in items.blocks(stops=not skip_invalid):
-                await sender.send(publisher, block)
-    if not skip_invalid or items.is_cut:
-        items.refuse_faults(f"{sender.sent:,} had been published")
-    items.print_faults()
-    seconds = time.monotonic() - begin
-    rate = f"{sender.sent / seconds:,.0f}/s"
-    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
-    say(
-        f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s ({rate}){skipped}"
-    )

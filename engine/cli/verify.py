@@ -20,19 +20,16 @@ from typer import Option
 from catalog.database import chunked
 from catalog.models import (
     Application,
-    AuditEntry,
     AuthenticationTrace,
     Beacon,
     Company,
     CountedVisitEvent,
     DetectionTrace,
     Device,
-    Geofence,
     Instant,
     Reception,
     RecorderOffset,
     ReplacedTopic,
-    ScanTag,
     Venue,
 )
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
@@ -40,27 +37,17 @@ from engine.cli.output import ShownProgress, echo_json, print_table, say, shown_
 from engine.cli.servers import open_migrated_database, open_snapshot
 from engine.formats.decoders import AT_ONCE, detection_decoders
 from engine.kafka.client import KafkaCluster
-from engine.kafka.detections import (
-    UNDECODABLE,
-    BeaconKey,
-    DecodedDetection,
-    GeofenceKey,
-    PlaceKey,
-    Record,
-    TagKey,
-)
+from engine.kafka.detections import UNDECODABLE, BeaconKey, DecodedDetection, Record
 from engine.kafka.messages import Authentication, KnownDevice, Timestamp, check_device, parse
 from engine.kafka.offsets import Position
-from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader, partitions_of
+from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
-from rules.geofences import Circle, GeofenceGrid
 from rules.visits import VisitEventType
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
 _STATEMENT_SECONDS = 3600.0
 _DAY = 86_400.0
-_ANY = 10_000  # geofences that may contain a position
 _MOST_SHOWN = 1000
 
 app = new_app()
@@ -75,13 +62,13 @@ async def verify(
     """Count the topics again, as far as SQL has recorded them, and compare.
 
     Compares nb_beacon and nb_campaign of every device, the rows of receptions, of authentications
-    and (if TRACE is all) of detections that TRACE_RETENTION certainly keeps, and of each company
-    the enters and exits that are counted in its visits. SQL is
-    read in one read-only transaction, which stays open until the end; recorders may go on. The
-    present catalog decides which places and keys count, so a difference that a later edit may
-    explain is marked. Memory: about 300 bytes a device and 100 a notification of the topics. Exit
-    status 0: everything agrees, except what later edits of the catalog may explain (unless
-    --strict); 1: there are differences, or nothing was recorded.
+    and (if TRACE is all) of detections of beacons that TRACE_RETENTION certainly keeps, and of each
+    company the enters and exits that are counted in its visits. SQL is read in one read-only
+    transaction, which stays open until the end; recorders may go on. The present catalog decides
+    which beacons and keys count, so a difference that a later edit may explain is marked. Memory:
+    about 300 bytes a device and 100 a notification of the topics. Exit status 0: everything agrees,
+    except what later edits of the catalog may explain (unless --strict); 1: there are differences,
+    or nothing was recorded.
     """
     settings = begin_quietly(context)
     shown: list[tuple[str, ...]] = []
@@ -95,7 +82,7 @@ async def verify(
         ):
             span = await _recorded_span(settings, connection, reader)
             recount = await _recounted(settings, connection, reader, span, progress)
-            async for each in _differences(settings, connection, recount, span):
+            async for each in _differences(settings, connection, recount, span.partial):
                 number += 1
                 explained += each.may_be_edit
                 if as_json:
@@ -142,15 +129,15 @@ class Interval(NamedTuple):
         return [datetime.fromtimestamp(instant, UTC) for instant in self]
 
 
-class PlaceFact(NamedTuple):
-    """A place of the catalog, its owner, and whether it and its venue are active now.
+class BeaconFact(NamedTuple):
+    """The owner of a triple, and whether its beacon and venue are active now.
 
-    `former_companies` owned deleted beacons with the same triple or tags with the same value.
+    `is_reused`: a deleted beacon had the same triple.
     """
 
     company_id: int
     active: bool
-    former_companies: frozenset[int] = frozenset()
+    is_reused: bool = False
 
 
 class ApplicationFact(NamedTuple):
@@ -160,22 +147,13 @@ class ApplicationFact(NamedTuple):
     active: bool
     expire_on: datetime | None
 
-    def admits(self, instant: float) -> bool:
-        """Whether its key is valid then."""
-        return self.active and (self.expire_on is None or instant < self.expire_on.timestamp())
-
 
 class RecountCatalog(NamedTuple):
-    """The present catalog, as far as it decides which records count.
+    """The present catalog, as far as it decides which records count."""
 
-    `grids` has all geofences by company. The companies in `edited` have edited some.
-    """
-
-    places: Mapping[PlaceKey, PlaceFact]
+    beacons: Mapping[BeaconKey, BeaconFact]
     companies: frozenset[int]
     applications: Mapping[str, ApplicationFact]
-    grids: Mapping[int, GeofenceGrid] = {}
-    edited: frozenset[int] = frozenset()
 
 
 class Figures(msgspec.Struct):
@@ -248,25 +226,22 @@ _decode_notification = msgspec.json.Decoder(_Notification).decode
 _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
 
-def _by_device() -> defaultdict[tuple[int, str], Figures]:
-    return defaultdict(Figures)
-
-
 @dataclass
 class Recount:
     """Counts records, one by one: `devices` by company and udid.
 
-    `edits` is by how much a later edit of the catalog may have changed a figure; `unknown` are
-    detections of a udid at places that the catalog lacks. `retained` is the time of which SQL
-    still has every row; `decode` gives the detections of a record, as DetectionDecoder does.
+    `doubts` counts, by udid, what a later edit of the catalog may have changed. `retained` is the
+    time of which SQL still has every row; `decode` gives the detections of a record, as
+    DetectionDecoder does.
     """
 
     catalog: RecountCatalog
     retained: Interval
     decode: Callable[[Record], Iterable[DecodedDetection]]
-    devices: defaultdict[tuple[int, str], Figures] = field(default_factory=_by_device)
-    edits: defaultdict[tuple[int, str], Figures] = field(default_factory=_by_device)
-    unknown: Counter[str] = field(default_factory=Counter)
+    devices: defaultdict[tuple[int, str], Figures] = field(
+        default_factory=lambda: defaultdict(Figures)
+    )
+    doubts: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
     visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
     read: int = 0
     malformed: int = 0
@@ -274,59 +249,20 @@ class Recount:
     _seen: set[bytes] = field(default_factory=set)
 
     def add_detection(self, record: Record) -> None:
-        """Count the detections of a record. Raises the errors of its decoder."""
+        """Count the detections of beacons in a record. Raises the errors of its decoder."""
         for detection in self.decode(record):
-            if isinstance(detection.key, BeaconKey):
-                self._count_at(detection, detection.key)
-            else:
-                self._count_elsewhere(detection)
-
-    def _count_at(
-        self, detection: DecodedDetection, key: PlaceKey, *, admitted: bool = True
-    ) -> None:
-        udid, place = detection.message.device.udid, self.catalog.places.get(key)
-        if place is None:
-            self.unknown[udid] += 1
-            return
-        at_beacon = isinstance(key, BeaconKey)
-        has_row = self._has_a_row(detection.detected_at, detection.record)
-        counts = admitted and place.active
-        if counts:
-            figures = self.devices[place.company_id, udid]
-            figures.nb_beacon += at_beacon
-            figures.detection_trace += has_row
-        if place.former_companies or not counts:
-            # It may have counted for another owner, or before the place was switched off.
-            for company in place.former_companies | {place.company_id}:
-                self._may_be_edit(company, udid, at_beacon, has_row)
-
-    def _may_be_edit(self, company_id: int, udid: str, beacons: int, traces: int) -> None:
-        edits = self.edits[company_id, udid]
-        edits.nb_beacon += beacons
-        edits.detection_trace += traces
-
-    def _count_elsewhere(self, detection: DecodedDetection) -> None:
-        """Count a detection of a geofence or tag, or each of a position."""
-        message = detection.message
-        if isinstance(detection.key, GeofenceKey):
-            if message.geofence is None or message.geofence.transition != "exit":
-                self._count_at(detection, detection.key)
-            return
-        application = self.catalog.applications.get(message.api_key or "")
-        if application is None:
-            return
-        company, admitted = application.company_id, application.admits(detection.detected_at)
-        keys: list[PlaceKey] = []
-        if message.tag is not None:
-            keys = [TagKey(company, message.tag.kind, message.tag.value)]
-        elif (where := message.position) is not None:
-            if company in self.catalog.grids:
-                inside = self.catalog.grids[company].containing(where.latitude, where.longitude)
-                keys = [GeofenceKey(each.id) for each in inside if each.admits(where.accuracy)]
-            if company in self.catalog.edited:  # any number of them contained the position
-                self._may_be_edit(company, message.device.udid, 0, _ANY)
-        for key in keys:
-            self._count_at(detection, key, admitted=admitted)
+            if not isinstance(detection.key, BeaconKey):
+                continue
+            udid, beacon = detection.message.device.udid, self.catalog.beacons.get(detection.key)
+            counts = beacon is not None and beacon.active
+            counting = []
+            if beacon is not None and counts:
+                counting.append(self.devices[beacon.company_id, udid])
+            if beacon is None or beacon.is_reused or not counts:
+                counting.append(self.doubts[udid])
+            for figures in counting:
+                figures.nb_beacon += 1
+                figures.detection_trace += self._has_a_row(detection.detected_at, record)
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -343,15 +279,19 @@ class Recount:
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
         message = _decode_authentication(record.value or b"")
-        written = message.authenticated_at
+        written, udid = message.authenticated_at, message.device.udid
         at = record.timestamp / 1000 if written is None else parse(written)
         check_device(message.device)
         if "\0" in message.api_key:
             raise ValueError("an api_key has no NUL character")
         application = self.catalog.applications.get(message.api_key)
-        if application is not None and self._has_a_row(at, record):
-            into = self.devices if application.admits(at) else self.edits
-            into[application.company_id, message.device.udid].authentication_trace += 1
+        if application is None or not self._has_a_row(at, record):
+            return
+        end = application.expire_on
+        if application.active and (end is None or at < end.timestamp()):
+            self.devices[application.company_id, udid].authentication_trace += 1
+        else:
+            self.doubts[udid].authentication_trace += 1
 
     def add_presence(self, record: Record) -> None:
         """Count an enter or exit, unless its id was counted before."""
@@ -368,18 +308,14 @@ class Recount:
 
         In `partial` figures SQL may have more.
         """
-        place = (sql.company_id, sql.udid)
-        counted, edits = self.devices.get(place, Figures()), self.edits.get(place, Figures())
-        unknown = self.unknown.get(sql.udid, 0)
+        counted = self.devices.get((sql.company_id, sql.udid), Figures())
+        doubts = self.doubts.get(sql.udid, Figures())
         for name in Figures.__struct_fields__:
             topics, recorded = getattr(counted, name), getattr(sql.figures, name)
-            is_missing = recorded < topics or name not in partial
-            if name in skipped or recorded == topics or not is_missing:
+            is_excess = recorded > topics and name in partial
+            if name in skipped or recorded == topics or is_excess:
                 continue
-            most = getattr(edits, name)
-            if name in ("nb_beacon", "detection_trace"):
-                most += unknown
-            may_be_edit = abs(recorded - topics) <= most
+            may_be_edit = abs(recorded - topics) <= getattr(doubts, name)
             yield Difference(sql.company_id, sql.id, sql.udid, name, topics, recorded, may_be_edit)
 
     def count(self, records: Iterable[Record], add: Callable[[Record], None]) -> None:
@@ -397,39 +333,24 @@ class Recount:
 
 
 async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
-    """Every place, company and application."""
-    places: dict[PlaceKey, PlaceFact] = {}
-    circles: defaultdict[int, list[Circle]] = defaultdict(list)
-    beacon, tag, geofence = Beacon, ScanTag, Geofence
-    for model, columns, key_of in (
-        (beacon, (beacon.uuid, beacon.major, beacon.minor), BeaconKey),
-        (tag, (tag.company_id, tag.kind, tag.value), TagKey),
-        (geofence, (geofence.id, geofence.latitude, geofence.longitude, geofence.radius), Circle),
-    ):
-        # Deleted places are inactive. Of several with the same key the undeleted one counts,
-        # which comes last.
-        living = and_(model.deleted_at.is_(None), Venue.deleted_at.is_(None))
-        active = and_(living, model.active, Venue.active)
-        query = select(*columns, Venue.company_id, active).select_from(model)
-        query = query.join(Venue, model.venue_id == Venue.id).order_by(living, model.deleted_at)
-        async with connection.stream(query) as rows:
-            async for *values, company_id, is_active in rows:
-                found = key_of(*values)
-                key = GeofenceKey(found.id) if isinstance(found, Circle) else found
-                if isinstance(found, Circle):
-                    circles[company_id].append(found)
-                old = places.get(key)
-                before = frozenset() if old is None else old.former_companies | {old.company_id}
-                places[key] = PlaceFact(company_id, bool(is_active), before)
-    entry, of = AuditEntry, Application
-    edits = select(entry.company_id).where(entry.kind == "geofence", entry.action == "edit")
+    """Every beacon, company and application."""
+    beacons: dict[BeaconKey, BeaconFact] = {}
+    # Deleted beacons are inactive. Of several with the same triple the undeleted one counts, which
+    # comes last.
+    living = and_(Beacon.deleted_at.is_(None), Venue.deleted_at.is_(None))
+    active = and_(living, Beacon.active, Venue.active)
+    query = select(Beacon.uuid, Beacon.major, Beacon.minor, Venue.company_id, active)
+    query = query.join(Venue, Beacon.venue_id == Venue.id).order_by(living, Beacon.deleted_at)
+    async with connection.stream(query) as rows:
+        async for uuid, major, minor, company_id, is_active in rows:
+            key = BeaconKey(uuid, major, minor)
+            beacons[key] = BeaconFact(company_id, bool(is_active), key in beacons)
+    of = Application
     keys = await connection.execute(select(of.api_key, of.company_id, of.active, of.expire_on))
     return RecountCatalog(
-        places,
+        beacons,
         frozenset(await connection.scalars(select(Company.id))),
         {key: ApplicationFact(owner, active, end) for key, owner, active, end in keys},
-        {company: GeofenceGrid(each) for company, each in circles.items()},
-        frozenset(await connection.scalars(edits.distinct())),
     )
 
 
@@ -445,6 +366,8 @@ async def recorded_devices(
             continue
         rows_of = select(table.device_id, func.count().label("rows"))
         rows_of = rows_of.where(table.create_on >= since, table.create_on < until)
+        if table is DetectionTrace:
+            rows_of = rows_of.where(DetectionTrace.beacon_id.is_not(None))
         counts = rows_of.group_by(table.device_id).subquery()
         query = query.add_columns(func.coalesce(counts.c.rows, 0))
         query = query.outerjoin(counts, counts.c.device_id == Device.id)
@@ -453,17 +376,18 @@ async def recorded_devices(
             yield RecordedDevice(id_, company_id, udid, Figures(*figures))
 
 
-class _RecordedSpan(NamedTuple):
+@dataclass
+class _RecordedSpan:
     """The offsets that the recorder has read.
 
     `notes` say what limits the comparison, `faults` why a partition cannot be compared. Of
     `partial` figures the topics no longer hold all records.
     """
 
-    ranges: Mapping[TopicPartition, OffsetRange]
-    notes: list[str]
-    faults: list[str]
-    partial: set[str]
+    ranges: dict[TopicPartition, OffsetRange] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    partial: set[str] = field(default_factory=set)
 
 
 async def _recorded_span(
@@ -488,22 +412,26 @@ async def _recorded_span(
             "nothing to compare: no recorder has recorded anything of these topics in this "
             "database; start one with: proximity run --role recorder"
         )
-    present = set(await partitions_of(settings, figures))
-    existing = {tp.topic for tp in present}
-    # A topic that was created again with fewer partitions has nothing of the others left.
-    gone = {tp for tp in positions if tp.topic in existing and tp not in present}
-    found = await reader.ranges(positions.keys() & present)
     async with KafkaCluster(settings) as cluster:
-        topic_ids = await cluster.topic_ids(figures)
-    incomplete = [
-        (name, f"another topic {name} was recorded before this one: what it added is in SQL too")
-        for name in sorted(replaced | {tp.topic for tp in gone})
-    ]
-    span = _RecordedSpan({}, [], [], set())
-    ranges: dict[TopicPartition, OffsetRange] = {}
-    for tp in positions.keys() - gone:
-        name, recorded = f"{tp.topic}/{tp.partition}", positions[tp]
-        if not recorded.may_belong_to(topic_ids.get(tp.topic)):
+        states = {
+            name: state
+            for name, state in (await cluster.state(figures)).topics.items()
+            if state.partitions
+        }
+    present = {TopicPartition(name, each) for name in states for each in states[name].partitions}
+    found = await reader.ranges(positions.keys() & present)
+    span = _RecordedSpan()
+
+    def note(topic: str, cause: str) -> None:
+        span.notes.append(f"{cause}, so SQL can only be seen to have too little")
+        span.partial.update(figures[topic])
+
+    for tp, recorded in positions.items():
+        name, state = f"{tp.topic}/{tp.partition}", states.get(tp.topic)
+        if state is not None and tp not in present:  # created again with fewer partitions
+            replaced.add(tp.topic)
+            continue
+        if not recorded.may_belong_to(state and state.id):
             span.faults.append(
                 f"{name}: the topic was created again since SQL recorded it, and nothing of the "
                 "new one is recorded yet: let a recorder read it, and compare again"
@@ -516,14 +444,12 @@ async def _recorded_span(
                 f"{name}: SQL has recorded up to {recorded.offset}, but the topic ends at {end}"
             )
         if begin > 0:
-            cause = f"{name} begins at {begin:,}: what was before is gone"
-            incomplete.append((tp.topic, cause))
+            note(tp.topic, f"{name} begins at {begin:,}: what was before is gone")
         end = min(end, recorded.offset)
-        ranges[tp] = OffsetRange(min(begin, end), end)
-    for topic, cause in incomplete:
-        span.notes.append(f"{cause}, so SQL can only be seen to have too little")
-        span.partial.update(figures[topic])
-    return span._replace(ranges=ranges)
+        span.ranges[tp] = OffsetRange(min(begin, end), end)
+    for topic in sorted(replaced):
+        note(topic, f"another topic {topic} was recorded before this one: what it added is in SQL")
+    return span
 
 
 async def _recounted(
@@ -562,19 +488,19 @@ async def _recounted(
 
 
 async def _differences(
-    settings: Settings, connection: AsyncConnection, recount: Recount, span: _RecordedSpan
+    settings: Settings, connection: AsyncConnection, recount: Recount, partial: Collection[str]
 ) -> AsyncIterator[Difference]:
     """The differences of all devices, then those of visits."""
     traces = settings.trace == "all"  # else not every detection has a row
     skipped = () if traces else ("detection_trace",)
     async for sql in recorded_devices(connection, recount.retained, traces=traces):
         recount.compared += 1
-        for each in recount.differences(sql, skipped, span.partial):
+        for each in recount.differences(sql, skipped, partial):
             yield each
         recount.devices.pop((sql.company_id, sql.udid), None)
     for company_id, udid in recount.devices:
         nothing = RecordedDevice(None, company_id, udid, Figures())
-        for each in recount.differences(nothing, skipped, span.partial):
+        for each in recount.differences(nothing, skipped, partial):
             yield each
     since, until = recount.retained.times()
     event = CountedVisitEvent
@@ -583,5 +509,5 @@ async def _differences(
     recorded = {row[0]: row[1] for row in rows}
     for company_id in sorted(recorded.keys() | recount.visit_events.keys()):
         topics, in_sql = recount.visit_events[company_id], recorded.get(company_id, 0)
-        if topics > in_sql or (topics < in_sql and "visit_event" not in span.partial):
+        if topics > in_sql or (topics < in_sql and "visit_event" not in partial):
             yield Difference(company_id, None, "", "visit_event", topics, in_sql, False)

@@ -50,6 +50,6 @@ async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool
         async with scene.database.write.begin() as session:
             session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
     async with open_snapshot(scene.database) as connection:
-        fact = (await read_catalog(connection)).places[key(scene)]
+        fact = (await read_catalog(connection)).beacons[key(scene)]
     owner = scene.other if recreated else scene.company
     assert (fact.company_id, fact.active) == (owner.id, recreated)

@@ -17,7 +17,6 @@ from engine.cli.detection_file import FileRecord
 from engine.cli.replay.catalogs import (
     ReplayedCampaign,
     ReplayedCatalog,
-    VenueNames,
     copy_catalog,
     loaded_over,
     read_catalog,
@@ -48,12 +47,12 @@ from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
 KEY = BeaconKey(RULES_UUID, 1, 2)
-PLACE = VenueNames("Company", "Library")
+PLACE = ("Company", "Library")
 
 
 def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") -> CatalogReplay:
     named = {
-        each.id: ReplayedCampaign(PLACE, each.name, each.id if known else None, each.format)
+        each.id: ReplayedCampaign(*PLACE, each.name, each.id if known else None, each.format)
         for each in campaigns
     }
     made: dict[Any, IndexedPlace] = {KEY: IndexedPlace(beacon(), campaigns, None)}
@@ -92,7 +91,7 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     grid = GeofenceGrid([Circle(n, 48.0, 2.0, 100.0 * n) for n in (1, 2)])
     owner = ApplicationEntry(id=1, company_id=1, active=True)
     data = {application_field("k"): owner, geofences_field(1): grid}
-    named = {7: ReplayedCampaign(PLACE, "c", 7, "html")}
+    named = {7: ReplayedCampaign(*PLACE, "c", 7, "html")}
     catalog = ReplayedCatalog("x", places, named, {1: PLACE}, data)
     replayed = CatalogReplay(catalog, max_age=300.0)
     entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
@@ -113,7 +112,7 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
         key = GeofenceKey(1) if "geofence" in signal else None
         seen.append(DecodedDetection(record, message, key, Zone.UNKNOWN, NOON))
     sent = replayed.decide(seen, counted=True)
-    assert [each.beacon.place.id for each in sent] == [1, 2, 1, 1]
+    assert [each.place.place.id for each in sent] == [1, 2, 1, 1]
     detections = replayed.outcome().detections
     assert detections[Reason.OUTSIDE] == 1
     assert detections[Reason.UNKNOWN_APPLICATION] == 1
@@ -191,7 +190,7 @@ async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) ->
     catalog = await read_catalog(database, "as it is")
     assert reasons(catalog) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
     named = {each.name: each for each in catalog.campaigns.values()}
-    assert named["Old"].place == ("Mall", "Hall")
+    assert named["Old"][:2] == ("Mall", "Hall")
     assert named["Asked"].format == "connector"
     assert {each.id for each in named.values()} == set(catalog.campaigns)
     # The texts are left behind.

@@ -17,17 +17,16 @@ from sqlalchemy import text
 from catalog.database import Database, open_database
 from engine.cli.verify import (
     ApplicationFact,
+    BeaconFact,
     Difference,
     Figures,
     Interval,
-    PlaceFact,
     RecordedDevice,
     Recount,
     RecountCatalog,
 )
 from engine.formats.decoders import OwnFormatDecoder
-from engine.kafka.detections import BeaconKey, GeofenceKey, Record, TagKey
-from rules.geofences import Circle, GeofenceGrid
+from engine.kafka.detections import BeaconKey, Record
 from tests.cli.proximity import Proximity
 from tests.cli.proximity import detection as message
 from tests.kafka.records import UUID, detection, record
@@ -36,19 +35,12 @@ from tests.servers.schema import make_schema
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
 CATALOG = RecountCatalog(
-    places={
-        BeaconKey(UUID, 1, 1): PlaceFact(company_id=1, active=True),
-        BeaconKey(UUID, 1, 2): PlaceFact(company_id=2, active=True),
-        BeaconKey(UUID, 1, 3): PlaceFact(company_id=1, active=False),
-        BeaconKey(UUID, 1, 4): PlaceFact(
-            company_id=2, active=True, former_companies=frozenset({1})
-        ),
-        GeofenceKey(5): PlaceFact(company_id=1, active=True),
-        GeofenceKey(6): PlaceFact(company_id=1, active=False),
-        TagKey(1, "nfc", "door"): PlaceFact(company_id=1, active=True),
-        TagKey(1, "qrcode", "door"): PlaceFact(1, active=True, former_companies=frozenset({1})),
+    beacons={
+        BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
+        BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
+        BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
+        BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, is_reused=True),
     },
-    grids={1: GeofenceGrid([Circle(5, 48.0, 2.0, 500.0), Circle(6, 48.0, 2.0, 50.0)])},
     companies=frozenset({1, 2}),
     applications={
         "good": ApplicationFact(1, active=True, expire_on=None),
@@ -74,23 +66,6 @@ def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+000
     return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
 
 
-def at_place(at: str = "2026-11-20T10:00:00+0000", key: str = "good", **place: Any) -> Record:
-    """A detection of another place."""
-    return record({"device": {"udid": "a"}, "detected_at": at, "api_key": key, **place})
-
-
-def entered(number: int, transition: str = "enter") -> dict[str, Any]:
-    return {"geofence": {"id": number, "transition": transition}}
-
-
-def scanned(kind: str, value: str = "door") -> dict[str, Any]:
-    return {"tag": {"kind": kind, "value": value}}
-
-
-def near(latitude: float, accuracy: float | None = None) -> dict[str, Any]:
-    return {"position": {"latitude": latitude, "longitude": 2, "accuracy": accuracy}}
-
-
 def sent(
     number: int, udid: str = "a", company: int = 1, at: str = "2026-11-20T10:00:00+0000"
 ) -> Record:
@@ -111,54 +86,29 @@ def signed_in(
     return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})
 
 
-BEACON, TRACE = Figures(nb_beacon=1, detection_trace=1), Figures(detection_trace=1)
-OLD = Figures(nb_beacon=1)
+BEACON, OLD = Figures(nb_beacon=1, detection_trace=1), Figures(nb_beacon=1)
 
 
 @pytest.mark.parametrize(
-    ("given", "counted", "edits"),
+    ("given", "counted", "doubts"),
     [
         (received(), {1: BEACON}, {}),
         (received(minor=2), {2: BEACON}, {}),
         (received(at=LONG_AGO), {1: OLD}, {}),
-        (received(minor=3), {}, {1: BEACON}),
-        (received(minor=4), {2: BEACON}, {1: BEACON, 2: BEACON}),
-        (received(minor=9), {}, {}),
-        (at_place(**entered(5)), {1: TRACE}, {}),
-        (at_place(**entered(5, "exit")), {}, {}),
-        (at_place(**entered(6)), {}, {1: TRACE}),
-        (at_place(**entered(7)), {}, {}),
-        (at_place(**scanned("nfc")), {1: TRACE}, {}),
-        (at_place(**scanned("nfc", "Door")), {}, {}),
-        (at_place(**scanned("qrcode")), {1: TRACE}, {1: TRACE}),
-        (at_place(key="expired", **scanned("nfc")), {}, {1: TRACE}),
-        (at_place(key="never heard of", **scanned("nfc")), {}, {}),
-        (at_place(**near(48.004)), {1: TRACE}, {}),
-        (at_place(**near(48.0)), {1: TRACE}, {1: TRACE}),
-        (at_place(**near(48.004, 501.0)), {}, {}),
-        (at_place(**near(48.005)), {}, {}),
-        (at_place(at=LONG_AGO, **near(48.004)), {1: Figures()}, {}),
+        (received(minor=3), {}, {"a": BEACON}),
+        (received(minor=4), {2: BEACON}, {"a": BEACON}),
+        (received(minor=9), {}, {"a": BEACON}),
+        (record({"geofence": {"id": 5, "transition": "enter"}, "device": {"udid": "a"}}), {}, {}),
     ],
 )
 def test_recounted_detections(
-    given: Record, counted: dict[int, Figures], edits: dict[int, Figures]
+    given: Record, counted: dict[int, Figures], doubts: dict[str, Figures]
 ) -> None:
     counting = recount()
     counting.count([given], counting.add_detection)
     assert counting.malformed == 0
-    for found, expected in ((counting.devices, counted), (counting.edits, edits)):
-        assert found == {(company, "a"): figures for company, figures in expected.items()}
-
-
-def test_an_edited_geofence_may_explain_the_traces_of_positions() -> None:
-    counting = recount()
-    counting.catalog = CATALOG._replace(edited=frozenset({1}))
-    counting.count([at_place(**near(48.004)), signed_in()], counting.add_detection)
-    assert counting.malformed == 1
-    for traces in (0, 3):
-        sql = RecordedDevice(7, 1, "a", Figures(detection_trace=traces))
-        (difference,) = counting.differences(sql)
-        assert (difference.figure, difference.may_be_edit) == ("detection_trace", True)
+    assert counting.devices == {(company, "a"): figures for company, figures in counted.items()}
+    assert counting.doubts == doubts
 
 
 def visited(number: int, type_: str = "enter", at: str = "2026-11-20T10:00:00+0000") -> Record:

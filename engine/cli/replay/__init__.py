@@ -2,15 +2,13 @@
 
 Records come from Kafka or from a file. The catalog comes from SQL, from a file loaded over a copy
 of SQL, or from a file alone (catalogs.py). Decoding and deciding are the trigger's; claims are in
-memory (decisions.py). The counts are written as text, JSON lines, CSV and one HTML page
-(output.py).
+memory (decisions.py). output.py shows the counts.
 """
 
-import math
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -33,30 +31,22 @@ from engine.cli.command import (
     parsed,
     telling,
 )
-from engine.cli.detection_file import DetectionFile, FileRecord, Format, InputFaultError, form_of
+from engine.cli.detection_file import (
+    DetectionFile,
+    Format,
+    FormatOption,
+    InputFaultError,
+    form_of,
+)
 from engine.cli.output import ShownProgress, echo_json, shown_progress
-from engine.cli.publish import FormatOption
-from engine.cli.replay.catalogs import (
-    ReplayedCatalog,
-    copy_catalog,
-    loaded_over,
-    read_catalog,
-)
+from engine.cli.replay.catalogs import ReplayedCatalog, copy_catalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
-from engine.cli.replay.output import (
-    ReplayFindings,
-    SentCsv,
-    json_lines,
-    print_findings,
-    write_csv,
-    write_page,
-)
+from engine.cli.replay.output import ReplayFindings, SentCsv, json_lines, print_findings
 from engine.cli.servers import open_migrated_database
-from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder, detection_decoders
-from engine.kafka.detections import DecodedBatch, DecodedDetection
+from engine.formats.decoders import detection_decoders
+from engine.kafka.detections import DecodedDetection
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import detection_topics, ensure_topics
-from engine.kafka.workers import Records
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
@@ -64,7 +54,8 @@ from rules.parsing import parse_delay
 
 _AS_IT_IS = "as it is"
 _LARGEST_LIST = 5000  # records a list from Kafka
-_FILE_TOPIC = ""  # the topic of records from a file
+
+Detections = AsyncGenerator[list[DecodedDetection], None]
 
 app = new_app()
 
@@ -72,7 +63,7 @@ app = new_app()
 @command(
     app,
     "replay",
-    "replay --from 2026-11-20T00:00:00+0100 --html friday.html",
+    "replay --from 2026-11-20T00:00:00+0100",
     "replay detections.jsonl --catalog new.json --without-sql",
     "replay --compare new.json --sends sends.csv",
     "replay --visits exit=60,margin=8",
@@ -98,11 +89,6 @@ async def replay(
         bool, Option("--without-sql", help="The files alone are the catalogs.")
     ] = False,
     as_json: Json = False,
-    csv_file: Annotated[
-        typer.FileTextWrite | None,
-        Option("--csv", help="Write the hours as CSV; - is standard output."),
-    ] = None,
-    html: Annotated[typer.FileTextWrite | None, Option(help="Write one HTML page.")] = None,
     sends: Annotated[typer.FileTextWrite | None, Option(help="Write each as CSV.")] = None,
 ) -> None:
     """Decide recorded detections again, and show what would have been sent.
@@ -128,19 +114,12 @@ async def replay(
         visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
     )
     settings = begin_quietly(context)
-    for written in (csv_file, html):
-        if written is not None:
-            written.write("")  # a file that cannot be written is known before the work begins
     tune_garbage_collector()
     findings = await perform(settings, request, sends)
-    if html is not None:
-        html.write(write_page(findings))
-    if csv_file is not None:
-        write_csv(findings, csv_file)
     if as_json:
         for line in json_lines(findings):
             echo_json(line)
-    elif csv_file is None or csv_file.name != "<stdout>":
+    else:
         print_findings(findings)
 
 
@@ -185,34 +164,55 @@ async def perform(
     settings: Settings, request: ReplayRequest, sends: TextIO | None = None
 ) -> ReplayFindings:
     """Run the whole replay; every notification is written to `sends`. Raises CommandError."""
-    with (
-        nullcontext()
-        if request.file is None
-        else DetectionFile(request.file, request.form) as file,
-        telling(lambda: "no result is shown"),
-        shown_progress("replayed", "detections") as progress,
-    ):
-        replays = list(_replays(settings, request, await _catalogs(settings, request)))
-        decoders: Mapping[str, DetectionDecoder]
-        if file is not None:
-            name, batches = file.name, _file_records(file)
-            progress.expect(file.size)
-            own = OwnFormatDecoder(path_loss_exponent=settings.path_loss_exponent)
-            decoders = {_FILE_TOPIC: own}
+    with ExitStack() as stack:
+        file = None
+        if request.file is not None:
+            file = stack.enter_context(DetectionFile(request.file, request.form))
+        stack.enter_context(telling(lambda: "no result is shown"))
+        progress = stack.enter_context(shown_progress("replayed", "detections"))
+        replays = _replays(settings, request, await _catalogs(settings, request))
+        names = [topic.name for topic in detection_topics(settings)]
+        source = file.name if file is not None else ", ".join(names)
+        findings = ReplayFindings(source, request.period.begins_cold)
+        if file is None:
+            detections = _of_kafka(settings, request.period, findings, progress)
         else:
-            name = ", ".join(topic.name for topic in detection_topics(settings))
-            batches = _kafka_records(settings, request.period, progress)
-            decoders = detection_decoders(settings)
-        findings = ReplayFindings(name, request.period.begins_cold)
-        written = None if sends is None else SentCsv(sends, compared=len(replays) > 1)
-        try:
-            run = _Run(request, file, replays, written, findings)
-            await run.run(batches, decoders, progress)
-        except InputFaultError as error:
-            raise CommandError(str(error)) from None
+            detections = _of_file(file, settings.path_loss_exponent, findings, progress)
+        written = None if sends is None else SentCsv(sends)
+        begin = time.monotonic()
+        async with aclosing(detections):
+            async for batch in detections:
+                _decide(batch, request, replays, findings, written)
+        findings.seconds = time.monotonic() - begin
     if findings.records and findings.records == findings.undecodable:
         raise CommandError(f"there is no detection in {findings.source}; {findings.first_fault}")
+    others = [None] if len(replays) == 1 else replays[::-1]
+    findings.outcomes = [each.outcome(other) for each, other in zip(replays, others, strict=True)]
     return findings
+
+
+def _decide(
+    batch: list[DecodedDetection],
+    request: ReplayRequest,
+    replays: Sequence[CatalogReplay],
+    findings: ReplayFindings,
+    written: SentCsv | None,
+) -> None:
+    """Decide a batch against each catalog.
+
+    The period is compared with the detections' own times; after that the times are moved by the
+    shift. There is no await per detection.
+    """
+    for counted, part in request.period.parts(batch):
+        detections = list(part)
+        for each in detections if request.shift else ():
+            each.detected_at += request.shift
+        findings.decided += len(detections) if counted else 0
+        sent = [replay.decide(detections, counted=counted) for replay in replays]
+        for replay, mine, theirs in zip(replays, sent, sent[::-1], strict=True):
+            only = replay.note_only(mine, theirs) if len(sent) > 1 else ()
+            if written is not None:
+                written.add(replay.catalog.name, mine, only)
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
@@ -249,40 +249,59 @@ def _name(file: Path, files: Sequence[Path]) -> str:
 
 def _replays(
     settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
-) -> Iterator[CatalogReplay]:
+) -> list[CatalogReplay]:
     """One for each catalog, or for each of the settings of visits."""
     max_age, shift = settings.max_detection_age, request.shift
     if request.visits is None:
-        for each in catalogs:
-            yield CatalogReplay(each, max_age=max_age, shift=shift)
-        return
+        return [CatalogReplay(each, max_age=max_age, shift=shift) for each in catalogs]
     (catalog,) = catalogs
-    for tried in (VisitSettings(), request.visits):
-        visits = VisitReplay(
-            tried,
-            catalog.places,
-            since=request.period.since + shift,
-            shift=shift,
+    other = catalog._replace(name=request.visits.name)
+    return [
+        CatalogReplay(
+            each,
             max_age=max_age,
-            path_loss_exponent=settings.path_loss_exponent,
+            shift=shift,
+            visits=VisitReplay(
+                tried,
+                catalog.places,
+                since=request.period.since + shift,
+                shift=shift,
+                max_age=max_age,
+                path_loss_exponent=settings.path_loss_exponent,
+            ),
         )
-        named = catalog if tried is not request.visits else catalog._replace(name=tried.name)
-        yield CatalogReplay(named, max_age=max_age, shift=shift, visits=visits)
+        for each, tried in ((catalog, VisitSettings()), (other, request.visits))
+    ]
 
 
-async def _file_records(file: DetectionFile) -> AsyncGenerator[Records, None]:
-    """The records of a file, a block at a time. Raises InputFaultError."""
+async def _of_file(
+    file: DetectionFile, exponent: float, findings: ReplayFindings, progress: ShownProgress
+) -> Detections:
+    """The detections of a file, a block at a time.
+
+    A line that is none is noted; CSV and an array are valid as a whole, or InputFaultError is
+    raised.
+    """
+    progress.expect(file.size)
     async for entries in file.blocks():
+        found = []
         for entry in entries:
-            if entry.fault is not None:
-                raise InputFaultError(f"{file.name}:{entry.line}: {entry.fault}")
-        yield [FileRecord(each.value, each.line) for each in entries]
+            try:
+                found.append(entry.decode(exponent, timed=True))
+            except ValueError as error:
+                place = f"{file.name}:{entry.line}"
+                if not file.is_lines:
+                    raise InputFaultError(f"{place}: {error}") from None
+                findings.note_fault(place, str(error))
+        findings.records += len(entries)
+        yield found
+        progress.update(findings.records, file.read)
 
 
-async def _kafka_records(
-    settings: Settings, period: ReplayPeriod, progress: ShownProgress
-) -> AsyncGenerator[Records, None]:
-    """The records whose detections may be in a period, one partition at a time.
+async def _of_kafka(
+    settings: Settings, period: ReplayPeriod, findings: ReplayFindings, progress: ShownProgress
+) -> Detections:
+    """The detections that may be in a period, one partition at a time.
 
     Kafka finds records by their timestamps. A detection may arrive late, or have the time of a
     phone whose clock is ahead, so the topic is read from `max_age` before the period to `max_age`
@@ -290,10 +309,10 @@ async def _kafka_records(
     and CommandError if there is no such topic.
     """
     await ensure_topics(settings, ())
-    topics = [topic.name for topic in detection_topics(settings)]
-    partitions = await partitions_of(settings, topics)
+    decoders = detection_decoders(settings)
+    partitions = await partitions_of(settings, decoders)
     if not partitions:
-        raise CommandError(f"there is no topic {', '.join(topics)} yet: `proximity run` makes it")
+        raise CommandError(f"there is no topic {', '.join(decoders)} yet: `proximity run` makes it")
     async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
         ranges = await reader.ranges(partitions)
         begins = {tp: each.begin for tp, each in ranges.items()}
@@ -301,76 +320,19 @@ async def _kafka_records(
         margin = settings.max_detection_age
         for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
             if abs(instant) < inf:
-                found = await reader.first_since(ranges, instant)
-                bound |= {tp: offset for tp, offset in found.items() if offset is not None}
+                first = await reader.first_since(ranges, instant)
+                bound |= {tp: offset for tp, offset in first.items() if offset is not None}
         ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
         progress.expect(sum(ends[tp] - begins[tp] for tp in ends))
         async for records in reader.records_until(begins, ends):
-            yield records
-
-
-@dataclass
-class _Run:
-    """Replays records against one catalog, or against two side by side.
-
-    The period is compared with the detections' own times; after that the times are moved by the
-    shift. There is no await per detection.
-    """
-
-    request: ReplayRequest
-    file: DetectionFile | None
-    replays: Sequence[CatalogReplay]
-    written: SentCsv | None
-    findings: ReplayFindings
-
-    async def run(
-        self,
-        batches: AsyncGenerator[Records, None],
-        decoders: Mapping[str, DetectionDecoder],
-        progress: ShownProgress,
-    ) -> None:
-        """Read to the end. Raises the errors of `batches`."""
-        begin: float | None = None
-        async with aclosing(batches):
-            async for records in batches:
-                begin = begin or time.monotonic()
-                if records:
-                    decoder = decoders[records[0].topic]
-                    for part in chunked(records, decoder.records_at_once):
-                        self._take(part, await decoder.decode(part))
-                progress.update(
-                    self.findings.records, None if self.file is None else self.file.read
-                )
-        self.findings.seconds = 0.0 if begin is None else time.monotonic() - begin
-        others = [None] if len(self.replays) == 1 else self.replays[::-1]
-        self.findings.outcomes = [
-            each.outcome(other) for each, other in zip(self.replays, others, strict=True)
-        ]
-
-    def _take(self, records: Records, batch: DecodedBatch[DecodedDetection]) -> None:
-        findings = self.findings
-        findings.records += len(records)
-        findings.undecodable += len(batch.dead_letters)
-        if batch.dead_letters and not findings.first_fault:
-            letter = batch.dead_letters[0]
-            record = letter.record
-            place = f"{record.topic}/{record.partition}" if record.topic else findings.source
-            findings.first_fault = f"{place}:{record.offset}: {letter.detail}"
-            if self.file is not None and not self.file.is_lines:  # valid as a whole, or refused
-                raise InputFaultError(findings.first_fault)
-        for each in batch.messages:
-            if math.isnan(each.detected_at):  # a line of a file has no timestamp instead
-                place = f"{findings.source}:{each.record.offset}"
-                raise InputFaultError(f"{place}: detected_at is missing, and needed here")
-        for counted, part in self.request.period.parts(batch.messages):
-            detections = list(part)
-            for each in detections if self.request.shift else ():
-                each.detected_at += self.request.shift
-            findings.decided += len(detections) if counted else 0
-            sent = [replay.decide(detections, counted=counted) for replay in self.replays]
-            for number, (replay, mine) in enumerate(zip(self.replays, sent, strict=True)):
-                only = set[int]()
-                if len(sent) > 1:
-                    only = replay.note_only(mine, sent[1 - number], self.replays[1 - number])
-                if self.written is not None:
-                    self.written.add(replay, mine, only)
+            if not records:
+                continue
+            decoder = decoders[records[0].topic]
+            for part in chunked(records, decoder.records_at_once):
+                batch = await decoder.decode(part)
+                for letter in batch.dead_letters:
+                    of = letter.record
+                    findings.note_fault(f"{of.topic}/{of.partition}:{of.offset}", letter.detail)
+                yield batch.messages
+            findings.records += len(records)
+            progress.update(findings.records)

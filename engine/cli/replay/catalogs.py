@@ -42,17 +42,11 @@ _TABLES = (
 _NOT_PLACES = ("accounts", "devices")
 
 
-class VenueNames(NamedTuple):
-    """A venue of a company, by their names."""
-
-    company: str
-    venue: str
-
-
 class ReplayedCampaign(NamedTuple):
     """A campaign by its names. `id` is SQL's; None for a campaign that is only in a file."""
 
-    place: VenueNames
+    company: str
+    venue: str
     name: str
     id: int | None
     format: str
@@ -60,11 +54,12 @@ class ReplayedCampaign(NamedTuple):
     @property
     def key(self) -> tuple[str, ...] | int:
         """The identity of a campaign, the same in two catalogs."""
-        return (*self.place, self.name) if self.id is None else self.id
+        return (self.company, self.venue, self.name) if self.id is None else self.id
 
 
 class ReplayedCatalog(NamedTuple):
-    """Places by key, campaigns and venues by id. `name` is the catalog's name in reports.
+    """Places by key, campaigns by id, and by the id of a venue the names of its company and of
+    itself. `name` is the catalog's name in reports.
 
     `company_data` has applications and grids of geofences by their fields of the index.
     `time_zones` has the devices that have one, for quiet hours.
@@ -73,7 +68,7 @@ class ReplayedCatalog(NamedTuple):
     name: str
     places: Mapping[PlaceKey | None, IndexedPlace]
     campaigns: Mapping[int, ReplayedCampaign]
-    venues: Mapping[int, VenueNames]
+    venues: Mapping[int, tuple[str, str]]
     company_data: Mapping[str, Any] = {}
     time_zones: Mapping[DeviceKey, str] = {}
 
@@ -88,9 +83,9 @@ async def read_catalog(
     """
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
         places = [
-            *await _all(reading.beacon_fields(session), entries.decode_place),
-            *await _all(reading.geofence_fields(session), entries.decode_place),
-            *await _all(reading.scan_tag_fields(session), entries.decode_place),
+            place
+            for read in (reading.beacon_fields, reading.geofence_fields, reading.scan_tag_fields)
+            for place in await _all(read(session), entries.decode_place)
         ]
         data: dict[str, Any] = {}
         async for fields in reading.application_fields(session):
@@ -102,16 +97,14 @@ async def read_catalog(
         campaigns = {each.id: each for each in found}
         calls = await _all(reading.connector_fields(session), entries.decode_connector)
         connectors = {each.company_id: each for each in calls}
-        rules = {
-            each.company_id: each
-            for each in await _all(reading.rules_fields(session), entries.decode_rules)
-        }
+        of_companies = await _all(reading.rules_fields(session), entries.decode_rules)
+        rules = {each.company_id: each for each in of_companies}
         query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        venues = {id_: VenueNames(*names) for id_, *names in await session.execute(query)}
+        venues = {id_: (company, venue) for id_, company, venue in await session.execute(query)}
         homes = await session.execute(select(Campaign.id, Campaign.venue_id))
         named = {
             id_: ReplayedCampaign(
-                venues[venue_id],
+                *venues[venue_id],
                 campaigns[id_].name,
                 id_ if known is None or id_ in known else None,
                 campaigns[id_].format,

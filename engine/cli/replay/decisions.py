@@ -10,7 +10,7 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import groupby
+from itertools import compress, groupby
 from math import inf
 from typing import NamedTuple
 
@@ -31,7 +31,6 @@ from rules.model import (
     Decision,
     GeofenceSnapshot,
     Reason,
-    TagSnapshot,
     Zone,
 )
 from rules.schedule import LocalClock, fixed_clock, zone_clock
@@ -128,11 +127,11 @@ class VisitReplay:
     ) -> None:
         """Note a detection, which is `placed` so, or nowhere."""
         message, record, at = detection.message, detection.record, detection.detected_at
-        is_live = record.timestamp >= 0  # NaN in a file
-        arrived = record.timestamp / 1000 + self._shift if is_live else at
+        arrived = arrival(detection, self._shift)
         if at > arrived + self._max_age:
             return
         udid = message.device.udid
+        is_live = record.timestamp >= 0
         book = self._books[(record.topic, record.partition) if is_live else udid]
         name = (record.topic, record.partition, record.offset, detection.index)
         seen = Observation(at, arrived, name)
@@ -165,9 +164,10 @@ class VisitReplay:
         company = None if rules is None else rules.visit_silence
         silence = self._exit or venue.visit_silence or company
         found: list[tuple[VisitKind, int]] = [("venue", venue.id)]
-        if not isinstance(place.place, TagSnapshot):
-            is_beacon = isinstance(place.place, BeaconSnapshot)
-            found.insert(0, ("beacon" if is_beacon else "geofence", place.place.id))
+        if isinstance(place.place, BeaconSnapshot):
+            found.insert(0, ("beacon", place.place.id))
+        elif isinstance(place.place, GeofenceSnapshot):
+            found.insert(0, ("geofence", place.place.id))
         return [VisitPlace(kind, id_, (), silence or SILENCE[kind]) for kind, id_ in found]
 
     def _seen(
@@ -186,14 +186,13 @@ class VisitReplay:
     ) -> None:
         """End the visits of geofences that a position is beyond, whatever its error."""
         position = detection.message.position
-        if position is None:
-            return
-        for visit in list(book.of(visitor)):
+        for visit in [] if position is None else list(book.of(visitor)):
             known = self._places.get(GeofenceKey(visit.place_id))
-            if visit.kind != "geofence" or visit.ended_at is not None or known is None:
+            fence = None if known is None else known.place
+            if visit.kind != "geofence" or visit.ended_at is not None:
                 continue
-            fence = known.place
-            assert isinstance(fence, GeofenceSnapshot)  # noqa: S101  # by the key
+            if position is None or not isinstance(fence, GeofenceSnapshot):
+                continue
             circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
             away = distance(position.latitude, position.longitude, circle)
             if away > fence.radius + (position.accuracy or 0.0):
@@ -214,6 +213,12 @@ class VisitReplay:
                     seconds = visit.last_seen - visit.entered_at
                     tally.seconds += seconds
                     tally.lengths[length_class(seconds)] += 1
+
+
+def arrival(detection: DecodedDetection, shift: float) -> float:
+    """When its record came, moved by `shift`; for one without a time (of a file), its own time."""
+    stamp = detection.record.timestamp
+    return stamp / 1000 + shift if stamp >= 0 else detection.detected_at
 
 
 class ReplayPeriod(NamedTuple):
@@ -308,13 +313,15 @@ class Grant(NamedTuple):
     """A campaign that a detection fires."""
 
     detection: DecodedDetection
-    beacon: IndexedPlace
+    place: IndexedPlace
     campaign: CampaignSnapshot
+    named: ReplayedCampaign
 
     @property
-    def udid(self) -> str:
-        """The udid of the detected device."""
-        return self.detection.message.device.udid
+    def identity(self) -> tuple[object, ...]:
+        """The same for the same detection and campaign in two catalogs."""
+        each = self.detection
+        return id(each.record), each.index, each.key, self.named.key
 
 
 class CatalogReplay:
@@ -341,7 +348,7 @@ class CatalogReplay:
         self._max_age = max_age
         self._shift = shift
         # Not bounded, because a forgotten claim would be granted again.
-        self._claims: dict[str, dict[int, float]] = {}
+        self._claims: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._sent: defaultdict[DeviceKey, list[float]] = defaultdict(list)  # what caps count
         # Many detections share a decision, so there are few different cells.
         self._cells: Counter[tuple[IndexedPlace | None, Decision, float]] = Counter()
@@ -363,18 +370,22 @@ class CatalogReplay:
                 continue
             fired: set[int] = set()
             for each in places:
-                beacon = self.catalog.places.get(each.key)
-                decision = self._decided(each, beacon, fired)
+                place = self.catalog.places.get(each.key)
+                decision = self._decided(each, place, fired)
                 fired.update(campaign.id for campaign in decision.granted)
                 if counted:
-                    self._cells[beacon, decision, each.detected_at // _QUARTER] += 1
-                if decision.granted and beacon is not None:
+                    self._cells[place, decision, each.detected_at // _QUARTER] += 1
+                if decision.granted and place is not None:
                     self._claim(each, decision)
-                    if counted:
-                        granting += [Grant(each, beacon, sent) for sent in decision.granted]
+                    named = self.catalog.campaigns
+                    granting += [
+                        Grant(each, place, sent, named[sent.id]) for sent in decision.granted
+                    ]
+        if not counted:
+            return []
         self.sent += len(granting)
         for grant in granting:
-            self.reached[grant.campaign.id].add(grant.udid)
+            self.reached[grant.campaign.id].add(grant.detection.message.device.udid)
         return granting
 
     def _placed(self, detection: DecodedDetection) -> Collection[DecodedDetection] | Decision:
@@ -388,14 +399,13 @@ class CatalogReplay:
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
 
     def _decided(
-        self, detection: DecodedDetection, beacon: IndexedPlace | None, fired: Collection[int]
+        self, detection: DecodedDetection, place: IndexedPlace | None, fired: Collection[int]
     ) -> Decision:
         """The decision; `fired` has what the same position fires already."""
-        if beacon is None:
+        if place is None:
             return unknown(detection.key)
-        at, arrived_at = detection.detected_at, detection.record.timestamp
-        now = at if arrived_at < 0 else arrived_at / 1000 + self._shift  # NaN in a file
-        device, target = detection.message.device, beacon.target
+        at, now = detection.detected_at, arrival(detection, self._shift)
+        device, target = detection.message.device, place.target
         key = DeviceKey(target.venue.company_id, device.udid)
         zone = device.time_zone or self.catalog.time_zones.get(key)
         held = self._claims.get(device.udid, _NO_CLAIMS)
@@ -407,29 +417,18 @@ class CatalogReplay:
 
     def _claim(self, detection: DecodedDetection, decision: Decision) -> None:
         at, udid = detection.detected_at, detection.message.device.udid
-        held = self._claims.setdefault(udid, {})
         for campaign in decision.granted:
             if campaign.delay > 0:
+                held = self._claims[udid]
                 held[campaign.id] = max(at, held.get(campaign.id, at))
             if not campaign.ignores_caps:
                 insort(self._sent[DeviceKey(decision.company_id, udid)], at)
 
-    def campaign_of(self, grant: Grant) -> ReplayedCampaign:
-        """The campaign of a grant."""
-        return self.catalog.campaigns[grant.campaign.id]
-
-    def note_only(
-        self, mine: Sequence[Grant], theirs: Sequence[Grant], other: "CatalogReplay"
-    ) -> set[int]:
-        """Count the grants for the same detections that the `other` does not have, and return
-        their positions. The same are those of one detection and campaign."""
-        known = {(id(each.detection), other.campaign_of(each).key) for each in theirs}
-        alone = {
-            at
-            for at, each in enumerate(mine)
-            if (id(each.detection), self.campaign_of(each).key) not in known
-        }
-        self._only.update(mine[at].campaign.id for at in alone)
+    def note_only(self, mine: Sequence[Grant], theirs: Sequence[Grant]) -> list[bool]:
+        """Count the grants that another catalog does not have. Returns which they are."""
+        known = {each.identity for each in theirs}
+        alone = [each.identity not in known for each in mine]
+        self._only.update(each.campaign.id for each in compress(mine, alone))
         return alone
 
     def outcome(self, other: "CatalogReplay | None" = None) -> Outcome:
@@ -438,9 +437,9 @@ class CatalogReplay:
             self._visits.finish()
         detections, hours = Counter[Reason](), Counter[HourRow]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for (beacon, decision, quarter), count in self._cells.items():
+        for (place, decision, quarter), count in self._cells.items():
             detections[decision.reason] += count
-            for id_, row in self._rows_of(beacon, decision, quarter * _QUARTER):
+            for id_, row in self._rows_of(place, decision, quarter * _QUARTER):
                 hours[row] += count
                 reasons[id_][row.reason] += count
         theirs: Mapping[object, set[str]] = {}
@@ -449,10 +448,7 @@ class CatalogReplay:
             theirs = {each.key: other.reached[id_] for id_, each in known}
         campaigns = [  # also those without any detection
             CampaignRow(
-                *each.place,
-                each.id,
-                each.name,
-                each.format,
+                *(each.company, each.venue, each.id, each.name, each.format),
                 reasons[id_][Reason.GRANTED],
                 len(self.reached[id_]),
                 dict(reasons[id_].most_common()),
@@ -473,22 +469,26 @@ class CatalogReplay:
         )
 
     def _rows_of(
-        self, beacon: IndexedPlace | None, decision: Decision, instant: float
+        self, place: IndexedPlace | None, decision: Decision, instant: float
     ) -> Iterator[tuple[int, HourRow]]:
         """Rows without a count, and the ids of their campaigns, 0 for none: of each campaign of
-        the beacon with its reason, or the whole detection's."""
-        if beacon is None:
-            hour = local_hour(_clock(None), instant)
-            yield 0, HourRow("", "", None, None, hour, decision.reason.value, 0)
-        elif not beacon.campaigns:
-            venue = beacon.target.venue
-            hour = local_hour(_clock(venue.time_zone), instant)
-            names = self.catalog.venues[venue.id]
+        the place with its reason, or the whole detection's."""
+        if place is None or not place.campaigns:
+            names, zone = ("", ""), None
+            if place is not None:
+                names, zone = (
+                    self.catalog.venues[place.target.venue.id],
+                    place.target.venue.time_zone,
+                )
+            hour = local_hour(_clock(zone), instant)
             yield 0, HourRow(*names, None, None, hour, decision.reason.value, 0)
-        else:
-            reasons = dict(decision.by_campaign)
-            for each in beacon.campaigns:
-                hour = local_hour(_clock(each.time_zone, each.start.utcoffset()), instant)
-                named = self.catalog.campaigns[each.id]
-                reason = reasons.get(each.id, decision.reason).value
-                yield each.id, HourRow(*named.place, named.id, named.name, hour, reason, 0)
+            return
+        reasons = dict(decision.by_campaign)
+        for each in place.campaigns:
+            hour = local_hour(_clock(each.time_zone, each.start.utcoffset()), instant)
+            named = self.catalog.campaigns[each.id]
+            reason = reasons.get(each.id, decision.reason).value
+            yield (
+                each.id,
+                HourRow(named.company, named.venue, named.id, named.name, hour, reason, 0),
+            )

@@ -1,25 +1,15 @@
-"""Shows the results of a replay: as text, JSON lines, CSV, and one HTML page."""
+"""Shows the results of a replay: as text and JSON lines; and writes each notification as CSV."""
 
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO, get_args
+from typing import Any, TextIO, get_args
 from uuid import UUID
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from catalog.plain_text import for_csv, for_terminal
+from catalog.plain_text import for_csv
 from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
-from engine.cli.replay.decisions import (
-    CampaignRow,
-    CatalogReplay,
-    Grant,
-    HourRow,
-    Outcome,
-    VisitTally,
-)
+from engine.cli.replay.decisions import CampaignRow, Grant, Outcome, VisitTally
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
 from rules.model import Reason
@@ -49,31 +39,33 @@ class ReplayFindings:
     seconds: float = 0.0
     outcomes: Sequence[Outcome] = ()
 
-
-class ReportTable(NamedTuple):
-    """A table for people. The last `numbers` columns are numbers.
-
-    `most` is their greatest value if they are to be drawn as bars, else 0.
-    """
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: int
-    most: int = 0
+    def note_fault(self, place: str, detail: str) -> None:
+        """A record is no detection."""
+        self.undecodable += 1
+        self.first_fault = self.first_fault or f"{place}: {detail}"
 
 
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
-    for line in summary_lines(findings):
+    outcomes = findings.outcomes
+    for line in _summary(findings):
         say(line)
-    for table in (*tables(findings), *times(findings.outcomes)):
-        say("")
-        say(table.title)
-        print_table(table.header, table.rows, numbers=table.numbers)
+    for outcome in outcomes:
+        suffix = "" if len(outcomes) == 1 else f", {outcome.name}"
+        counts = outcome.detections.items()
+        rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
+        header = ("reason", "meaning", "detections")
+        _print(f"Detections, by the furthest check{suffix}", header, rows, 1)
+    if len(outcomes) == 1:
+        _print_campaigns(*outcomes)
+    else:
+        _print_side_by_side(*outcomes)
+    if any(outcome.visits for outcome in outcomes):
+        _print_visits(outcomes)
+    _print_times(outcomes)
 
 
-def summary_lines(findings: ReplayFindings) -> Iterator[str]:
+def _summary(findings: ReplayFindings) -> Iterator[str]:
     """The results in sentences: how much was replayed, a line for each catalog, and notes."""
     rate = findings.decided / max(findings.seconds, 0.001)
     yield (
@@ -97,21 +89,13 @@ def summary_lines(findings: ReplayFindings) -> Iterator[str]:
         yield "customers' services are assumed to answer every call with content"
 
 
-def tables(findings: ReplayFindings) -> Iterator[ReportTable]:
-    """Detections by reason for each catalog, and the campaigns, side by side if there are two."""
-    outcomes = findings.outcomes
-    for outcome in outcomes:
-        suffix = "" if len(outcomes) == 1 else f", {outcome.name}"
-        counts = outcome.detections.items()
-        rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
-        header = ("reason", "meaning", "detections")
-        yield ReportTable(f"Detections, by the furthest check{suffix}", header, rows, 1)
-    yield _campaigns(outcomes[0]) if len(outcomes) == 1 else _side_by_side(*outcomes)
-    if any(outcome.visits for outcome in outcomes):
-        yield _visits(outcomes)
+def _print(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int) -> None:
+    say("")
+    say(title)
+    print_table(header, rows, numbers=numbers)
 
 
-def _campaigns(outcome: Outcome) -> ReportTable:
+def _print_campaigns(outcome: Outcome) -> None:
     header = ("venue", "campaign", "else mostly", "sent", "devices", "held back")
     rows = []
     for row in outcome.campaigns:
@@ -119,10 +103,10 @@ def _campaigns(outcome: Outcome) -> ReportTable:
         mostly = others[0] if others else "" if row.reasons else "no detection"
         figures = (row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0))
         rows.append((row.venue, row.campaign, mostly, *(f"{each:,}" for each in figures)))
-    return ReportTable("Campaigns", header, rows, 3)
+    _print("Campaigns", header, rows, 3)
 
 
-def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
+def _print_side_by_side(first: Outcome, second: Outcome) -> None:
     """The campaigns of both catalogs; those that differ most come first."""
     pairs: dict[object, list[CampaignRow | None]] = {}
     for number, outcome in enumerate((first, second)):
@@ -143,10 +127,10 @@ def _side_by_side(first: Outcome, second: Outcome) -> ReportTable:
     header = ["venue", "campaign"]
     for prefix in ("sent: ", "only ", "devices only "):
         header += [prefix + first.name, prefix + second.name]
-    return ReportTable("Campaigns side by side", header, rows, len(header) - 2)
+    _print("Campaigns side by side", header, rows, len(header) - 2)
 
 
-def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
+def _print_visits(outcomes: Sequence[Outcome]) -> None:
     figures = ("visits", "back in 5 min", "mean", *LENGTH_NAMES)
     rows = []
     for kind in get_args(VisitKind):
@@ -157,14 +141,13 @@ def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
             counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
             named = (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean)
             rows.append((*named, *counts))
-    return ReportTable("Visits", ("place", "settings", *figures), rows, len(figures))
+    _print("Visits", ("place", "settings", *figures), rows, len(figures))
 
 
-def times(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
+def _print_times(outcomes: Sequence[Outcome]) -> None:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
     sent = [[row for row in each.rows if row.reason == Reason.GRANTED] for each in outcomes]
-    hours = {row.hour[:13] for rows in sent for row in rows}
-    by_day = len(hours) > _MOST_HOURS
+    by_day = len({row.hour[:13] for rows in sent for row in rows}) > _MOST_HOURS
     counts = [Counter[str]() for _ in outcomes]
     for rows, by_time in zip(sent, counts, strict=True):
         for row in rows:
@@ -175,8 +158,7 @@ def times(outcomes: Sequence[Outcome]) -> Iterator[ReportTable]:
     if table:
         unit = "day" if by_day else "hour"
         title = f"Notifications by {unit}, by the venues' clocks"
-        most = max(max(each.values(), default=0) for each in counts)
-        yield ReportTable(title, (unit, *names), table, len(counts), most)
+        _print(title, (unit, *names), table, len(counts))
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
@@ -213,53 +195,22 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
             yield {"kind": "hour", "catalog": outcome.name, **hour._asdict()}
 
 
-def write_csv(findings: ReplayFindings, stream: TextIO) -> None:
-    """Write the hours, after a header."""
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("catalog", *HourRow._fields))
-    for outcome in findings.outcomes:
-        writer.writerows(for_csv((outcome.name, *row)) for row in outcome.rows)
-
-
 class SentCsv:
     """Writes every notification as CSV during the replay. The file names devices: personal data."""
 
-    def __init__(self, stream: TextIO, *, compared: bool) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._writer = csv.writer(stream, lineterminator="\n")
-        self._compared = compared
         self._writer.writerow(_SENT_COLUMNS)
 
-    def add(self, replay: CatalogReplay, grants: Sequence[Grant], only: set[int]) -> None:
-        """Write the notifications of a catalog.
-
-        `only` are the positions of those that the other catalog does not send.
-        """
-        for position, grant in enumerate(grants):
-            campaign = replay.campaign_of(grant)
-            (number,) = notification_ids(grant.detection, (grant.campaign,))
+    def add(self, catalog: str, grants: Sequence[Grant], only: Sequence[bool]) -> None:
+        """Write the notifications of a catalog; `only`, in a comparison, says which the other
+        catalog does not send."""
+        for number, (detection, place, campaign, named) in enumerate(grants):
+            (id_,) = notification_ids(detection, (campaign,))
             cells = (
-                replay.catalog.name,
-                str(UUID(bytes=number)),
-                format_instant(grant.detection.detected_at),
-                *campaign.place,
-                *(campaign.id, campaign.name, campaign.format),
-                *(grant.beacon.reference.name, grant.udid),
-                str(position in only).lower() if self._compared else "",
+                *(catalog, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
+                *(named.company, named.venue, named.id, named.name, named.format),
+                *(place.reference.name, detection.message.device.udid),
+                str(only[number]).lower() if only else "",
             )
             self._writer.writerow(for_csv(cells))
-
-
-def write_page(findings: ReplayFindings) -> str:
-    """An HTML page of the tables, with bars for the times. It loads nothing and runs no script.
-
-    Texts are escaped, because account holders choose the names.
-    """
-    loader = PackageLoader("engine.cli.replay", "")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.filters["plain"] = for_terminal
-    return environment.get_template("report.html").render(
-        lines=list(summary_lines(findings)),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        tables=list(tables(findings)),
-        times=list(times(findings.outcomes)),
-    )

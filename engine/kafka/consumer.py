@@ -1,6 +1,8 @@
 """The consumer of one role: fetches records, passes them to workers, commits offsets.
 
-assignment.py handles each partition from its assignment to its end.
+A revoked partition finishes the records in flight, then commits. So does a lost one (the group gave
+this member up), of which aiokafka does not tell: the group refuses its commit, and what it still
+publishes has the ids of the next owner's messages.
 """
 
 import asyncio
@@ -13,18 +15,26 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import (
+    CommitFailedError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
 
-from engine.kafka.assignment import AssignedPartition, Assignment, WorkerFactory
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
-from engine.kafka.offsets import GroupOffsets, PositionStore
-from engine.kafka.workers import Records
+from engine.kafka.offsets import (
+    POSITION_SECONDS,
+    POSITIONING,
+    GroupOffsets,
+    Position,
+    Positions,
+    PositionStore,
+)
+from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
+from engine.process.failures import Backoff, describe, retry
 from engine.process.lifecycle import cancel
-from engine.process.metrics import Metrics
+from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -36,8 +46,18 @@ _LAG_SECONDS = 1.0
 # and without a pause a process with a thousand records a second is busy with cycles of one.
 _PACE_SECONDS = 0.01
 _FEW_RECORDS = 250
+_RESTART_SECONDS = 2.0
+_IDENTITY_SECONDS = 3.0
+_COMMITTING = "committing"
+_COMMIT_RETRY_SECONDS = 0.5
+_COMMIT_SECONDS = 10.0
+# The parts of the drain timeout in which workers finish, that is committed, and the group is left.
+# The rest is for closing what the process has open.
+_DRAIN_SHARE, _COMMIT_SHARE, _LEAVE_SHARE = 0.6, 0.7, 0.8
 _LEAST_LEAVE_SECONDS = 0.5
-_LEAVE_SHARE = 0.8  # of the drain timeout, at the end of which the consumer has left
+
+# Makes a worker: the partition, its position, and the callback for progress.
+WorkerFactory = Callable[[TopicPartition, Position, Callable[[], None]], PartitionWorker]
 
 
 def role_group(settings: Settings, role: str) -> str:
@@ -63,13 +83,47 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
+class AssignedPartition:
+    """One assignment of one partition: its worker, its topic, and its committed position.
+
+    `lag` is the number of records that are left, None while it is not known, and `newest` the time
+    (epoch s) of the last fetched record.
+    """
+
+    lag: int | None = None
+    newest = 0.0
+
+    def __init__(self, worker: PartitionWorker, position: Position) -> None:
+        """The worker begins at `position`, which need not be committed."""
+        self.worker = worker
+        self.committed = position
+
+    def to_commit(self) -> Position | None:
+        """The position to commit, or None."""
+        done, ranges = self.worker.done_offset, self.worker.finished_ranges
+        if done is None and not ranges:
+            return None
+        offset = self.committed.offset if done is None else done
+        position = Position(offset, self.committed.topic_id, ranges)
+        return None if position == self.committed else position
+
+    @property
+    def uncommitted(self) -> int:
+        """How many offsets are done and not committed."""
+        return max(0, (self.worker.done_offset or 0) - self.committed.offset)
+
+
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Consumes `topics` as one member of the role's group until it is stopped.
 
-    `worker_for` makes the worker of one assignment of one partition. `positions`, if given, has the
-    positions at which partitions begin, whatever the group has committed; other partitions begin at
-    their first record. Nothing is fetched while `has_room()` is false; it is called again when a
-    worker makes progress.
+    `worker_for` makes the worker of one assignment of one partition; until a partition has its
+    position and its worker, it is paused. `positions`, if given, has the positions at which
+    partitions begin, whatever the group has committed; other partitions begin at their first
+    record. Nothing is fetched while `has_room()` is false; it is called again when a worker makes
+    progress.
+
+    Offsets are committed as soon as their records are done, so that a crash repeats little: one
+    request at a time commits all partitions, and what becomes done meanwhile is in the next one.
     """
 
     def __init__(
@@ -86,40 +140,28 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         positions: PositionStore | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.partitions: dict[TopicPartition, AssignedPartition] = {}  # that have a worker
+        self.assigned = False  # the group has given this member its share, which may be empty
         self._consumer = group_consumer(settings, role)
         self._cluster = cluster or KafkaCluster(settings)
         self._topics = topics
         self._role = role
+        self._worker_for = worker_for
         self._metrics = metrics
+        self._errors = metrics.kafka_errors
+        self._step = StepTimer(metrics, role)
         self._batch_records = batch_records
         self._in_flight_records = in_flight_records
         self._drain_timeout = settings.drain_timeout
         self._has_room = has_room
         # With another store of positions the group's commits do not decide what a crash repeats.
         self._waits_for_commits = positions is None
-        self._progress = asyncio.Event()
-        self._assigned_once = False
-        store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
-        self._assignment = Assignment(
-            self._consumer,
-            self._cluster,
-            role=role,
-            store=store,
-            worker_for=worker_for,
-            metrics=metrics,
-            drain_timeout=settings.drain_timeout,
-            on_progress=self._progress.set,
-        )
-
-    @property
-    def assigned(self) -> bool:
-        """Whether the group has given this member its share (which may be empty)."""
-        return self._assigned_once
-
-    @property
-    def partitions(self) -> Mapping[TopicPartition, AssignedPartition]:
-        """The partitions that have a worker."""
-        return self._assignment.partitions
+        self._store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
+        self._may_have_room = asyncio.Event()
+        self._may_commit = asyncio.Event()
+        self._unplaced: set[TopicPartition] = set()
+        self._positioning: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
 
     def seconds_behind(self, now: float) -> float | None:
         """The age of the newest fetched record of the partition that is the farthest behind.
@@ -127,7 +169,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         0 if every record has been handled; None while the share, a position or an end is not known.
         By the records' own timestamps; `now` in epoch seconds.
         """
-        if not self._assigned_once or set(self._consumer.assignment()) - set(self.partitions):
+        if not self.assigned or set(self._consumer.assignment()) - set(self.partitions):
             return None
         behind = 0.0
         for each in self.partitions.values():
@@ -146,9 +188,9 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         work: dict[str, Coroutine[Any, Any, Any]] = {
             "stop": stop.wait(),
             "fetching": self._start_and_fetch(),
-            "commits": self._assignment.run_commits(),
+            "commits": self._run_commits(),
             "lag": self._measure_lag(),
-            "topic ids": self._assignment.watch_topics(),
+            "topic ids": self._watch_topics(),
         }
         tasks = [asyncio.create_task(each, name=f"{self._role} {n}") for n, each in work.items()]
         try:
@@ -158,30 +200,36 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         finally:
             await cancel(tasks)
             await self._leave()
-        self._assignment.raise_failures()
+        self._raise_failures()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """The group has given this member these partitions."""
         partitions = list(assigned)
         if partitions:
-            self._assignment.begin(partitions)
-        self._assigned_once = True
+            # In the background, because the group waits for its listener, and the servers that
+            # have the positions may be down for long.
+            self._position(partitions, self._begin(partitions))
+        self.assigned = True
         names = sorted(f"{each.topic}/{each.partition}" for each in partitions)
         log.info("partitions assigned", role=self._role, partitions=names)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """The group revokes these partitions, or has revoked them already."""
-        await self._assignment.end(revoked)
+        # aiokafka revokes all before it assigns: partitions without a position are assigned again.
+        await cancel(self._positioning)
+        self._positioning.clear()
+        self._unplaced.clear()
+        await self._end(revoked)
 
     async def _start_and_fetch(self) -> None:
         async with asyncio.timeout(_START_SECONDS):
             await self._consumer.start()
         while True:
-            self._assignment.raise_failures()
+            self._raise_failures()
             with_room = [each for each in self.partitions if self._may_fetch(each)]
             if self._is_full() or (self.partitions and not with_room):
-                self._progress.clear()
-                await self._progress.wait()
+                self._may_have_room.clear()
+                await self._may_have_room.wait()
                 continue
             fetched = await self._fetch(with_room)
             # There is no await between aiokafka's buffer and the queue, so records that were
@@ -207,7 +255,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         except NoOffsetForPartitionError:
             pass  # the partition waits for its position
         except OffsetOutOfRangeError as error:
-            self._assignment.begin_again(error.args[0])  # the records were deleted
+            self._begin_again(error.args[0])  # the records were deleted
         return fetched
 
     def _is_full(self) -> bool:
@@ -218,7 +266,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     def _may_fetch(self, partition: TopicPartition) -> bool:
         """Whether a partition has room for another batch, so that it never holds more than two."""
         in_flight = self._in_flight(self.partitions[partition])
-        return self._assignment.is_placed(partition) and in_flight <= self._batch_records
+        return partition not in self._unplaced and in_flight <= self._batch_records
 
     def _in_flight(self, assigned: AssignedPartition) -> int:
         """The records of a partition that a crash would repeat.
@@ -253,10 +301,206 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     if partition in ends:
                         assigned.worker.note_lag(assigned.lag, asked_at)
 
+    def _begin_again(self, partitions: Iterable[TopicPartition], pause: float = 0.0) -> None:
+        """Finish the batches in flight and, after `pause` seconds, find new positions.
+
+        (If another member owns a partition by now, the group revokes it meanwhile.)
+        """
+        placed = list((self.partitions.keys() - self._unplaced).intersection(partitions))
+        if placed:
+            self._position(placed, self._end_and_begin(placed, pause))
+
+    def _raise_failures(self) -> None:
+        """Raise the first error of a worker or of positioning.
+
+        A partition that only needs a restart is restarted.
+        """
+        for task in [task for task in self._positioning if task.done()]:
+            self._positioning.discard(task)
+            if not task.cancelled():
+                task.result()
+        if self._failure is not None:
+            raise self._failure
+        for partition, assigned in self.partitions.items():
+            failure = assigned.worker.failure
+            if failure is not None and not isinstance(failure, PartitionRestartError):
+                raise failure
+            if failure is not None and partition not in self._unplaced:
+                event, error = "beginning a partition again", describe(failure)
+                self._log(log.warning, event, partition, error=error)
+                self._errors.inc()
+                self._begin_again([partition], pause=_RESTART_SECONDS)
+
+    async def _run_commits(self) -> None:
+        """Commit whenever there is an offset to commit, until cancelled."""
+        backoff = Backoff(_COMMIT_RETRY_SECONDS, _COMMIT_RETRY_SECONDS)
+        while True:
+            await self._may_commit.wait()
+            self._may_commit.clear()
+            if not await self._commit(dict(self.partitions)):
+                self._may_commit.set()
+                await backoff.pause()
+
+    async def _watch_topics(self) -> None:
+        """Restart partitions whose topic was deleted and created again, until cancelled."""
+        while True:
+            await asyncio.sleep(_IDENTITY_SECONDS)
+            with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
+                topics = {partition.topic for partition in self.partitions}
+                ids = await self._cluster.topic_ids(topics) if topics else {}
+                self._begin_again(
+                    partition
+                    for partition, assigned in self.partitions.items()
+                    if not assigned.committed.may_belong_to(ids.get(partition.topic))
+                )
+
+    def _note_progress(self) -> None:
+        self._may_commit.set()
+        self._may_have_room.set()
+
+    async def _commit(
+        self,
+        partitions: Mapping[TopicPartition, AssignedPartition],
+        deadline: float = _COMMIT_SECONDS,
+    ) -> bool:
+        """Commit the done offsets within `deadline` seconds; False if that failed.
+
+        A commit that the group refuses is not retried for long: the partitions are about to be
+        revoked, and the next owner begins at the last commit.
+        """
+        commits = {
+            partition: position
+            for partition, each in partitions.items()
+            if (position := each.to_commit()) is not None
+        }
+        if not commits:
+            return True
+        try:
+            with self._step("commit"):
+                async with asyncio.timeout(deadline):
+                    offsets = {each: at.to_commit() for each, at in commits.items()}
+                    await self._consumer.commit(offsets)
+        except (CommitFailedError, IllegalStateError):
+            self._errors.inc()
+            return False
+        except (KafkaError, TimeoutError) as error:
+            if not self._errors.may_recover(error):
+                raise
+            self._errors.failed(error, _COMMITTING)
+            return False
+        self._errors.answered(_COMMITTING)
+        for partition, position in commits.items():
+            partitions[partition].committed = position
+        self._may_have_room.set()
+        return True
+
+    def _position(
+        self, partitions: Collection[TopicPartition], work: Coroutine[None, None, None]
+    ) -> None:
+        """Pause the partitions until `work` has set their positions."""
+        self._consumer.pause(*partitions)
+        self._unplaced.update(partitions)
+        task = asyncio.create_task(work, name=f"{self._role} positions")
+        self._positioning.add(task)
+        task.add_done_callback(lambda _: self._note_progress())
+
+    async def _begin(self, partitions: Collection[TopicPartition]) -> None:
+        for partition, position in (await self._seek(partitions)).items():
+            worker = self._worker_for(partition, position, self._note_progress)
+            self.partitions[partition] = AssignedPartition(worker, position)
+        self._unplaced.difference_update(partitions)
+        self._consumer.resume(*partitions)
+
+    async def _end_and_begin(self, partitions: Collection[TopicPartition], pause: float) -> None:
+        await self._end(partitions)
+        await asyncio.sleep(pause)
+        await self._begin(partitions)
+
+    async def _end(self, partitions: Iterable[TopicPartition]) -> None:
+        ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
+        clock = asyncio.get_running_loop().time
+        until = clock() + _COMMIT_SHARE * self._drain_timeout
+        deadline = _DRAIN_SHARE * self._drain_timeout
+        try:
+            await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
+            await self._commit(ended, until - clock())
+        finally:
+            await asyncio.gather(*(each.worker.abandon() for each in ended.values()))
+            for (topic, number), assigned in ended.items():
+                failure = assigned.worker.failure
+                if not isinstance(failure, PartitionRestartError):
+                    self._failure = self._failure or failure
+                with suppress(KeyError):  # never measured
+                    self._metrics.lag.remove(self._role, topic, str(number))
+
+    async def _seek(self, partitions: Collection[TopicPartition]) -> Positions:
+        """Move each partition to its position, and return the positions. Waits for brokers.
+
+        If a topic is another one than the position's, it is read from its beginning. Deleted
+        records are skipped. Both are logged, and skipped records are counted. Raises the store's
+        errors.
+        """
+
+        async def ask_brokers() -> tuple[Mapping[str, str], Any, Any]:
+            ids = await self._cluster.topic_ids({partition.topic for partition in partitions})
+            begins = await self._consumer.beginning_offsets(partitions)
+            return ids, begins, await self._consumer.end_offsets(partitions)
+
+        while True:
+            known = await self._store.load(partitions)
+            ids, begins, ends = await retry(
+                ask_brokers, self._errors, POSITIONING, deadline=POSITION_SECONDS
+            )
+            found = {
+                each: self._placed(
+                    each, known.get(each), begins[each], ends[each], ids.get(each.topic)
+                )
+                for each in partitions
+            }
+            changed = {each: at for each, at in found.items() if at != known.get(each)}
+            if not changed or await self._store.replace(known, changed):
+                break
+        for partition, position in found.items():
+            self._consumer.seek(partition, position.offset)
+        return found
+
+    def _placed(
+        self,
+        partition: TopicPartition,
+        known: Position | None,
+        begin: int,
+        end: int,
+        topic_id: str | None,
+    ) -> Position:
+        """Where the partition continues, whose records are those from `begin` up to `end`."""
+        if known is None:
+            return Position(begin, topic_id)
+        is_same = topic_id is not None and topic_id == known.topic_id
+        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
+            event = "the topic is another one, reading it from its beginning"
+            self._log(log.error, event, partition, known_offset=known.offset)
+            return Position(begin, topic_id)
+        if known.offset > end:
+            event = "the partition has lost its end, going on where it ends"
+            self._log(log.error, event, partition, known_offset=known.offset)
+            return Position(end, topic_id)
+        if known.offset < begin:
+            event, missing = "records are gone that were never read", begin - known.offset
+            self._log(log.error, event, partition, missing=missing)
+            self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+            known = known._replace(offset=begin)
+        return known._replace(topic_id=topic_id or known.topic_id)
+
+    def _log(
+        self, write: Callable[..., None], event: str, partition: TopicPartition, **fields: str | int
+    ) -> None:
+        topic, number = partition
+        write(event, role=self._role, topic=topic, partition=number, **fields)
+
     async def _leave(self) -> None:
         """Finish, commit and leave the group, within the drain timeout in all."""
         until = asyncio.get_running_loop().time() + _LEAVE_SHARE * self._drain_timeout
-        await self._assignment.end(list(self.partitions))
+        await self.on_partitions_revoked(list(self.partitions))
         left = max(_LEAST_LEAVE_SECONDS, until - asyncio.get_running_loop().time())
         if not await stop_consumer(self._consumer, left):
             log.warning("closing took too long", what="consumer", role=self._role)

@@ -16,9 +16,8 @@ from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending_on
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
-from engine.kafka.assignment import WorkerFactory
 from engine.kafka.client import KafkaCluster
-from engine.kafka.consumer import PartitionedConsumer, role_group
+from engine.kafka.consumer import PartitionedConsumer, WorkerFactory, role_group
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import read_retention
 from engine.kafka.tracing import Tracer

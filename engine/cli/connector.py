@@ -56,12 +56,12 @@ async def rekey(context: typer.Context) -> None:
         raise CommandError(MISSING_SECRET_KEY)
     cipher = open_cipher(settings.secret_key.get_secret_value())
     async with open_migrated_database(settings) as database:
-        result = await rekey_connectors(database, cipher)
-    say(f"{result.renewed:,} connectors encrypted anew, {result.current:,} were already")
-    if result.unreadable:
-        names = ", ".join(result.unreadable[:_MOST_NAMES])
-        more = ", ..." if len(result.unreadable) > _MOST_NAMES else ""
+        renewed, unreadable = await rekey_connectors(database, cipher)
+    say(f"{renewed:,} connectors encrypted anew")
+    if unreadable:
+        names = ", ".join(unreadable[:_MOST_NAMES])
+        more = ", ..." if len(unreadable) > _MOST_NAMES else ""
         raise CommandError(
-            f"{len(result.unreadable):,} connectors are encrypted with none of the keys of "
+            f"{len(unreadable):,} connectors are encrypted with none of the keys of "
             f"PROXIMITY_SECRET_KEY; their companies: {names}{more}"
         )

@@ -23,16 +23,6 @@ def test_a_new_key_in_front_still_reads_the_old():
         old.decrypt(both.encrypt("x"))
 
 
-def test_a_token_is_renewed_once():
-    old, both = open_cipher(PHRASE), open_cipher(f"another passphrase,{PHRASE}")
-    renewed = both.renewed(old.encrypt("x"))
-    assert renewed is not None
-    assert open_cipher("another passphrase").decrypt(renewed) == "x"
-    assert both.renewed(renewed) is None
-    with pytest.raises(DecryptionError):
-        open_cipher("another passphrase").renewed(old.encrypt("x"))
-
-
 @pytest.mark.parametrize(
     "key", ["", " , ", "shorties", "fifteen shorts!", "short" * 10, f"{PHRASE},shortie"]
 )

@@ -131,10 +131,8 @@ async def test_after_rekey_the_old_key_is_not_needed(command: Command) -> None:
         command.key = f"{NEW},{KEY}"
         done = await command(what="rekey")
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout == "1 connectors encrypted anew, 0 were already\n"
+        assert done.stdout == "1 connectors encrypted anew\n"
         assert await command.changes() > before  # the index gets the new tokens
-        again = await command(what="rekey")
-        assert again.stdout == "0 connectors encrypted anew, 1 were already\n"
         command.key = NEW
         done = await command("Museum")
         assert (done.returncode, done.stderr) == (0, "")

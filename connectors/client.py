@@ -10,9 +10,10 @@ import ssl
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +48,6 @@ _NO_CONTENT = 204
 _RETRIED = frozenset({429, 502, 503, 504})
 _TOO_MANY = 429
 _SERVER_ERROR = 500
-_LONGEST_NUMBER = 12  # digits of a Retry-After worth reading
 _LONGEST_DATE = 64
 INVALID_REQUEST = "the connector's url or parameters make no valid request"
 _DISCONNECTED = (aiohttp.ServerDisconnectedError, ConnectionError)  # before a reply
@@ -61,18 +61,10 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class CallLimits(NamedTuple):
-    """In seconds: to look a name up and connect, TLS included, and for the whole call."""
-
-    connect: float = 1.0
-    call: float = 3.0
-
-
 @dataclass(slots=True)
 class _Exchange:
     """The exchange that the current task makes, with what it has received so far, below TLS."""
 
-    company_id: int
     has_connected: bool = False
     received: int = 0
     pieces: int = 0
@@ -122,15 +114,6 @@ class _BoundedSocket(socket.socket):
             self.exchange = sending
 
 
-class _CompanyRequest(aiohttp.ClientRequest):
-    """A request whose connection serves calls of the same company only."""
-
-    @property
-    def connection_key(self) -> Any:
-        # Without proxies this part of the key is free.
-        return super().connection_key._replace(proxy_headers_hash=_exchange.get().company_id)
-
-
 class _Response(aiohttp.ClientResponse):
     """Gives the exchange its body: the stream of httpx does not tell where an HTTP chunk ends."""
 
@@ -165,33 +148,39 @@ class _GuardedConnector(aiohttp.TCPConnector):
 class ServiceCaller:
     """Makes calls: guarded, bounded in time and size, without redirects. The owner closes it.
 
-    It belongs to one event loop, from the first call to `close`.
+    In seconds: `connect` to look a name up and connect, TLS included; `deadline` for a whole call.
     """
 
     def __init__(
-        self, *, egress: EgressGuard, ssl_context: ssl.SSLContext, limits: CallLimits
+        self,
+        *,
+        egress: EgressGuard,
+        ssl_context: ssl.SSLContext,
+        connect: float = 1.0,
+        deadline: float = 3.0,
     ) -> None:
         self._egress = egress
-        self._limits = limits
+        self._connect = connect
+        self._deadline = deadline
         self._ssl_context = ssl_context
         self._sockets = WeakSet[socket.socket]()
         self._transport = AiohttpTransport(verify=ssl_context, client=self._session)
 
-    async def send(self, company_id: int, request: httpx.Request) -> Reply:
+    async def send(self, request: httpx.Request) -> Reply:
         """Send one request and read its whole reply. Raises Failed.
 
         The service may have closed an idle connection in the moment of its use: then the request is
         sent once more over a new one. The service recognises the repeat by its idempotency-key.
         """
-        exchange = _Exchange(company_id)
+        exchange = _Exchange()
         _exchange.set(exchange)
-        connect = self._limits.connect
-        request.extensions = {"timeout": {"connect": connect, "pool": connect, "read": None}}
+        connect = {"connect": self._connect, "pool": self._connect, "read": None}
+        request.extensions = {"timeout": connect}
         if len(self._sockets) > _MOST_OPEN:
             request.headers["connection"] = "close"
         try:
             self._egress.check_url(str(request.url))
-            async with asyncio.timeout(self._limits.call):
+            async with asyncio.timeout(self._deadline):
                 try:
                     return await self._try(request)
                 except httpx.TransportError as error:
@@ -227,7 +216,6 @@ class ServiceCaller:
         connector.guard = self._egress
         return aiohttp.ClientSession(
             connector=connector,
-            request_class=_CompanyRequest,
             response_class=_Response,
             cookie_jar=aiohttp.DummyCookieJar(),
             max_line_size=_HEAD_BYTES,
@@ -321,13 +309,9 @@ class _Document(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Document).decode
 
 
-def read_reply(
-    status: int, headers: Mapping[str, str], body: bytes, *, now: float
-) -> Content | Declined:
-    """The result in a complete reply. `now` (epoch s) is for a Retry-After that is a date.
-
-    Raises Failed.
-    """
+def read_reply(reply: Reply, *, now: float) -> Content | Declined:
+    """The result in a reply. `now` (epoch s) is for a Retry-After that is a date. Raises Failed."""
+    status, headers, body = reply
     if status == _NO_CONTENT:
         return Declined()
     if status != _OK:
@@ -362,18 +346,12 @@ def read_reply(
 
 def retry_after(value: str, now: float) -> float | None:
     """The seconds of a Retry-After header; None if it is neither number nor date."""
-    value = value.strip()
-    if value.isascii() and value.isdigit() and len(value) <= _LONGEST_NUMBER:
-        return float(value)
-    if len(value) > _LONGEST_DATE:
-        return None
-    try:
-        date = parsedate_to_datetime(value)
-        at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-        return max(0.0, (at - datetime.fromtimestamp(now, UTC)).total_seconds())
-    except (ValueError, OverflowError, TypeError, LookupError):
-        # The parser of e-mail dates also raises the last two for some texts.
-        return None
+    with suppress(ValueError, OverflowError, TypeError, LookupError):  # the date parser's, too
+        if value.strip().isdigit():
+            return float(value)
+        date = parsedate_to_datetime(value[:_LONGEST_DATE])
+        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now)
+    return None
 
 
 async def call_service(
@@ -391,11 +369,11 @@ async def call_service(
     try:
         request = build_request(call, agent=agent, now=time.time())
         fault = CallFault.REPLY
-        reply = await caller.send(call.company_id, request)
+        reply = await caller.send(request)
         call.status = reply.status
         if on_reply is not None:
             on_reply(request, reply)
-        return read_reply(reply.status, reply.headers, reply.body, now=time.time())
+        return read_reply(reply, now=time.time())
     except Failed:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from typing import get_args
 from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
-from connectors.client import CallLimits, ServiceCaller, client_context
+from connectors.client import ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import BreakerStatus, Call
@@ -53,7 +53,7 @@ def service_callers(settings: Settings) -> Callable[[], ServiceCaller]:
         ServiceCaller,
         egress=EgressGuard(allow_networks=settings.connector_allow_networks),
         ssl_context=context,
-        limits=CallLimits(call=settings.connector_call_timeout),
+        deadline=settings.connector_call_timeout,
     )
 
 

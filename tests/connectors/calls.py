@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import Any
 
-from connectors.client import CallLimits, ServiceCaller, call_service, client_context
+from connectors.client import ServiceCaller, call_service, client_context
 from connectors.egress import EgressGuard, Resolve
 from connectors.model import (
     Call,
@@ -96,7 +96,6 @@ def call(**endpoint: Any) -> Call:
 
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
-AMPLE = CallLimits(connect=15.0, call=20.0)  # however busy the machine is
 _numbers = itertools.count(1)
 
 
@@ -119,21 +118,26 @@ def egress(look_up: Resolve | None = None, allow: Sequence[Any] = LOOPBACK) -> E
 
 @asynccontextmanager
 async def caller(
-    guard: EgressGuard | None = None, ssl_context: Any = None, limits: CallLimits = AMPLE
+    guard: EgressGuard | None = None,
+    ssl_context: Any = None,
+    *,
+    connect: float = 15.0,  # however busy the machine is
+    deadline: float = 20.0,
 ) -> AsyncIterator[ServiceCaller]:
     """A caller that is closed at the end."""
     context = ssl_context or client_context()
-    one = ServiceCaller(egress=guard or egress(), ssl_context=context, limits=limits)
+    one = ServiceCaller(
+        egress=guard or egress(), ssl_context=context, connect=connect, deadline=deadline
+    )
     try:
         yield one
     finally:
         await one.close()
 
 
-async def call_once(one: ServiceCaller, url: str, company: int = 1) -> bytes:
+async def call_once(one: ServiceCaller, url: str) -> bytes:
     """The body of the reply."""
-    request = build_request(call_to(url, company=company), agent="test", now=0.0)
-    return (await one.send(company, request)).body
+    return (await one.send(build_request(call_to(url), agent="test", now=0.0))).body
 
 
 async def result_of(one: ServiceCaller, url: str) -> Content | Declined | CallFault:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from connectors.client import CallLimits, client_context
+from connectors.client import client_context
 from connectors.egress import EgressGuard
 from connectors.model import CallFault, Content
 from tests.connectors.calls import (
@@ -59,18 +59,10 @@ async def test_a_reply_is_read_up_to_its_limit(size: int, fits: bool, chunked: b
     ],
 )
 async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
-    limits = CallLimits(connect=0.3, call=0.3)
-    async with serving(answer) as service, caller(limits=limits) as one:
+    async with serving(answer) as service, caller(connect=0.3, deadline=0.3) as one:
         begin = asyncio.get_running_loop().time()
         assert await result_of(one, service.url()) is CallFault.TIMEOUT
         assert asyncio.get_running_loop().time() - begin < 1.0
-
-
-async def test_a_connection_is_kept_for_the_same_company() -> None:
-    async with serving(content()) as service, caller() as one:
-        for company in (1, 1, 2, 1, 2):
-            await call_once(one, service.url(), company)
-        assert (len(service.received), service.connections) == (5, 2)
 
 
 async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
@@ -228,7 +220,6 @@ async def test_a_redirect_is_not_followed() -> None:
         assert (len(service.received), inside.connections) == (1, 0)
 
 
-LIMITS = CallLimits(connect=1.0, call=2.0)
 TOO_LARGE, REPLY, STATUS = "connector_reply_too_large", "connector_reply", "connector_status"
 UNREACHABLE, TIMEOUT = "connector_unreachable", "connector_timeout"
 GOOD_BODY = json.dumps(CONTENT).encode()
@@ -292,7 +283,7 @@ FINE: dict[str, Answer] = {
 @pytest.mark.parametrize("name", ODD)
 async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
     answer, fault = ODD[name]
-    async with serving(answer) as service, caller(limits=LIMITS) as one:
+    async with serving(answer) as service, caller(deadline=2.0) as one:
         assert await result_of(one, service.url()) == fault
         service.answer = content()
         assert isinstance(await result_of(one, service.url()), Content)
@@ -300,7 +291,7 @@ async def test_an_odd_answer_is_a_failed_call(name: str) -> None:
 
 @pytest.mark.parametrize("name", FINE)
 async def test_unusual_replies_that_http_allows(name: str) -> None:
-    async with serving(FINE[name]) as service, caller(limits=LIMITS) as one:
+    async with serving(FINE[name]) as service, caller(deadline=2.0) as one:
         assert isinstance(await result_of(one, service.url()), Content)
         service.answer = content()
         assert isinstance(await result_of(one, service.url()), Content)
@@ -342,7 +333,7 @@ async def test_a_handshake_that_is_none(sent: bytes) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with caller(limits=LIMITS) as one:
+    async with caller(deadline=2.0) as one:
         result = await result_of(one, f"https://127.0.0.1:{port}/")
         assert result in (CallFault.TLS, CallFault.UNREACHABLE, CallFault.TIMEOUT)
     server.close()

@@ -35,7 +35,8 @@ class Service:
         self.open: list[tuple[int, asyncio.Future[Reply]]] = []
         self.requests: list[int] = []  # the companies
 
-    async def send(self, company_id: int, _request: Any) -> Reply:
+    async def send(self, request: Any) -> Reply:
+        company_id = int(request.url.path[1:])
         self.requests.append(company_id)
         if self.reply is not None:
             await asyncio.sleep(0)
@@ -78,7 +79,7 @@ class Trial:
             self.results[number] += 1
             self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
 
-        call = call_to(URL, company=company, fresh=fresh)
+        call = call_to(f"{URL}{company}", company=company, fresh=fresh)
         self.calls.append(call)
         self.scheduler.submit(call, on_result)
 
@@ -223,7 +224,7 @@ async def test_an_error_of_ours_ends_the_scheduler() -> None:
 
     async with trial(fails=LookupError) as one:
         one.service.reply = GOOD
-        one.scheduler.submit(call_to(URL), broken)
+        one.scheduler.submit(call_to(f"{URL}1"), broken)
         await eventually(one.running.done)
 
 

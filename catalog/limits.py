@@ -7,9 +7,10 @@ names one of the beacon's tags at the beacon's venue. Weekdays, hours and the ac
 venue do not count: they change every day, and no such change may exceed the limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, func, select
@@ -29,7 +30,6 @@ from catalog.models import (
 CONTENT_FIELDS = ("title", "push", "template", "url", "html")
 _DAY = timedelta(days=1)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
-_ALWAYS = (datetime.min.replace(tzinfo=UTC), _LAST_INSTANT)
 _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
@@ -113,6 +113,9 @@ class Period(NamedTuple):
     end: datetime
 
 
+_ALWAYS = Period(datetime.min.replace(tzinfo=UTC), _LAST_INSTANT)
+
+
 def open_period(campaign: Any) -> Period:
     """A campaign's period from start to end. An end at midnight includes the following day.
 
@@ -125,62 +128,35 @@ def open_period(campaign: Any) -> Period:
     return Period(campaign.start_at, last + _DAY - timedelta(seconds=1))
 
 
-class CrowdedBeacon(NamedTuple):
-    """A beacon that more campaigns target than may be open at once, with their periods."""
-
-    name: str
-    id: int
-    campaigns: dict[int, Period]
-    limit: int
-
-    def fault(self, within: Period | None = None) -> str | None:
-        """The message if too many campaigns are open at once, within a period or ever."""
-        first, last = within or _ALWAYS
-        edges = []
-        for start, end in self.campaigns.values():
-            if max(start, first) <= min(end, last):
-                edges += [(max(start, first), 0), (min(end, last), 1)]
-        most = open_now = 0
-        for _, closes in sorted(edges):
-            open_now += -1 if closes else 1
-            most = max(most, open_now)
-        if most <= self.limit:
-            return None
-        return (
-            f"accepted: at most {self.limit} campaigns open at a beacon at once; "
-            f"the beacon {self.name!r} would have {most}"
-        )
-
-
 async def check_campaign(
     session: AsyncSession, limits: CatalogLimits, company_id: int, campaign: Campaign, now: datetime
 ) -> None:
     """Raise LimitError if a campaign that was just written is one too many at a beacon."""
-    targeted = targeted_by([campaign.id])
-    for crowded in await crowded_beacons(session, limits, company_id, now, targeted):
-        if fault := crowded.fault(open_period(campaign)):
-            raise LimitError("active", fault)
+    which, period = targeted_by([campaign.id]), open_period(campaign)
+    if fault := await crowded_beacon(session, limits, company_id, now, which, period):
+        raise LimitError("active", fault)
 
 
 async def check_beacon(
     session: AsyncSession, limits: CatalogLimits, company_id: int, beacon: Beacon, now: datetime
 ) -> None:
     """Raise LimitError if a beacon that was just written has too many campaigns, by its tags."""
-    this = Beacon.id == beacon.id
-    for crowded in await crowded_beacons(session, limits, company_id, now, this):
-        if fault := crowded.fault():
-            raise LimitError("tags", fault)
+    if fault := await crowded_beacon(session, limits, company_id, now, Beacon.id == beacon.id):
+        raise LimitError("tags", fault)
 
 
-async def crowded_beacons(
+async def crowded_beacon(
     session: AsyncSession,
     limits: CatalogLimits,
     company_id: int,
     now: datetime,
     which: ColumnElement[bool],
-) -> list[CrowdedBeacon]:
-    """The beacons of a company, among `which`, that many campaigns target that have not ended."""
-    most = limits.beacon_open_campaigns
+    within: Period = _ALWAYS,
+) -> str | None:
+    """The fault of a company's beacon, among `which`, with too many campaigns open at once.
+
+    Counts what is open within a period. None without such a beacon.
+    """
     own = Venue.company_id == company_id
     # A day more, because an end at midnight includes the day.
     current = and_(Campaign.active, Campaign.end_at >= now - _DAY)
@@ -188,15 +164,30 @@ async def crowded_beacons(
     dated = await session.execute(dates.join(Campaign.venue).where(own, current))
     periods = {row.id: open_period(row) for row in dated}
     periods = {id_: period for id_, period in periods.items() if period.end >= now}
-    if len(periods) <= most:
-        return []
-    crowded: list[CrowdedBeacon] = []
+    if len(periods) <= limits.beacon_open_campaigns:
+        return None
     beacons = select(Beacon.name, Beacon.venue_id).join(Beacon.venue).where(own, which)
     async for rows in pages(session, beacons, Beacon.id):
         venues = {row.page_key: row.venue_id for row in rows}
         campaigns = await campaigns_at(session, venues, current)
         for name, _, number in rows:
-            found = {id_: periods[id_] for id_ in campaigns[number] & periods.keys()}
-            if len(found) > most:
-                crowded.append(CrowdedBeacon(name, number, found, most))
-    return crowded
+            open_here = campaigns[number] & periods.keys()
+            if len(open_here) <= limits.beacon_open_campaigns:
+                continue
+            most = _most_open((periods[id_] for id_ in open_here), within)
+            if most > limits.beacon_open_campaigns:
+                return (
+                    f"accepted: at most {limits.beacon_open_campaigns} campaigns open at a beacon "
+                    f"at once; the beacon {name!r} would have {most}"
+                )
+    return None
+
+
+def _most_open(periods: Iterable[Period], within: Period) -> int:
+    """How many of the periods overlap at most, within another one."""
+    edges = []
+    for period in periods:
+        start, end = max(period.start, within.start), min(period.end, within.end)
+        if start <= end:
+            edges += [(start, 0, 1), (end, 1, -1)]  # both instants are included
+    return max(accumulate(change for *_, change in sorted(edges)), default=0)

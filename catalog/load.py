@@ -45,6 +45,7 @@ from catalog.inputs import (
     ALL_PERMISSIONS,
     AREAS,
     NOTHING,
+    REFERENCES,
     AccountFields,
     ApplicationFields,
     BeaconFields,
@@ -55,7 +56,6 @@ from catalog.inputs import (
     DeviceFields,
     GeofenceFields,
     ScanTagFields,
-    Triple,
     TripleFields,
     VenueInput,
     campaign_columns,
@@ -70,8 +70,7 @@ from catalog.limits import (
     check_geofences,
     check_quiet_hours,
     check_venue_size,
-    crowded_beacons,
-    open_period,
+    crowded_beacon,
 )
 from catalog.models import (
     EVERY_DAY,
@@ -146,7 +145,7 @@ async def load_document(
     faults, summary = Faults(), LoadSummary()
     companies = read_document(raw, faults)
     if url_fault is not None:
-        await _check_urls(companies, url_fault, faults)
+        await _check_urls(chain(*companies), url_fault, faults)
     try:
         async with session_factory.begin() as session:
             for company in companies:
@@ -200,39 +199,36 @@ class _LoadedCampaign(CampaignFields, _Tagged):
 class _Kind(NamedTuple):
     """A kind of record: its fields, its table, and the attributes that name a record.
 
-    The key is unique among the records of `within`: a venue, a company, or the whole platform.
+    A name is unique on the whole platform, or in the company or venue of the column `owner`.
     `inside` are the lists of records in it.
     """
 
     fields: type[Fields]
     model: Any
     key: tuple[str, ...]
-    within: str = "company"
+    owner: str | None = None
     conflicts: Conflicts = lambda _: ()
     inside: tuple[str, ...] = ()
 
 
-_TRIPLE = ("uuid", "major", "minor")
 _IN_COMPANY = ("accounts", "applications", "connector", "devices", "venues")
 _IN_VENUE = ("beacons", "geofences", "geofencings", "nfcs", "qrcodes", "campaigns")
+# In the order in which they are written: a campaign may target beacons of another venue.
 _KINDS = {
-    "companies": _Kind(CompanyFields, Company, ("name",), "platform", inside=_IN_COMPANY),
-    "accounts": _Kind(AccountFields, Account, ("email",), "platform"),
-    "applications": _Kind(ApplicationFields, Application, ("api_key",), "platform"),
-    "connector": _Kind(ConnectorInput, Connector, (), conflicts=connector_conflicts),
-    "devices": _Kind(DeviceFields, Device, ("udid",)),
-    "venues": _Kind(VenueInput, Venue, ("name",), inside=_IN_VENUE),
-    "beacons": _Kind(_LoadedBeacon, Beacon, _TRIPLE, "platform"),
-    "geofences": _Kind(_LoadedGeofence, Geofence, ("name",), "venue"),
-    "nfcs": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue"),
-    "qrcodes": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue"),
-    "campaigns": _Kind(_LoadedCampaign, Campaign, ("name",), "venue", campaign_conflicts),
-    "tags": _Kind(Fields, Tag, ("name",)),
+    "companies": _Kind(CompanyFields, Company, ("name",), inside=_IN_COMPANY),
+    "accounts": _Kind(AccountFields, Account, ("email",)),
+    "applications": _Kind(ApplicationFields, Application, ("api_key",)),
+    "connector": _Kind(ConnectorInput, Connector, (), "company_id", connector_conflicts),
+    "devices": _Kind(DeviceFields, Device, ("udid",), "company_id"),
+    "venues": _Kind(VenueInput, Venue, ("name",), "company_id", inside=_IN_VENUE),
+    "tags": _Kind(Fields, Tag, ("name",), "company_id"),
+    "beacons": _Kind(_LoadedBeacon, Beacon, ("uuid", "major", "minor")),
+    "geofences": _Kind(_LoadedGeofence, Geofence, ("name",), "venue_id"),
+    "nfcs": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue_id"),
+    "qrcodes": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue_id"),
+    "campaigns": _Kind(_LoadedCampaign, Campaign, ("name",), "venue_id", campaign_conflicts),
 }
 _OTHER_NAMES = {"geofencings": "geofences"}
-# What a record refers to by name: its attribute, and the kind of the records.
-_BY_NAME = {"geofencings": "geofences", "nfcs": "nfcs", "qrcodes": "qrcodes"}
-_REFERENCES = {"beacons": "beacons", **_BY_NAME, "tags": "tags"}
 _SCAN_TAGS = {"nfcs": "nfc", "qrcodes": "qrcode"}
 _LOADED_WITH: dict[Any, tuple[Any, ...]] = {
     Beacon: (Beacon.venue, Beacon.tags),
@@ -242,34 +238,47 @@ _LOADED_WITH: dict[Any, tuple[Any, ...]] = {
 }
 
 
-@dataclass
+@dataclass(eq=False)
 class _Item:
-    """A record of the document: its kind and place, the attributes that it gives, what is in it.
+    """A record of the document: its kind and place, the attributes that it gives, its owner.
 
-    A campaign's `beacons` are (place, triple) pairs. Values that were refused are missing.
+    A campaign's `beacons` are (place, key) pairs. Values that were refused are missing.
     """
 
     kind: str
     place: str
     values: dict[str, Any]
-    venue: str | None
-    inside: defaultdict[str, list["_Item"]] = field(default_factory=lambda: defaultdict(list))
+    owner: "_Item | None" = None
 
     @property
     def key(self) -> Key | None:
-        """The natural key within the company, with the venue's name if that belongs to it."""
+        """What names the record, in the document and in SQL; None if that was refused."""
         names = _KINDS[self.kind].key
         if not all(name in self.values for name in names):
             return None
-        return self.key_of(self.kind, tuple(self.values[name] for name in names))
+        owner = self.owner.place if self.owner and _KINDS[self.kind].owner else ""
+        return (self.kind, owner, *(self.values[name] for name in names))
 
-    def key_of(self, kind: str, name: Key) -> Key:
-        """The key of a record of the same venue that is named so."""
-        return (self.venue, *name) if _KINDS[kind].within == "venue" else name
+    @property
+    def key_place(self) -> str:
+        """The place of the field that names the record, or of the record if several do."""
+        names = _KINDS[self.kind].key
+        return f"{self.place}.{names[0]}" if len(names) == 1 else self.place
+
+    def keys_of(self, name: str) -> list[Key]:
+        """The keys of the records that one of REFERENCES names."""
+        listed = self.values.get(name, ())
+        if name == "beacons":
+            return [key for _, key in listed]
+        owner = self.owner and (self.owner.owner if name == "tags" else self.owner)
+        return [(_OTHER_NAMES.get(name, name), owner.place if owner else "", n) for n in listed]
 
 
-def read_document(raw: bytes, faults: Faults) -> list[_Item]:
-    """The companies of a document. Every fault is noted; with faults the result is incomplete."""
+def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
+    """The records of each company of a document, the company first.
+
+    Every fault is noted; with faults the result is incomplete.
+    """
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -279,43 +288,45 @@ def read_document(raw: bytes, faults: Faults) -> list[_Item]:
         faults.note("", 'accepted: an object {"companies": [...]}')
         return []
     note_unknown(["companies"], document, place="", faults=faults)
-    companies = [*_items("companies", document, "", None, faults)]
-    _note_repeats(companies, faults)
+    companies = [
+        [*_record("companies", given, place, None, faults)]
+        for place, given in _objects(document, "companies", "", faults)
+    ]
+    first: dict[Key, str] = {}
+    for item in chain(*companies):
+        if item.key is not None and first.setdefault(item.key, item.key_place) != item.key_place:
+            faults.note(item.key_place, f"the same as {first[item.key]}")
     return companies
 
 
-def _items(
-    name: str, given: dict[str, Any], place: str, venue: str | None, faults: Faults
+def _record(
+    name: str, given: dict[str, Any], place: str, owner: _Item | None, faults: Faults
 ) -> Iterator[_Item]:
+    """A record and all records in it."""
     kind = _OTHER_NAMES.get(name, name)
     spec = _KINDS[kind]
     references = ["beacons"] if kind == "campaigns" else []
     known = [*chain(*spellings(spec.fields).values()), *spec.inside, *references]
-    for here, listed in _objects(given, name, place, faults):
-        note_unknown(known, [n for n in listed if n not in _READ_ONLY], place=here, faults=faults)
-        values = read_fields(spec.fields, listed, place=here, faults=faults)
-        item = _Item(kind, here, values, venue)
-        if kind == "campaigns" and "beacons" in listed:
-            values["beacons"] = [*_triples(listed, here, faults)]
-        faults.note_conflicts(here, spec.conflicts(values))
-        of = values.get("name") if kind == "venues" else None
-        for each in spec.inside:
-            item.inside[_OTHER_NAMES.get(each, each)] += _items(each, listed, here, of, faults)
-        yield item
-
-
-def _triples(given: dict[str, Any], place: str, faults: Faults) -> Iterator[tuple[str, Triple]]:
-    for here, listed in _objects(given, "beacons", place, faults):
-        values = read_fields(TripleFields, listed, place=here, faults=faults)
-        if len(values) == len(_TRIPLE):
-            yield here, Triple(**values)
+    note_unknown(known, [n for n in given if n not in _READ_ONLY], place=place, faults=faults)
+    values = read_fields(spec.fields, given, place=place, faults=faults)
+    if kind == "campaigns" and "beacons" in given:
+        targets = [
+            _Item("beacons", here, read_fields(TripleFields, triple, place=here, faults=faults))
+            for here, triple in _objects(given, "beacons", place, faults)
+        ]
+        values["beacons"] = [(each.place, each.key) for each in targets if each.key]
+    faults.note_conflicts(place, spec.conflicts(values))
+    item = _Item(kind, place, values, owner)
+    yield item
+    for each in spec.inside:
+        for here, inner in _objects(given, each, place, faults):
+            yield from _record(each, inner, here, item, faults)
 
 
 def _objects(
     given: dict[str, Any], name: str, place: str, faults: Faults
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    here = joined(place, name)
-    listed = given.get(name, [])
+    here, listed = joined(place, name), given.get(name, [])
     if name == "connector":  # the only record that is not in a list
         if isinstance(listed, dict):
             yield here, listed
@@ -331,29 +342,8 @@ def _objects(
                 faults.note(f"{here}[{number}]", "accepted: an object")
 
 
-def _note_repeats(companies: Iterable[_Item], faults: Faults) -> None:
-    """Note each record whose natural key occurs twice, with the other place."""
-    first: dict[Key, str] = {}
-    for company in companies:
-        for item in _all_in(company):
-            if item.key is not None:
-                names = _KINDS[item.kind].key
-                owner = () if _KINDS[item.kind].within == "platform" else (company.place,)
-                place = f"{item.place}.{names[0]}" if len(names) == 1 else item.place
-                seen = first.setdefault((item.kind, *owner, *item.key), place)
-                if seen != place:
-                    faults.note(place, f"the same as {seen}")
-
-
-def _all_in(item: _Item) -> Iterator[_Item]:
-    yield item
-    for each in chain(*item.inside.values()):
-        yield from _all_in(each)
-
-
-async def _check_urls(companies: Sequence[_Item], url_fault: UrlFault, faults: Faults) -> None:
-    connectors = [each for item in companies for each in item.inside["connector"]]
-    connectors = [each for each in connectors if "url" in each.values]
+async def _check_urls(items: Iterable[_Item], url_fault: UrlFault, faults: Faults) -> None:
+    connectors = [each for each in items if each.kind == "connector" and "url" in each.values]
     # All urls at once, because each look-up has its own deadline.
     answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in connectors))
     for connector, answer in zip(connectors, answers, strict=True):
@@ -369,8 +359,8 @@ class _CompanyLoader:
     """Checks one company's records against the stored ones, and writes them.
 
     Nothing more is written once there is a fault, but everything is checked. `records` has the
-    stored and the written ones by (kind, key). `grown` has the beacons and campaigns that may
-    exceed a limit now, and `added` the venues that have more records, with their places.
+    stored and the written ones. `added` has the venues with more beacons or campaigns than before,
+    by the place of the list; `has_changed` says that a beacon may have more campaigns.
     """
 
     session: AsyncSession
@@ -379,149 +369,135 @@ class _CompanyLoader:
     now: datetime
     faults: Faults
     summary: LoadSummary
-    company: Company | None = None
-    records: dict[tuple[str, Key], Any] = field(default_factory=dict)
-    listed: set[tuple[str, Key | None]] = field(default_factory=set)
-    grown: list[tuple[str, Beacon | Campaign]] = field(default_factory=list)
+    records: dict[Key | None, Any] = field(default_factory=dict)
+    listed: set[Key | None] = field(default_factory=set)
     added: dict[str, tuple[type[Beacon | Campaign], Venue]] = field(default_factory=dict)
+    has_changed: bool = False
+    company: Any = None
 
-    async def load(self, item: _Item) -> None:
-        """Load the company. Beacons come first, since a campaign may target another venue's."""
-        # Locked, so that two loads of one company do not each create the same venue.
-        query = select(Company).where(Company.name == item.values.get("name"))
-        self.company = await self.session.scalar(query.with_for_update(key_share=True))
-        self.listed = {(each.kind, each.key) for each in _all_in(item)}
-        if not self.faults:
-            self.company = self._save("companies", self.company, Company, item.values)
+    async def load(self, items: Sequence[_Item]) -> None:
+        """Load the company, which is the first item, and its records."""
+        company = items[0]
+        self.listed = {item.key for item in items}
+        names = dict.fromkeys(tag for item in items for tag in item.values.get("tags", ()))
+        tags = [_Item("tags", company.place, {"name": name}, company) for name in names]
+        targets = [key for item in items for key in item.keys_of("beacons")]
+        for kind in _KINDS:
+            of_kind = [each for each in (*items, *tags) if each.kind == kind]
+            await self._find(kind, {item.key: item for item in of_kind if item.key})
+            if kind == "beacons":
+                await self._find(kind, dict.fromkeys(targets))
+            for item in of_kind:
+                await self._load(item, self.records.get(item.key))
             await self.session.flush()
-        for kind in _IN_COMPANY:
-            await self._load_all(item.inside[kind])
-        venues = item.inside["venues"]
-        targets = [
-            _Item("beacons", place, triple._asdict(), None)
-            for venue in venues
-            for campaign in venue.inside["campaigns"]
-            for place, triple in campaign.values.get("beacons", ())
-        ]
-        await self._find(targets)
-        await self._load_tags(venues)
-        for kind in ("beacons", "geofences", "nfcs", "qrcodes", "campaigns"):
-            await self._load_all([each for venue in venues for each in venue.inside[kind]])
+            if kind == "companies":
+                self.company = self.records.get(company.key)
         if not self.faults:
-            await self.session.flush()
-            await self._check_limits(item.place)
+            await self._check_limits(company.place)
 
-    async def _load_all(self, items: Sequence[_Item]) -> None:
-        """Load records of one kind."""
-        await self._find(items)
-        for item in items:
-            known = None if item.key is None else self.records.get((item.kind, item.key))
-            await self._check(item, known)
-            if not self.faults:
-                await self._write(item, known)
-        await self.session.flush()
-
-    async def _find(self, items: Sequence[_Item]) -> None:
-        """Read the stored records that have the items' keys. Notes ambiguous names."""
-        if not items:
-            return
-        kind = items[0].kind
+    async def _find(self, kind: str, wanted: Mapping[Key, _Item | None]) -> None:
+        """Read the stored records that have the keys. Notes ambiguous names."""
         spec, model = _KINDS[kind], _KINDS[kind].model
         query = select(model).options(*map(selectinload, _LOADED_WITH.get(model, ())))
-        owners: dict[int, str | None] = {}
-        if spec.within == "venue":
-            venues = (self.records.get(("venues", (item.venue,))) for item in items)
-            owners = {venue.id: venue.name for venue in venues if venue is not None}
-            query = query.where(model.venue_id.in_(owners))
-            if kind in _SCAN_TAGS:
-                query = query.where(ScanTag.kind == _SCAN_TAGS[kind])
-        elif spec.within == "company":
-            query = query.where(model.company_id == (self.company and self.company.id))
-        wanted = dict.fromkeys(item.key for item in items if item.key is not None)
+        if kind == "companies":  # so that two loads of one company do not each create a venue
+            query = query.with_for_update(key_share=True)
+        if kind in _SCAN_TAGS:
+            query = query.where(ScanTag.kind == _SCAN_TAGS[kind])
         columns = [getattr(model, name) for name in spec.key]
-        names = {key[-len(columns) :] if columns else () for key in wanted}
-        for chunk in chunked(names, _CHUNK):
-            condition = tuple_(*columns).in_(chunk) if columns else true()
-            for record in await self.session.scalars(query.where(condition)):
-                name = tuple(getattr(record, each) for each in spec.key)
-                key = (owners[record.venue_id], *name) if spec.within == "venue" else name
-                if self.records.setdefault((kind, key), record) is not record and key in wanted:
-                    place = next(item.place for item in items if item.key == key)
-                    message = f"several {kind} have this name: rename all but one"
-                    self.faults.note(f"{place}.name", message)
+        names: defaultdict[str, list[Key]] = defaultdict(list)
+        for key in wanted:
+            names[key[1]].append(key[2:])
+        owners = {key[1]: item and item.owner for key, item in wanted.items()}
+        for place, owner in owners.items():
+            of_owner = query
+            if spec.owner is not None:
+                stored = self.records.get(owner.key) if owner else None
+                of_owner = query.where(getattr(model, spec.owner) == (stored and stored.id))
+            for chunk in chunked(names[place], _CHUNK):
+                condition = tuple_(*columns).in_(chunk) if columns else true()
+                for record in await self.session.scalars(of_owner.where(condition)):
+                    key = (kind, place, *(getattr(record, each) for each in spec.key))
+                    if self.records.setdefault(key, record) is not record:
+                        item = wanted[key]
+                        message = f"several {kind} have this name: rename all but one"
+                        self.faults.note(item.key_place if item else "", message)
 
-    async def _check(self, item: _Item, known: Any) -> None:
-        spec = _KINDS[item.kind]
-        if known is not None and spec.within == "platform" and not self._is_own(known):
-            place = item.place if item.kind == "beacons" else f"{item.place}.{spec.key[0]}"
-            self.faults.note(place, "belongs to another company")
+    async def _load(self, item: _Item, known: Any) -> None:
+        """Check a record, and write it if there is no fault."""
+        is_named = _KINDS[item.kind].owner is None and item.kind != "companies"
+        if known is not None and is_named and not self._is_own(known):
+            self.faults.note(item.key_place, "belongs to another company")
         if item.kind == "connector" and self.cipher is None:
             self.faults.note(item.place, MISSING_SECRET_KEY)
         if item.kind == "campaigns":
             self._check_campaign(item, known)
+        if not self.faults:
+            self.records[item.key] = await self._write(item, known)
 
     def _is_own(self, record: Any) -> bool:
         owner = record.venue.company_id if isinstance(record, Beacon) else record.company_id
         return self.company is not None and bool(owner == self.company.id)
 
     def _check_campaign(self, item: _Item, known: Campaign | None) -> None:
-        for place, triple in item.values.get("beacons", ()):
-            beacon = self.records.get(("beacons", triple))
-            is_own = beacon is not None and self._is_own(beacon)
-            if not is_own and ("beacons", triple) not in self.listed:
+        for place, key in item.values.get("beacons", ()):
+            beacon = self.records.get(key)
+            if key not in self.listed and (beacon is None or not self._is_own(beacon)):
+                triple = ":".join(map(str, key[2:]))
                 self.faults.note(place, f"{triple} is not a beacon of this company")
-        for attribute, kind in _BY_NAME.items():
-            for name in item.values.get(attribute, ()):
-                reference = (kind, (item.venue, name))
-                if reference not in self.records and reference not in self.listed:
-                    message = f"{name!r} is not in the venue's list of {kind}"
-                    self.faults.note(f"{item.place}.{attribute}", message)
+        for name in ("geofencings", *_SCAN_TAGS):
+            for key in item.keys_of(name):
+                if key not in self.records and key not in self.listed:
+                    message = f"{key[-1]!r} is not in the venue's list of {key[0]}"
+                    self.faults.note(f"{item.place}.{name}", message)
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:
             check_content(self.limits, kept | item.values, kept)
         except LimitError as error:
             self.faults.note(f"{item.place}.{error.field}", str(error))
 
-    async def _write(self, item: _Item, known: Any) -> None:
-        """Write a record whose fields are all there."""
-        venue = self.records.get(("venues", (item.venue,)))
+    async def _write(self, item: _Item, known: Any) -> Any:
+        """Set the attributes that differ from the stored record, or add a new one."""
+        model = _KINDS[item.kind].model
         values, on_create = await self._columns(item, known)
-        for name, kind in _REFERENCES.items():
-            if name in item.values:
-                values[name] = self._referred(item, kind, item.values[name])
-        if item.kind == "campaigns":
-            values["scan_tags"] = [
-                each
-                for name in _SCAN_TAGS
-                for each in values.pop(name, getattr(known, name, ()) if known else ())
-            ]
-            values["scan_tags"].sort(key=lambda each: each.id)
-        if item.kind in _SCAN_TAGS:
-            on_create |= {"company": self.company, "kind": _SCAN_TAGS[item.kind]}
-        comes = known is None
+        owner: Any = self.records[item.owner.key] if item.owner else None
+        if isinstance(owner, Venue):
+            on_create["venue"] = owner
         if item.kind == "beacons":
-            comes = comes or known.venue is not venue
-            values["venue"] = venue
-        on_create |= {"company": self.company} if venue is None else {"venue": venue}
-        kind = "connectors" if item.kind == "connector" else item.kind
-        record = self._save(kind, known, _KINDS[item.kind].model, values, on_create)
-        self.records[item.kind, item.key or ()] = record
-        if isinstance(record, Beacon | Campaign):
-            if comes and venue is not None:
-                self.added[item.place.rpartition("[")[0]] = (type(record), venue)
-            if comes or self.session.is_modified(record):
-                self.grown.append((item.place, record))
+            values["venue"] = owner  # it may come from another venue
+        if model is ScanTag:
+            on_create |= {"company": self.company, "kind": _SCAN_TAGS[item.kind]}
+        if isinstance(owner, Company):
+            on_create["company"] = owner
+        if known is None:
+            dates = [name for name in ("create_on", "update_on") if hasattr(model, name)]
+            record = model(**{**on_create, **dict.fromkeys(dates, self.now), **values})
+            self.session.add(record)
+            outcome, different = "created", values
+        else:
+            record = known
+            different = {key: each for key, each in values.items() if getattr(known, key) != each}
+            outcome = "updated" if different else "unchanged"
+            if different and hasattr(model, "update_on"):
+                different["update_on"] = self.now
+            for key, value in different.items():
+                setattr(record, key, value)
+        self.summary["connectors" if item.kind == "connector" else item.kind][outcome] += 1
+        if model in (Beacon, Campaign) and different:
+            self.has_changed = True
+            if known is None or "venue" in different:
+                self.added[item.place.rpartition("[")[0]] = (model, owner)
+        return record
 
     async def _columns(self, item: _Item, known: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns to set, and those of a new record only."""
+        """The columns and links to set, and those of a new record only."""
         values = dict(item.values)
         if item.kind == "connector" and self.cipher is not None:
             return encrypted(self.cipher, known, values), {}
         if item.kind == "campaigns":
             days = known.weekdays if known else EVERY_DAY
-            return campaign_columns(values, weekdays=days), dict(_HOURS)
+            return campaign_columns(values, weekdays=days) | self._links(item, known), dict(_HOURS)
         if item.kind != "accounts":
-            return values, {}
+            return values | self._links(item, known), {}
         password, given = values.pop("password"), values.pop("permission", None)
         if known is not None:
             # The account holder may have changed the password: a file does not undo that.
@@ -530,67 +506,32 @@ class _CompanyLoader:
         hashed = await asyncio.to_thread(hash_password, password)
         return values, {"permission": levels, "password_hash": hashed}
 
-    def _save(
-        self,
-        kind: str,
-        known: Any,
-        model: Any,
-        values: Mapping[str, Any],
-        on_create: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Set the attributes that differ from the stored record, or add a new record."""
-        if known is None:
-            dates = [name for name in ("create_on", "update_on") if hasattr(model, name)]
-            known = model(**{**(on_create or {}), **dict.fromkeys(dates, self.now), **values})
-            self.session.add(known)
-            self.summary[kind]["created"] += 1
-            return known
-        different = {key: each for key, each in values.items() if getattr(known, key) != each}
-        self.summary[kind]["updated" if different else "unchanged"] += 1
-        if different and hasattr(model, "update_on"):
-            different["update_on"] = self.now
-        for key, value in different.items():
-            setattr(known, key, value)
-        return known
-
-    async def _load_tags(self, venues: Sequence[_Item]) -> None:
-        """Find the tags that places and campaigns name, and add new ones."""
-        tags = {
-            name: _Item("tags", each.place, {"name": name}, None)
-            for venue in venues
-            for each in chain(*venue.inside.values())
-            for name in each.values.get("tags", ())
+    def _links(self, item: _Item, known: Any) -> dict[str, Any]:
+        """The records that REFERENCES name, in the order of a relationship."""
+        links = {
+            name: [self.records[key] for key in item.keys_of(name)]
+            for name in REFERENCES
+            if name in item.values
         }
-        await self._load_all(list(tags.values()))
-
-    def _referred(self, item: _Item, kind: str, names: Iterable[Any]) -> list[Any]:
-        """The records in the order of a relationship."""
-        keys = (name[1] if kind == "beacons" else item.key_of(kind, (name,)) for name in names)
-        return sorted({self.records[kind, key] for key in keys}, key=lambda record: int(record.id))
+        if item.kind == "campaigns":
+            scanned = [links.pop(name, getattr(known, name, [])) for name in _SCAN_TAGS]
+            links["scan_tags"] = [*chain(*scanned)]
+        return {name: sorted({*found}, key=lambda each: each.id) for name, found in links.items()}
 
     async def _check_limits(self, place: str) -> None:
-        """Note the places that exceed a limit; `place` is the company's."""
+        """Note the limits that are exceeded; `place` is the company's."""
         for each, (model, venue) in self.added.items():
             try:
                 await check_venue_size(self.session, self.limits, model, venue.id)
             except LimitError as error:
                 self.faults.note(each, str(error))
-        if self.company is None:
-            return
+        company = self.company.id
         try:
-            await check_geofences(self.session, self.limits, self.company.id)
-            await check_quiet_hours(self.session, self.company.id, joined(place, "quiet_hours"))
+            await check_geofences(self.session, self.limits, company)
+            await check_quiet_hours(self.session, company, joined(place, "quiet_hours"))
         except LimitError as error:
             self.faults.note(error.field, str(error))
-        if not self.grown:
-            return
-        owner = self.company.id
-        crowded = await crowded_beacons(self.session, self.limits, owner, self.now, true())
-        for each, record in self.grown:
-            if isinstance(record, Campaign):
-                period = open_period(record)
-                found = (one.fault(period) for one in crowded if record.id in one.campaigns)
-            else:
-                found = (one.fault() for one in crowded if record.id == one.id)
-            if fault := next(filter(None, found), None):
-                self.faults.note(each, fault)
+        if self.has_changed:
+            crowded = await crowded_beacon(self.session, self.limits, company, self.now, true())
+            if crowded is not None:
+                self.faults.note(place, crowded)

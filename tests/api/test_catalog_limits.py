@@ -190,11 +190,11 @@ async def test_in_a_file(api: Harness):
         return {fault.place: fault.message for fault in caught.value.faults}
 
     for place, found, expected in (
-        ("beacons", await faults(5, 1), "at most 4 beacons in a venue"),
-        ("campaigns", await faults(1, 6, active=False), "at most 5 campaigns"),
-        ("campaigns[3]", await faults(1, 4), "at most 3 campaigns open at a beacon"),
-        ("campaigns[0].html", await faults(1, 1, html="x" * 2000), "bytes"),
+        (".venues[0].beacons", await faults(5, 1), "at most 4 beacons in a venue"),
+        (".venues[0].campaigns", await faults(1, 6, active=False), "at most 5 campaigns"),
+        ("", await faults(1, 4), "the beacon 'b' would have 4"),
+        (".venues[0].campaigns[0].html", await faults(1, 1, html="x" * 2000), "bytes"),
     ):
-        assert expected in found[f"companies[0].venues[0].{place}"]
+        assert expected in found[f"companies[0]{place}"]
     async with api.database.read() as session:
         assert await session.scalar(select(func.count()).select_from(Campaign)) == 0

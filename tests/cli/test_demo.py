@@ -33,7 +33,7 @@ def compiled_campaigns(document: dict[str, Any]) -> list[CampaignSnapshot]:
     faults = Faults()
     companies = read_document(orjson.dumps(document), faults)
     assert faults == []
-    return [compiled(item.values) for item in companies[0].inside["venues"][0].inside["campaigns"]]
+    return [compiled(item.values) for item in companies[0] if item.kind == "campaigns"]
 
 
 def compiled(values: dict[str, Any]) -> CampaignSnapshot:

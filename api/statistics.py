@@ -34,7 +34,7 @@ from catalog.statistics import (
     day_totals,
     latest_week,
     record_totals,
-    statistic_page,
+    statistic_lines,
     visit_totals,
 )
 from rules.model import DayFigures, Reason
@@ -192,8 +192,7 @@ async def statistics(
     several lines cannot be added. Test devices are left out. With `accept: text/csv` the answer is
     CSV.
     """
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
-    pages = _pages(caller.services.database, caller.company_id, choice)
+    pages = _pages(caller.services.database, _choice(caller, days, kind, venue))
     accept = request.headers.get("accept", "").lower()
     named = [part.partition(";")[0].strip() for part in accept.split(",")]
     # The first of the two types counts.
@@ -219,9 +218,9 @@ async def statistics_by_day(
 
     Days without detections and notifications are left out.
     """
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
+    choice = _choice(caller, days, kind, venue)
     async with caller.services.database.autocommit() as session:
-        return await day_totals(session, caller.company_id, choice, number)
+        return await day_totals(session, choice, number)
 
 
 @router.get("/totals", response_model=list[RecordTotalAnswer])
@@ -236,9 +235,9 @@ async def statistics_by_record(
 
     The largest come first: campaigns by notifications, the others by detections.
     """
-    choice = StatisticFilter(*days, venue_id=venue, kind=kind)
+    choice = _choice(caller, days, kind, venue)
     async with caller.services.database.autocommit() as session:
-        return await record_totals(session, caller.company_id, choice, limit)
+        return await record_totals(session, choice, limit)
 
 
 @router.get("/visits", response_model=list[VisitTotalsAnswer])
@@ -254,10 +253,9 @@ async def visits(
     A visit counts for the day of its entry, in the venue's local time. Test devices are left out.
     Visits are counted from when the company asks for presence events.
     """
-    choice, now = StatisticFilter(*days, venue_id=venue, kind=kind), caller.services.clock()
-    company = caller.company_id
+    choice, now = _choice(caller, days, kind, venue), caller.services.clock()
     async with caller.services.database.autocommit() as session:
-        return await visit_totals(session, choice, now=now, company_id=company, limit=limit)
+        return await visit_totals(session, choice, now=now, limit=limit)
 
 
 @router.get("/hours", response_model=list[HourFiguresAnswer])
@@ -323,14 +321,19 @@ async def recent_detections(caller: Reader, number: OwnId) -> Any:
     }
 
 
-async def _pages(
-    database: Database, company_id: int, choice: StatisticFilter
-) -> AsyncIterator[list[StatisticLine]]:
+def _choice(
+    caller: AuthorizedCaller, days: SomeDays, kind: str | None, venue: int | None
+) -> StatisticFilter:
+    company = caller.company_id
+    return StatisticFilter(*days, venue_id=venue, kind=kind, company_id=company)
+
+
+async def _pages(database: Database, choice: StatisticFilter) -> AsyncIterator[list[StatisticLine]]:
     """The lines page by page, each in its own session: a slow client holds no connection to SQL."""
     after: StatisticCursor | None = None
     while True:
-        async with database.autocommit() as session:
-            lines = await statistic_page(session, company_id, choice, after, _PAGE)
+        async with database.read() as session:
+            lines = [line async for line in statistic_lines(session, choice, after, _PAGE)]
         if lines:
             yield lines
         if len(lines) < _PAGE:

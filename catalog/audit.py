@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-import structlog
 from sqlalchemy import event, insert, inspect
 from sqlalchemy.orm import AttributeState, LoaderCallableStatus, Session, UOWTransaction
 
@@ -32,7 +31,6 @@ from catalog.models import (
 )
 from catalog.session import CatalogSession, has_changed
 
-_log = structlog.get_logger(__name__)
 _AUDITED = (Account, Application, Beacon, Campaign, Company, Connector, Device, Geofence, Venue)
 AUDITED_KINDS = (*(model.__tablename__ for model in _AUDITED), "nfc", "qrcode")
 _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
@@ -45,7 +43,6 @@ _LINKS = frozenset(("tags", "beacons", "geofencings", "scan_tags"))
 _HIDDEN = "*****"
 _MOST_CHARACTERS = 200
 _MOST_LINKS = 100
-_UNCOMMITTED = "audited"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,24 +82,6 @@ def _write_entries(session: Session, _context: UOWTransaction) -> None:
     made = [_row(author, action, item) for action, items in actions.items() for item in items]
     if rows := [row for row in made if row is not None]:
         session.connection().execute(insert(AuditEntry), rows)
-        session.info.setdefault(_UNCOMMITTED, []).extend(rows)
-
-
-@event.listens_for(CatalogSession, "after_commit")
-def _log_committed(session: Session) -> None:
-    for row in session.info.pop(_UNCOMMITTED, ()):
-        _log.info(
-            "catalog changed",
-            account=row["account_id"],
-            company=row["company_id"],
-            operation=f"{row['action']} {row['kind']}",
-            id=row["ref"],
-        )
-
-
-@event.listens_for(CatalogSession, "after_rollback")
-def _drop_rolled_back(session: Session) -> None:
-    session.info.pop(_UNCOMMITTED, None)
 
 
 def _row(author: Author, action: str, item: Any) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ CatalogError
   DatabaseUrlError, RedisUrlError, SecretKeyError     a setting cannot be used
   DecryptionError                                     a stored secret needs another key
   MigrationError                                      the schema cannot be upgraded
-  AccountError, LimitError, VenueDeletedError         a change is refused
+  AccountError, LimitError                            a change is refused
   BulkWriteError                                      a mistake in the program
   IndexWriteError                                     the index was not written; try again
 """
@@ -47,10 +47,6 @@ class LimitError(CatalogError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
-
-
-class VenueDeletedError(CatalogError):
-    """The venue of a record was deleted by another transaction. The record cannot be written."""
 
 
 class BulkWriteError(CatalogError):

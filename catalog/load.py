@@ -28,7 +28,7 @@ from sqlalchemy.orm import selectinload
 
 from catalog.accounts import hash_password
 from catalog.database import SessionFactory, chunked
-from catalog.errors import LimitError, VenueDeletedError
+from catalog.errors import LimitError
 from catalog.fields import (
     ABSENT,
     Conflicts,
@@ -153,7 +153,7 @@ async def load_document(
                 await loader.load(company)
             if faults:
                 raise LoadError(faults)
-    except (IntegrityError, VenueDeletedError) as error:
+    except IntegrityError as error:
         if "scan_tag" in str(error):
             message = "a value belongs to another NFC tag or QR code of the company"
             raise LoadError([FieldFault("", message)]) from None
@@ -399,7 +399,7 @@ class _CompanyLoader:
         """Read the stored records that have the keys. Notes ambiguous names."""
         spec, model = _KINDS[kind], _KINDS[kind].model
         query = select(model).options(*map(selectinload, _LOADED_WITH.get(model, ())))
-        if kind == "companies":  # so that two loads of one company do not each create a venue
+        if kind in ("companies", "venues"):  # nobody else adds to them, or deletes them, meanwhile
             query = query.with_for_update(key_share=True)
         if kind in _SCAN_TAGS:
             query = query.where(ScanTag.kind == _SCAN_TAGS[kind])

@@ -31,7 +31,14 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, validates
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Relationship,
+    mapped_column,
+    relationship,
+    validates,
+)
 from sqlalchemy.types import TypeDecorator
 
 # SQLite numbers rows by itself only in a column declared INTEGER.
@@ -100,6 +107,17 @@ def belongs_to(table: str, *, index: bool = False, unique: bool = False) -> Mapp
     """A foreign key to `table` that deletes on cascade."""
     key = ForeignKey(f"{table}.id", ondelete="CASCADE")
     return mapped_column(Id, key, index=index, unique=unique)
+
+
+def linked_by(table: Table, order: Any) -> Relationship[Any]:
+    """The records that a table of links names, in an order."""
+    return relationship(secondary=table, lazy="raise", order_by=order, passive_deletes=True)
+
+
+def unique_while_living(table: str, *columns: str) -> Index:
+    """A unique index of the records that are not deleted."""
+    name, living = f"uq_{table}_{'_'.join(columns)}", text("deleted_at IS NULL")
+    return Index(name, *columns, unique=True, postgresql_where=living, sqlite_where=living)
 
 
 def recorded_on() -> Mapped[datetime]:
@@ -285,7 +303,6 @@ campaign_beacon = _link_table("campaign", "beacon")
 campaign_geofence = _link_table("campaign", "geofence")
 campaign_scan_tag = _link_table("campaign", "scan_tag")
 campaign_tag = _link_table("campaign", "tag")
-_LIVING = text("deleted_at IS NULL")
 
 
 class Venue(HasId, SoftDeletable, Base):
@@ -329,15 +346,7 @@ class Beacon(HasId, SoftDeletable, Base):
 
     __tablename__ = "beacon"
     __table_args__ = (
-        Index(
-            "uq_beacon_uuid_major_minor",
-            "uuid",
-            "major",
-            "minor",
-            unique=True,
-            postgresql_where=_LIVING,
-            sqlite_where=_LIVING,
-        ),
+        unique_while_living("beacon", "uuid", "major", "minor"),
         CheckConstraint("major BETWEEN 0 AND 65535", name="major"),
         CheckConstraint("minor BETWEEN 0 AND 65535", name="minor"),
         CheckConstraint("proximity IN ('immediate', 'near', 'far')", name="proximity"),
@@ -354,9 +363,7 @@ class Beacon(HasId, SoftDeletable, Base):
     x: Mapped[int | None]
     y: Mapped[int | None]
     color: Mapped[str | None] = mapped_column(String(64))
-    tags: Mapped[list[Tag]] = relationship(
-        secondary=beacon_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
-    )
+    tags: Mapped[list[Tag]] = linked_by(beacon_tag, Tag.id)
 
 
 class Geofence(HasId, SoftDeletable, Base):
@@ -371,9 +378,7 @@ class Geofence(HasId, SoftDeletable, Base):
     latitude: Mapped[float]
     radius: Mapped[int]
     active: Mapped[bool]
-    tags: Mapped[list[Tag]] = relationship(
-        secondary=geofence_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
-    )
+    tags: Mapped[list[Tag]] = linked_by(geofence_tag, Tag.id)
 
 
 class ScanTag(HasId, SoftDeletable, Base):
@@ -384,15 +389,7 @@ class ScanTag(HasId, SoftDeletable, Base):
 
     __tablename__ = "scan_tag"
     __table_args__ = (
-        Index(
-            "uq_scan_tag_company_id_kind_value",
-            "company_id",
-            "kind",
-            "value",
-            unique=True,
-            postgresql_where=_LIVING,
-            sqlite_where=_LIVING,
-        ),
+        unique_while_living("scan_tag", "company_id", "kind", "value"),
         CheckConstraint("kind IN ('nfc', 'qrcode')", name="kind"),
     )
 
@@ -404,9 +401,7 @@ class ScanTag(HasId, SoftDeletable, Base):
     name: Mapped[str] = mapped_column(String(255))
     value: Mapped[str] = mapped_column(Text)
     active: Mapped[bool]
-    tags: Mapped[list[Tag]] = relationship(
-        secondary=scan_tag_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
-    )
+    tags: Mapped[list[Tag]] = linked_by(scan_tag_tag, Tag.id)
 
 
 EVERY_DAY = 0b1111111
@@ -461,18 +456,10 @@ class Campaign(HasId, SoftDeletable, Base):
     priority: Mapped[int] = mapped_column(default=5)
     ignores_caps: Mapped[bool] = mapped_column(default=False)
     ignores_quiet_hours: Mapped[bool] = mapped_column(default=False)
-    beacons: Mapped[list[Beacon]] = relationship(
-        secondary=campaign_beacon, lazy="raise", order_by=Beacon.id, passive_deletes=True
-    )
-    geofencings: Mapped[list[Geofence]] = relationship(
-        secondary=campaign_geofence, lazy="raise", order_by=Geofence.id, passive_deletes=True
-    )
-    scan_tags: Mapped[list[ScanTag]] = relationship(
-        secondary=campaign_scan_tag, lazy="raise", order_by=ScanTag.id, passive_deletes=True
-    )
-    tags: Mapped[list[Tag]] = relationship(
-        secondary=campaign_tag, lazy="raise", order_by=Tag.id, passive_deletes=True
-    )
+    beacons: Mapped[list[Beacon]] = linked_by(campaign_beacon, Beacon.id)
+    geofencings: Mapped[list[Geofence]] = linked_by(campaign_geofence, Geofence.id)
+    scan_tags: Mapped[list[ScanTag]] = linked_by(campaign_scan_tag, ScanTag.id)
+    tags: Mapped[list[Tag]] = linked_by(campaign_tag, Tag.id)
 
     @property
     def nfcs(self) -> list[ScanTag]:

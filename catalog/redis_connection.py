@@ -120,7 +120,6 @@ async def probe_redis(url: str) -> None:
     except (RedisError, OSError, TimeoutError) as error:
         if "SSL" in str(error) or "certificate" in str(error):
             raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
-        await _refuse_other_tls(url)
         return
     finally:
         await client.aclose()
@@ -140,27 +139,6 @@ def _of_one_node(url: str) -> str:
         if url.startswith(scheme):
             return single + url.removeprefix(scheme)
     return url
-
-
-async def _refuse_other_tls(url: str) -> None:
-    """Raise RedisUrlError for TLS with a server that speaks plain text, and the reverse."""
-    if url.startswith(_SENTINEL_SCHEMES):
-        return
-    bare = _of_one_node(url).partition("?")[0]
-    is_tls = bare.startswith("rediss")
-    other = "redis" + bare.removeprefix("rediss") if is_tls else "rediss" + bare[5:]
-    client = connect_single_node(other + "?ssl_cert_reqs=none" * (not is_tls))
-    try:
-        await client.ping()
-    except AuthenticationError:
-        pass  # an answer
-    except (RedisError, OSError, TimeoutError):
-        return
-    finally:
-        await client.aclose()
-    if is_tls:
-        raise RedisUrlError("Redis speaks plain text there: use redis://")
-    raise RedisUrlError("Redis speaks TLS there: begin with rediss")
 
 
 def _first_line(error: Exception) -> str:

@@ -8,8 +8,8 @@ A deleted venue, place or campaign keeps its row with its links, because traces 
 statistics refer to it. The session marks the row instead of deleting it; for a venue it also marks
 the venue's records. Queries select only records that are not deleted, wherever a table stands in
 the statement, unless they ask for all (`with_deleted`). A marked row blocks nothing: the triple of
-a deleted beacon and the value of a deleted tag are free again. Nothing can be added to a deleted
-venue. Statements on a bare connection see all rows.
+a deleted beacon and the value of a deleted tag are free again. Whoever adds records to a venue
+locks it, so that it is not deleted meanwhile. Statements on a bare connection see all rows.
 
 Kinds of outbox rows, and their refs:
 
@@ -49,7 +49,7 @@ from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.orm.attributes import History
 
-from catalog.errors import BulkWriteError, VenueDeletedError
+from catalog.errors import BulkWriteError
 from catalog.index.entries import application_field, beacon_field, tag_field
 from catalog.models import (
     Account,
@@ -146,36 +146,11 @@ def _mark_deleted(session: OrmSession, _context: UOWTransaction, _instances: Any
     venues = [item.id for item in marked if isinstance(item, Venue)]
     if venues:
         connection = session.connection()
-        # Waits for records that are being added to it: the check below locks the venue too.
+        # Waits for whoever adds records to it, who locks the venue too.
         connection.execute(select(Venue.id).where(Venue.id.in_(venues)).with_for_update())
         for model in IN_VENUES:
             inside = (model.venue_id.in_(venues), model.deleted_at.is_(None))
             connection.execute(update(model).where(*inside).values(deleted_at=now))
-
-
-@event.listens_for(CatalogSession, "before_flush")
-def _refuse_new_in_deleted_venue(
-    session: OrmSession, _context: UOWTransaction, _instances: Any
-) -> None:
-    wanted = {_entered_venue(item) for item in (*session.new, *session.dirty)} - {None}
-    if wanted:
-        living = select(Venue.id).where(Venue.id.in_(wanted), Venue.deleted_at.is_(None))
-        # Waits for a deletion under way, as the check of the foreign key would.
-        found = session.connection().scalars(living.with_for_update(read=True, key_share=True))
-        if len(found.all()) < len(wanted):
-            raise VenueDeletedError("the venue was deleted meanwhile")
-
-
-def _entered_venue(item: object) -> int | None:
-    """The id of the venue to which a record is added or moved, unless the venue is new as well."""
-    if not isinstance(item, IN_VENUES):
-        return None
-    if inspect(item).persistent and not has_changed(item, "venue_id", "venue"):
-        return None
-    venue, number = item.__dict__.get("venue"), item.__dict__.get("venue_id")
-    if venue is not None:
-        number = (inspect(venue).identity or [None])[0]
-    return None if number is None else int(number)
 
 
 @event.listens_for(CatalogSession, "before_flush")

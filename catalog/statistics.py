@@ -81,7 +81,7 @@ def latest_week(now: datetime) -> tuple[date, date]:
 class StatisticFilter(NamedTuple):
     """Which lines to read: days from `first` to `last`, both included; None is any.
 
-    `company` and `venue` are names or ids, `venue_id` is an id only.
+    `company` and `venue` are names or ids; `venue_id` and `company_id` are ids only.
     """
 
     first: date
@@ -90,6 +90,7 @@ class StatisticFilter(NamedTuple):
     venue: str | None = None
     kind: str | None = None
     venue_id: int | None = None
+    company_id: int | None = None
 
 
 class StatisticCursor(NamedTuple):
@@ -101,51 +102,23 @@ class StatisticCursor(NamedTuple):
     id: int
 
 
-async def statistic_page(
-    session: AsyncSession,
-    company_id: int,
-    choice: StatisticFilter,
-    after: StatisticCursor | None,
-    limit: int,
-) -> list[StatisticLine]:
-    """Up to `limit` lines of one company's venues, in the order of `statistic_lines`.
-
-    Raises SQLAlchemyError.
-    """
-    query = _query(choice).where(Venue.company_id == company_id).limit(limit)
-    if after is not None:
-        of = Statistic
-        here = tuple_(of.day, of.venue_id, _ORDER, of.ref)
-        place = tuple_(
-            literal(after.day, Date()), after.venue_id, STATISTIC_KINDS.index(after.kind), after.id
-        )
-        query = query.where(here > place)
-    return [StatisticLine._make(row) for row in await session.execute(query)]
-
-
 async def statistic_lines(
-    session: AsyncSession, choice: StatisticFilter
+    session: AsyncSession,
+    choice: StatisticFilter,
+    after: StatisticCursor | None = None,
+    limit: int | None = None,
 ) -> AsyncIterator[StatisticLine]:
-    """The lines in the order of day, venue, kind, id. `company` and `venue` are names or ids.
-
-    Raises SQLAlchemyError or OSError.
-    """
-    async for row in await session.stream(_query(choice)):
-        yield StatisticLine._make(row)
-
-
-def _query(choice: StatisticFilter) -> Select[Any]:
+    """The lines in the order of day, venue, kind, id. Raises SQLAlchemyError or OSError."""
     of = Statistic
-    query = select(
-        of.day,
-        *_named(of),
-        of.detections,
-        of.devices,
-        of.notifications,
-        of.place_detections,
-    )
-    query = _filtered(query, of, choice)
-    return with_deleted(query.order_by(of.day, of.venue_id, _ORDER, of.ref))
+    figures = (of.detections, of.devices, of.notifications, of.place_detections)
+    query = _filtered(select(of.day, *_named(of), *figures), of, choice).limit(limit)
+    if after is not None:
+        here = tuple_(of.day, of.venue_id, _ORDER, of.ref)
+        day, kind = literal(after.day, Date()), STATISTIC_KINDS.index(after.kind)
+        query = query.where(here > tuple_(day, after.venue_id, kind, after.id))
+    query = query.order_by(of.day, of.venue_id, _ORDER, of.ref)
+    async for row in await session.stream(with_deleted(query)):
+        yield StatisticLine._make(row)
 
 
 def _named(of: type[Statistic] | type[VisitStatistic]) -> Sequence[Any]:
@@ -158,8 +131,10 @@ def _named(of: type[Statistic] | type[VisitStatistic]) -> Sequence[Any]:
 
 
 def _filtered(
-    query: Select[Any], of: type[Statistic] | type[VisitStatistic], choice: StatisticFilter
-) -> Select[Any]:
+    query: Select[*tuple[Any, ...]],
+    of: type[Statistic] | type[VisitStatistic],
+    choice: StatisticFilter,
+) -> Select[*tuple[Any, ...]]:
     query = (
         query.outerjoin(Venue, Venue.id == of.venue_id)
         .outerjoin(Company, Company.id == Venue.company_id)
@@ -171,6 +146,8 @@ def _filtered(
         query = query.where(_has_name_or_id(Company, choice.company))
     if choice.venue_id is not None:
         query = query.where(of.venue_id == choice.venue_id)
+    if choice.company_id is not None:
+        query = query.where(Venue.company_id == choice.company_id)
     if choice.venue is not None:
         query = query.where(_has_name_or_id(Venue, choice.venue))
     return query
@@ -192,10 +169,10 @@ _FIGURES = (
 
 
 async def day_totals(
-    session: AsyncSession, company_id: int, choice: StatisticFilter, number: int | None
+    session: AsyncSession, choice: StatisticFilter, number: int | None
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Sums by day of a company's records of a kind, or of one record. Raises SQLAlchemyError."""
-    query = _chosen(select(Statistic.day, *_FIGURES), company_id, choice)
+    """Sums by day of the records of a kind, or of one record. Raises SQLAlchemyError."""
+    query = _filtered(select(Statistic.day, *_FIGURES), Statistic, choice)
     if number is not None:
         query = query.where(Statistic.ref == number)
     query = query.group_by(Statistic.day).order_by(Statistic.day)
@@ -203,29 +180,17 @@ async def day_totals(
 
 
 async def record_totals(
-    session: AsyncSession, company_id: int, choice: StatisticFilter, limit: int
+    session: AsyncSession, choice: StatisticFilter, limit: int
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """The records of a kind with the largest figures of a company. Raises SQLAlchemyError."""
+    """The records of a kind with the largest figures. Raises SQLAlchemyError."""
     of, kind = Statistic, choice.kind or "venue"
     named = aliased(_TABLES[kind])
     by = func.sum(of.notifications if kind == "campaign" else of.detections + of.place_detections)
     columns = (of.venue_id, Venue.name.label("venue"), of.kind, of.ref.label("id"), named.name)
-    query = _chosen(select(*columns, *_FIGURES), company_id, choice)
+    query = _filtered(select(*columns, *_FIGURES), of, choice)
     query = query.outerjoin(named, named.id == of.ref).group_by(*columns)
     query = query.order_by(by.desc(), of.ref).limit(limit)
     return (await session.execute(with_deleted(query))).all()
-
-
-def _chosen(
-    query: Select[*tuple[Any, ...]], company_id: int, choice: StatisticFilter
-) -> Select[*tuple[Any, ...]]:
-    of = Statistic
-    query = query.join(Venue, Venue.id == of.venue_id).where(
-        Venue.company_id == company_id,
-        of.kind == choice.kind,
-        of.day.between(choice.first, choice.last),
-    )
-    return query if choice.venue_id is None else query.where(of.venue_id == choice.venue_id)
 
 
 class VisitTotals(NamedTuple):
@@ -253,7 +218,6 @@ async def visit_totals(
     choice: StatisticFilter,
     *,
     now: datetime,
-    company_id: int | None = None,
     limit: int | None = None,
 ) -> list[VisitTotals]:
     """The most visited places first; `now` is in UTC. Raises SQLAlchemyError."""
@@ -265,8 +229,6 @@ async def visit_totals(
     sums = [func.sum(each) for each in counted]
     *names, name = _named(of)
     query = _filtered(select(*names, name, *sums), of, choice)
-    if company_id is not None:
-        query = query.where(Venue.company_id == company_id)
     query = query.group_by(*names).order_by(sums[0].desc(), of.kind, of.ref).limit(limit)
     found = []
     for row in await session.execute(with_deleted(query)):

@@ -1,6 +1,5 @@
 """Deleted records are hidden from every query of a session, and keep id and name."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased, selectinload
 
 from catalog.database import Database
-from catalog.errors import VenueDeletedError
 from catalog.models import (
     Beacon,
     Campaign,
@@ -22,7 +20,6 @@ from catalog.session import with_deleted
 from tests.catalog.records import Records
 
 MODELS: tuple[Any, ...] = (Venue, Beacon, Geofence, ScanTag, Campaign)
-NOBODY: Any = None  # the venue is given by its id
 
 
 class Scene:
@@ -125,44 +122,6 @@ async def test_its_triple_is_free_and_its_id_is_not(
         living = (await session.scalars(select(Beacon.id))).all()
     assert len(set(ids)) == 4
     assert living == [max(ids)]
-
-
-async def test_nothing_is_added_to_a_deleted_venue(
-    database: Database, records: Records, scene: Scene
-):
-    await deleted(database, scene.venue)
-    for make in (records.beacon, records.campaign):
-        await refused(database, make(NOBODY, venue_id=scene.venue.id))
-    async with database.read() as session:
-        moved = await session.get_one(Campaign, scene.from_outside.id)
-    moved.venue_id = scene.venue.id
-    await refused(database, moved)
-
-
-async def refused(database: Database, record: Beacon | Campaign) -> None:
-    async with database.write() as session:
-        session.add(record)
-        with pytest.raises(VenueDeletedError):
-            await session.flush()
-
-
-async def test_a_record_added_while_its_venue_is_deleted(
-    database: Database, records: Records, scene: Scene
-):
-    """It waits for the deletion, as for a foreign key, and is then refused."""
-
-    async def add() -> None:
-        async with database.write.begin() as session:
-            session.add(records.beacon(NOBODY, venue_id=scene.venue.id))
-
-    async with database.write.begin() as session:
-        await session.delete(await session.get_one(Venue, scene.venue.id))
-        await session.flush()
-        adding = asyncio.create_task(add())
-        done, _ = await asyncio.wait({adding}, timeout=0.3)
-        assert not done
-    with pytest.raises(VenueDeletedError):
-        await adding
 
 
 async def test_the_last_id_is_not_given_again(database: Database, records: Records):

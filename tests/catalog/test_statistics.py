@@ -151,7 +151,8 @@ async def visited(database: Database) -> Database:
 async def test_visits_with_their_lengths_and_those_that_go_on(visited: Database) -> None:
     async with visited.read() as session:
         found = await visit_totals(session, DAYS, now=NOW)
-        ours = await visit_totals(session, DAYS._replace(kind="venue"), now=NOW, company_id=2)
+        of_beta = DAYS._replace(kind="venue", company_id=2)
+        ours = await visit_totals(session, of_beta, now=NOW)
         named = await visit_totals(session, DAYS._replace(company="alpha"), now=NOW, limit=1)
     first, second, third = found
     assert first[:6] == ("alpha", 1, "alpha hall", "venue", 1, "alpha hall")

@@ -16,14 +16,10 @@ _HEIGHTS = {"timeseries": 8, "stat": 4, "table": 6, "row": 1}
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and the name of its lines, in which `{{label}}` stands for a label's value.
-
-    `exemplars` shows single notifications beside the lines.
-    """
+    """PromQL, and the name of its lines, in which `{{label}}` stands for a label's value."""
 
     expression: str
     legend: str = ""
-    exemplars: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +124,6 @@ def _target(letter: str, query: Query) -> Json:
         "datasource": _SOURCE,
         "expr": query.expression,
         "legendFormat": query.legend or "__auto",
-        **({"exemplar": True} if query.exemplars else {}),
     }
 
 

@@ -3,7 +3,6 @@
 from deploy.grafana.panels import Panel, Query
 
 INTERVAL = "$__rate_interval"
-_HIGHEST = 0.99
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
@@ -20,10 +19,9 @@ def quantile(q: float, histogram: str, by: str = "", where: str = "") -> str:
 
 
 def quantiles(histogram: str, where: str = "") -> list[Query]:
-    """The quantiles p50, p95 and p99, with exemplars."""
+    """The quantiles p50, p95 and p99."""
     return [
-        Query(quantile(q, histogram, where=where), f"p{q * 100:.0f}", exemplars=q == _HIGHEST)
-        for q in (0.5, 0.95, _HIGHEST)
+        Query(quantile(q, histogram, where=where), f"p{q * 100:.0f}") for q in (0.5, 0.95, 0.99)
     ]
 
 

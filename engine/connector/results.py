@@ -27,7 +27,7 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterPub
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, write_ranges
 from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
-from engine.kafka.tracing import Tracer, note_exemplar
+from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import TransactionalPublisher
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import ClaimUpdater
@@ -227,27 +227,13 @@ class Results:
             if isinstance(call.result, Content):
                 role.metrics.notifications.labels(call.result.format).inc()
                 sent[company] += 1
-                self._observe_latency(call, now)
+                role.metrics.latency.observe(max(0.0, now - call.detected_at))
             elif isinstance(call.result, Failed):
                 failed[company, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
         for company, count in sent.items():
             role.sums.note_notifications(company, count)
-
-    def _observe_latency(self, call: PendingCall, now: float) -> None:
-        latency, seconds = self._role.metrics.latency, max(0.0, now - call.detected_at)
-        latency.observe(seconds)
-        if latency.wants_exemplar(now):
-            note_exemplar(
-                latency,
-                seconds=seconds,
-                notification_id=call.message.id,
-                record=call.record,
-                company=call.message.company.id,
-                campaign=call.message.campaign.id,
-                now=now,
-            )
 
 
 def _offset_of(result: PendingCall | DeadLetter) -> int:

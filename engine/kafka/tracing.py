@@ -13,15 +13,10 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
-import structlog
-from aiokafka import ConsumerRecord
-
 from engine.kafka.producer import Headers
 from engine.process.errors import SettingsError
-from engine.process.metrics import BatchHistogram, engine_version
+from engine.process.metrics import engine_version
 from engine.process.settings import PREFIX, Settings
-
-log = structlog.get_logger(__name__)
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
@@ -29,7 +24,6 @@ TRACESTATE = "tracestate"
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _STATE = re.compile(rb"[\x20-\x7e]{1,512}")
 _MOST_HEADERS = 64  # examined, because a record may have a hundred thousand
-_ID = slice(3, 35)  # in the text of a traceparent
 
 
 def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
@@ -48,40 +42,6 @@ def trace_headers(headers: Iterable[tuple[str, bytes]]) -> Headers:
 def traceparent_of(headers: Iterable[tuple[str, bytes]]) -> str | None:
     """The traceparent in headers from `trace_headers` or from a span."""
     return next((value.decode() for name, value in headers if name == TRACEPARENT), None)
-
-
-SLOW_SECONDS = 5.0
-
-
-def note_exemplar(
-    histogram: BatchHistogram,
-    *,
-    seconds: float,
-    notification_id: str,
-    record: ConsumerRecord[bytes, bytes],
-    company: int,
-    campaign: int,
-    now: float,
-) -> None:
-    """Add a notification as an exemplar of its bucket, and log it if it was slow.
-
-    `record` caused it: a detection, or a call of a customer's service.
-    """
-    labels = {"notification": notification_id}
-    if parent := traceparent_of(trace_headers(record.headers)):
-        labels["trace_id"] = parent[_ID]
-    histogram.put_exemplar(seconds, labels, now)
-    if seconds >= SLOW_SECONDS:
-        log.warning(
-            "a notification was slow",
-            **labels,
-            seconds=round(seconds, 3),
-            company=company,
-            campaign=campaign,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-        )
 
 
 _EXPORT_SECONDS = 3.0

@@ -17,7 +17,6 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.samples import Exemplar
 
 from engine.process.failures import (
     ServerErrors,
@@ -30,7 +29,6 @@ from engine.process.failures import (
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
-_EXEMPLAR_SECONDS = 5.0  # from one to the next: Prometheus reads them less often
 
 
 def engine_version() -> str:
@@ -43,18 +41,6 @@ class BatchHistogram(Histogram):
 
     The library's `observe` takes a lock and searches the buckets, too slow for every notification.
     """
-
-    _next_exemplar = 0.0
-
-    def wants_exemplar(self, now: float) -> bool:
-        """Whether it is time for another exemplar, at `now` (epoch s)."""
-        return now >= self._next_exemplar
-
-    def put_exemplar(self, value: float, labels: Mapping[str, str], now: float) -> None:
-        """Add an exemplar to the bucket of the observed `value`; only OpenMetrics shows it."""
-        self._next_exemplar = now + _EXEMPLAR_SECONDS
-        bucket = self._buckets[bisect_left(self._upper_bounds, value)]
-        bucket.set_exemplar(Exemplar(dict(labels), value, now))
 
     def observe_counts(self, counts: Mapping[float, int]) -> None:
         """Observe each value as often as its count says."""

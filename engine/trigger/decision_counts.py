@@ -9,9 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
-from uuid import UUID
 
-from engine.kafka.tracing import note_exemplar
 from engine.process.metrics import Metrics
 from engine.redis.figures import FigureSums
 from engine.trigger.grants import DecidedDetection, Message
@@ -86,17 +84,6 @@ class DecisionCounter:
         for at, n in Counter([each.decided.detection.detected_at for each in timely]).items():
             ages[max(0.0, now - at)] += n
         metrics.latency.observe_counts(ages)
-        if timely and metrics.latency.wants_exemplar(now):
-            slowest = min(timely, key=lambda each: each.decided.detection.detected_at)
-            note_exemplar(
-                metrics.latency,
-                seconds=max(0.0, now - slowest.decided.detection.detected_at),
-                notification_id=str(UUID(bytes=slowest.notification_id)),
-                record=slowest.record,
-                company=slowest.decided.decision.company_id,
-                campaign=slowest.campaign.id,
-                now=now,
-            )
         if self.sums is not None:
             companies = Counter([each.decided.decision.company_id for each in sent])
             for company, count in companies.items():

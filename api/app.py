@@ -9,57 +9,24 @@ from asyncpg import InterfaceError, PostgresError
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from api import (
-    activity,
-    campaigns,
-    connector,
-    devices,
-    profile,
-    statistics,
-    venues,
-)
-from api.answers import ApiError, ErrorAnswer, bad_fields, error_answer, unavailable
+from api import activity, campaigns, connector, devices, profile, statistics, venues
+from api.answers import ApiError, ErrorAnswer, bad_fields, unavailable
+from api.bodies import BODIES
 from api.middleware import ApiMetrics, RequestMiddleware
 from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER, Services
 from catalog.database import database_may_recover
-from catalog.fields import Fields
-from catalog.inputs import ApplicationInput, CompanyRulesInput, ConnectorInput, VenueInput
 
 _log = structlog.get_logger(__name__)
-_RESOURCES = (
-    profile,
-    devices,
-    venues,
-    campaigns,
-    connector,
-    statistics,
-    activity,
-)
-_BODIES: tuple[type[Fields], ...] = (
-    profile.Credentials,
-    profile.PasswordChange,
-    ApplicationInput,
-    CompanyRulesInput,
-    VenueInput,
-    venues.BeaconInput,
-    venues.GeofenceInput,
-    venues.ScanTagInput,
-    campaigns.CampaignCreate,
-    campaigns.CampaignEdit,
-    ConnectorInput,
-    devices.DeviceUpdate,
-    campaigns.ExplainQuestion,
-)
+_RESOURCES = (profile, devices, venues, campaigns, connector, statistics, activity)
 _ABOUT = """Sign in with `POST /v2/auth`, then send the account's e-mail as `x-service-key` and the
 token as `x-service-token`. Flags are accepted as true/false, 1/0, also as strings; timestamps as
 `2026-11-20T10:00:00+0100` or in RFC 3339. A PUT does not change optional fields that it omits.
@@ -70,9 +37,8 @@ null. Only `token_push` and `id_connector` of a device are omitted if it has non
 and an empty text both clear an optional text.
 
 Errors: 400 `fields` names each bad field with what it accepts; 401 no session; 403 the account's
-permission is too low; 404 no such record in the account's company; 408, 413, 415 the body took too
-long, is too large, or is not JSON; 409 the triple of a beacon is taken; 429, 503 try again after
-`retry-after` seconds.
+permission is too low; 404 no such record in the account's company; 413, 415 the body is too large,
+or is not JSON; 409 the triple of a beacon is taken; 429, 503 try again after `retry-after` seconds.
 """
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
@@ -97,9 +63,11 @@ def build_app(
         version=version,
         redoc_url=None,
         redirect_slashes=False,
+        servers=[{"url": "/"}],  # the default, which some generators need explicitly
         # Generated clients use it as a function's name.
         generate_unique_id_function=lambda route: route.name,
         responses={"default": {"model": ErrorAnswer, "description": "An error."}},
+        exception_handlers=dict.fromkeys(_ERRORS, _answer),
     )
     app.state.services = services
     for resource in _RESOURCES:
@@ -110,7 +78,6 @@ def build_app(
 
         app.router.routes.extend(console_routes())
     _add_probes(app, ready)
-    _handle_errors(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     if cors_origins:
         app.add_middleware(
@@ -144,75 +111,54 @@ def _add_probes(app: FastAPI, ready: Ready) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's document, with the bodies that the operations read by themselves."""
     if app.openapi_schema is None:
-        made = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-            servers=[{"url": "/"}],  # the default, which some generators need explicitly
-        )
-        _, bodies = models_json_schema(
-            [(model, "validation") for model in _BODIES],
-            ref_template="#/components/schemas/{model}",
-        )
-        components = made["components"]
-        components["schemas"] |= bodies["$defs"]
+        made = FastAPI.openapi(app)
+        models: Any = [(model, "validation") for model in BODIES.values()]
+        _, bodies = models_json_schema(models, ref_template="#/components/schemas/{model}")
+        made["components"]["schemas"] |= bodies["$defs"]
         headers = {"key": KEY_HEADER, "token": TOKEN_HEADER}
-        components["securitySchemes"] = {
+        made["components"]["securitySchemes"] = {
             scheme: {"type": "apiKey", "in": "header", "name": name}
             for scheme, name in headers.items()
         }
         made["security"] = [{scheme: [] for scheme in headers}]
-        app.openapi_schema = made
-    return app.openapi_schema
+    return app.openapi_schema or made
 
 
-def _handle_errors(app: FastAPI) -> None:
-    handlers: dict[type[Exception], Any] = {
-        ApiError: _api_error,
-        HTTPException: _http_error,
-        RequestValidationError: _bad_parameters,
-        RedisError: _redis_error,
-        SQLAlchemyError: _database_error,
-        PostgresError: _database_error,
-        InterfaceError: _database_error,
-        OSError: _database_error,
-    }
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
+def _refusal(error: Exception) -> ApiError:
+    """What is answered to an error of an operation.
 
-
-async def _api_error(request: Request, error: ApiError) -> Response:
-    signing_in = (request.method, request.url.path) == ("POST", f"{PREFIX}/auth")
-    return error_answer(error, signing_in=signing_in)
-
-
-async def _http_error(request: Request, error: HTTPException) -> Response:
-    """The framework's error for an unknown path or method, in the interface's shape."""
-    message = HTTPStatus(error.status_code).phrase.lower()
-    return await _api_error(request, ApiError(error.status_code, message, headers=error.headers))
-
-
-async def _bad_parameters(request: Request, error: RequestValidationError) -> Response:
-    fields = {str(fault["loc"][-1]): str(fault["msg"]) for fault in error.errors()}
-    return await _api_error(request, bad_fields(fields))
-
-
-async def _redis_error(request: Request, error: RedisError) -> Response:
-    _log.error("Redis failed", error=type(error).__name__)
-    return await _api_error(request, unavailable("Redis does not answer; try again"))
-
-
-async def _database_error(request: Request, error: Exception) -> Response:
-    """The answer to an error of SQL. Only the first line of its text goes to the log.
-
-    An error about a file or a template is a defect, not a server that cannot be reached.
+    Of an error of SQL only the first line goes to the log. An error about a file or a template is a
+    defect, not a server that cannot be reached.
     """
+    match error:
+        case ApiError():
+            return error
+        case HTTPException():  # the framework's, for an unknown path or method
+            message = HTTPStatus(error.status_code).phrase.lower()
+            return ApiError(error.status_code, message, headers=error.headers)
+        case RequestValidationError():
+            return bad_fields({str(each["loc"][-1]): str(each["msg"]) for each in error.errors()})
+        case ClientDisconnect():
+            return ApiError(400, "the body ended too soon")
+        case RedisError():
+            _log.error("Redis failed", error=type(error).__name__)
+            return unavailable("Redis does not answer; try again")
     if getattr(error, "filename", None) is not None or isinstance(error, LookupError):
         raise error
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     passes = database_may_recover(error)
     _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)
-    if not passes:
-        return await _api_error(request, ApiError(500, "internal error"))
-    return await _api_error(request, unavailable("the database does not answer; try again"))
+    if passes:
+        return unavailable("the database does not answer; try again")
+    return ApiError(500, "internal error")
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    signing_in = (request.method, request.url.path) == ("POST", f"{PREFIX}/auth")
+    return _refusal(error).answer(text="error_message" if signing_in else "message")
+
+
+_ERRORS = (
+    *(ApiError, HTTPException, RequestValidationError, ClientDisconnect),
+    *(RedisError, SQLAlchemyError, PostgresError, InterfaceError, OSError),
+)

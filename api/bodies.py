@@ -1,13 +1,12 @@
 """What requests have in common: parameters of paths and queries, and the reading of bodies."""
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, Path, Query
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from api.answers import INT64, ApiError, bad_fields
 from catalog.fields import Conflicts, Faults, Fields, read_fields
@@ -17,29 +16,31 @@ RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The rec
 OwnId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The record.")]
 
 
+def from_one(description: str, alias: str | None = None) -> Any:
+    """A parameter of a query: an id or a number from 1."""
+    return Query(alias=alias, ge=1, le=INT64, description=description)
+
+
+def from_zero(description: str) -> Any:
+    """A parameter of a query: a number from 0."""
+    return Query(ge=0, le=INT64, description=description)
+
+
+def searched(description: str) -> Any:
+    """A parameter of a query: a text to find."""
+    return Query(max_length=255, pattern=r"^[^\x00]*$", description=description)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """Which records a list has, and in which order: the query parameters of every list."""
 
-    limit: Annotated[
-        int | None,
-        Query(ge=1, le=INT64, description="The most records of the answer; default: all."),
-    ] = None
+    limit: Annotated[int | None, from_one("The most records of the answer; default: all.")] = None
     after: Annotated[
-        int,
-        Query(
-            ge=0,
-            le=INT64,
-            description="Only records with a greater id: the last id of the previous page.",
-        ),
+        int, from_zero("Only records with a greater id: the last id of the previous page.")
     ] = 0
     search: Annotated[
-        str,
-        Query(
-            max_length=255,
-            pattern=r"^[^\x00]*$",
-            description="Only records with this text in a name, address, uuid, value or udid.",
-        ),
+        str, searched("Only records with this text in a name, address, uuid, value or udid.")
     ] = ""
     active: Annotated[
         bool | None, Query(description="Only records that are active, or that are not.")
@@ -52,7 +53,7 @@ class Listing:
             "then has at most 500 records, 50 of campaigns; `offset` leads to the next ones.",
         ),
     ] = "id"
-    offset: Annotated[int, Query(ge=0, le=INT64, description="How many records to skip.")] = 0
+    offset: Annotated[int, from_zero("How many records to skip.")] = 0
 
 
 LISTING: Any = Depends(Listing)
@@ -60,44 +61,42 @@ DryRun = Annotated[
     bool, Query(alias="dry", description="Only check the body: answer as usual, and store nothing.")
 ]
 MOST_LISTED = 1000
-_BODY_SECONDS = 15.0  # for a body to arrive
+# The models of all bodies, for the OpenAPI document.
+BODIES: dict[str, type[Fields]] = {}
 _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
 
 
 def accepts(
-    model: type[Fields], example: dict[str, Any], *, listed: bool = False
+    model: type[Fields],
+    example: Any,
+    every: type[Fields] | None = None,
+    *,
+    or_list: bool = False,
 ) -> dict[str, Any]:
-    """The `openapi_extra` of an operation whose body the caller reads (AuthorizedCaller.values).
+    """The `openapi_extra` of an operation whose body the caller reads (Caller.values).
 
-    With `listed` the body may be a list, too. FastAPI itself would read the body before it has
-    checked the session.
+    FastAPI itself would read the body before it has checked the session. With `or_list` the body
+    may be a list, too; with `every` it is a list of records that have those fields as well.
     """
-    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{model.__name__}"}
-    if listed:
-        array = {"type": "array", "items": schema, "minItems": 1, "maxItems": MOST_LISTED}
+    BODIES[model.__name__] = model
+    schema: dict[str, Any] = _reference(model)
+    items = {"allOf": [schema, _reference(every)]} if every else schema
+    array = {"type": "array", "items": items, "minItems": 1, "maxItems": MOST_LISTED}
+    if every:
+        schema = array
+    elif or_list:
         schema = {"anyOf": [schema, array]}
     content = {"application/json": {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def accepts_list(model: type[Fields], example: dict[str, Any]) -> dict[str, Any]:
-    """As `accepts`, for a list of records that each have an id besides the fields."""
-    fields = {"$ref": f"#/components/schemas/{model.__name__}"}
-    number = {"type": "integer", "minimum": 1, "maximum": INT64}
-    named = {"type": "object", "required": ["id"], "properties": {"id": number}}
-    schema = {
-        "type": "array",
-        "items": {"allOf": [fields, named]},
-        "minItems": 1,
-        "maxItems": MOST_LISTED,
-    }
-    content = {"application/json": {"schema": schema, "example": [example]}}
-    return {"requestBody": {"required": True, "content": content}}
+def _reference(model: type[Fields]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 async def read_json(request: Request, longest: int) -> Any:
-    """The JSON of the body. Raises ApiError: 415, 413 over `longest` bytes, 408, 400."""
+    """The JSON of the body. Raises ApiError: 415, 413 over `longest` bytes, 400."""
     kind, _, parameters = request.headers.get("content-type", "application/json").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('" ')
     if kind.strip().lower() != "application/json" or charset not in ("", "utf-8", "utf8"):
@@ -114,22 +113,12 @@ async def read_json(request: Request, longest: int) -> Any:
 
 
 async def read_bytes(request: Request, longest: int) -> bytes:
-    """The body. Raises ApiError: 413 past `longest` bytes, 408, 400."""
-    too_large = ApiError(413, f"the body is larger than {longest} bytes", headers=_CLOSE)
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > longest:
-        raise too_large
+    """The body. Raises ApiError 413 past `longest` bytes."""
     raw = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for piece in request.stream():
-                raw += piece
-                if len(raw) > longest:
-                    raise too_large
-    except TimeoutError:
-        raise ApiError(408, "the body took too long", headers=_CLOSE) from None
-    except ClientDisconnect:
-        raise ApiError(400, "the body ended too soon", headers=_CLOSE) from None
+    async for piece in request.stream():
+        raw += piece
+        if len(raw) > longest:
+            raise ApiError(413, f"the body is larger than {longest} bytes", headers=_CLOSE)
     return bytes(raw)
 
 

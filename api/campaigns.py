@@ -1,5 +1,6 @@
 """Campaigns, and why one fires or does not: /lieu/{id}/campaign."""
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, Any, Literal, Self
 
@@ -27,7 +28,7 @@ from api.answers import (
     not_found,
 )
 from api.bodies import RecordId, VenueId, accepts, refuse
-from api.permissions import AREAS, PREFIX, AuthorizedCaller, may_read
+from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.records import (
     IN_ORDER,
     Beacons,
@@ -35,6 +36,7 @@ from api.records import (
     ByTriple,
     Places,
     Records,
+    Scope,
     Tags,
     Values,
     add_operations,
@@ -42,13 +44,12 @@ from api.records import (
     with_references,
 )
 from api.records import Id as ReferenceId
-from api.venues import BeaconAnswer, GeofenceAnswer
+from api.venues import BeaconAnswer, ExplainedBeaconAnswer, GeofenceAnswer
 from catalog.fields import ABSENT, LOWER, MINUTES, EndTime, Fields, Flag, Instant, Name, StartTime
 from catalog.index.reading import (
     BEACONS,
     GEOFENCES,
     SCAN_TAGS,
-    CampaignAtPlace,
     PlaceTable,
     read_campaign_at_place,
 )
@@ -59,7 +60,6 @@ from rules.explanation import (
     DeviceHistory,
     ExplainedCampaign,
     ExplainedCheck,
-    Explanation,
     Question,
     explain_campaign,
 )
@@ -168,7 +168,7 @@ class CampaignAnswer(Answer):
 
 
 async def _columns(
-    session: AsyncSession, caller: AuthorizedCaller, values: Values, record: Campaign | None
+    session: AsyncSession, scope: Scope, values: Values, record: Campaign | None
 ) -> Values:
     kept: Values = {}
     if record is not None:
@@ -176,10 +176,9 @@ async def _columns(
         if values.get("on", record.on) == "dwell":
             kept["dwell_minutes"] = record.dwell_minutes
         refuse(campaign_conflicts({**kept, **values}))
-    check_content(caller.services.catalog_limits, {**kept, **values}, kept)
-    venue_id = record.venue_id if record else values["venue_id"]
+    check_content(scope.caller.services.catalog_limits, {**kept, **values}, kept)
     columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
-    found = await with_references(session, caller, values, venue_id)
+    found = await with_references(session, scope, values)
     scanned: list[ScanTag] = []
     for name in ("nfcs", "qrcodes"):
         scanned += found.get(name, getattr(record, name) if record else [])
@@ -187,14 +186,15 @@ async def _columns(
     return columns | places | {"scan_tags": scanned}
 
 
-async def _check(session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign) -> None:
-    limits, now = caller.services.catalog_limits, caller.services.clock()
+async def _check(
+    session: AsyncSession, scope: Scope, campaigns: Sequence[Campaign], added: bool
+) -> None:
+    services, (campaign,) = scope.caller.services, campaigns
+    limits, company = services.catalog_limits, scope.caller.company_id
+    if added:
+        await check_venue_size(session, limits, Campaign, campaign.venue_id)
     if campaign.active:
-        await check_campaign(session, limits, caller.company_id, campaign, now)
-
-
-async def _check_size(session: AsyncSession, caller: AuthorizedCaller, campaign: Campaign) -> None:
-    await check_venue_size(session, caller.services.catalog_limits, Campaign, campaign.venue_id)
+        await check_campaign(session, limits, company, campaign, services.clock())
 
 
 CAMPAIGNS = Records(
@@ -220,7 +220,6 @@ CAMPAIGNS = Records(
     conflicts=campaign_conflicts,
     columns=_columns,
     check=_check,
-    check_size=_check_size,
 )
 
 add_operations(router, CAMPAIGNS)
@@ -232,13 +231,11 @@ _PLACES = {
     "nfc": ("nfcs", SCAN_TAGS),
     "qrcode": ("qrcodes", SCAN_TAGS),
 }
-# Checks that are left out if the campaign targets no place and the request names none.
-_OF_A_BEACON = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
 _CHECKS = [reason for reason in REASONS if reason != Reason.GRANTED]
 CheckName = Annotated[str, Field(json_schema_extra={"enum": list(_CHECKS)})]
-
-
-_BY_ID: Any = Field(description="instead of a beacon: by its id")
+PlaceById = Annotated[
+    ById | ReferenceId, IN_ORDER, Field(description="instead of a beacon: by its id")
+]
 
 
 class ExplainQuestion(Fields):
@@ -250,9 +247,9 @@ class ExplainQuestion(Fields):
         IN_ORDER,
         Field(description="a beacon by id, or by uuid, major and minor"),
     ] = ABSENT
-    geofence: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
-    nfc: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
-    qrcode: Annotated[ById | ReferenceId, IN_ORDER, _BY_ID] = ABSENT
+    geofence: PlaceById = ABSENT
+    nfc: PlaceById = ABSENT
+    qrcode: PlaceById = ABSENT
     proximity: Annotated[Literal["immediate", "near", "far", "unknown"], LOWER] = ABSENT
     udid: Name = ABSENT
 
@@ -262,14 +259,6 @@ class CheckAnswer(Answer):
     passed: bool
     found: str
     needed: str
-
-
-class ExplainedBeaconAnswer(Answer):
-    id: Id
-    name: str
-    uuid: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
-    major: Count
-    minor: Count
 
 
 class ClaimAnswer(Answer):
@@ -309,7 +298,7 @@ class ExplanationAnswer(Answer):
     openapi_extra=accepts(ExplainQuestion, {"at": "2026-11-21T23:30:00+0100", "proximity": "near"}),
 )
 async def explain_campaign_of_venue(
-    caller: Annotated[AuthorizedCaller, may_read("campaign")], venue_id: VenueId, number: RecordId
+    caller: Annotated[Caller, may_read("campaign")], venue_id: VenueId, number: RecordId
 ) -> Any:
     """Explain why the campaign would or would not fire for a detection, and when it would.
 
@@ -324,20 +313,22 @@ async def explain_campaign_of_venue(
     udid = values.get("udid")
     if udid is not None and caller.account.level(AREAS["device"]) < READ:
         raise forbidden(AREAS["device"], READ)
-    async with services.database.autocommit() as session:
-        place = await _place(session, company, values)
+    async with services.database.read() as session:
+        chosen = await _place(session, company, values)
         device = select(Device.time_zone).filter_by(company_id=company, udid=udid)
         time_zone = await session.scalar(device)
-        subject = await read_campaign_at_place(session, company, venue_id, number, place)
+        subject = await read_campaign_at_place(session, company, venue_id, number, chosen)
     if subject is None:
         raise not_found("campaign")
     history = DeviceHistory()
     if udid is not None:
         history = await services.device_history(company, udid, [number])
     at = (values.get("at") or services.clock()).timestamp()
-    reach = getattr(subject.place, "reach", Zone.IMMEDIATE)
+    zone = getattr(subject.place, "reach", Zone.IMMEDIATE)
+    if "proximity" in values:
+        zone = Zone[values["proximity"].upper()]
     question = Question(
-        zone=Zone[values["proximity"].upper()] if "proximity" in values else reach,
+        zone=zone,
         detected_at=at,
         decided_at=at,
         max_age=services.max_detection_age,
@@ -346,7 +337,19 @@ async def explain_campaign_of_venue(
         time_zone=time_zone,
     )
     explanation = explain_campaign(subject.target, subject.campaign, question)
-    return _shown(subject, question, explanation)
+    (explained,) = explanation.campaigns
+    checks = [*explanation.checks, *explained.checks]
+    if subject.place is None:  # nothing can be said about a beacon
+        of_beacon = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
+        checks = [each for each in checks if each.check not in of_beacon]
+    place = {} if subject.place is None else {str(subject.place.kind): subject.place}
+    return shown_campaign(explained) | {
+        "at": explained.clock.written(at),
+        "proximity": zone.name.lower(),
+        "beacon": None,
+        **place,
+        "checks": checks,
+    }
 
 
 async def _place(
@@ -366,20 +369,6 @@ async def _place(
     return None
 
 
-def _shown(subject: CampaignAtPlace, question: Question, explanation: Explanation) -> Record:
-    (explained,) = explanation.campaigns
-    place, left_out = subject.place, _OF_A_BEACON if subject.place is None else ()
-    shared = [check for check in explanation.checks if check.check not in left_out]
-    named: Record = {} if place is None else {place.kind: place}
-    return shown_campaign(explained) | {
-        "at": explained.clock.written(question.detected_at),
-        "proximity": question.zone.name.lower(),
-        "beacon": None,
-        **named,
-        "checks": [*shared, *explained.checks],
-    }
-
-
 def shown_check(check: ExplainedCheck) -> Record:
     """One check, as the interface and `proximity explain --json` show it."""
     return check._asdict() | {"check": check.check.value}
@@ -387,18 +376,18 @@ def shown_check(check: ExplainedCheck) -> Record:
 
 def shown_campaign(explained: ExplainedCampaign) -> Record:
     """The outcome of one campaign, with its own checks; times are in its local time."""
-    claim, written = explained.claim, explained.clock.written
+    written, claim = explained.clock.written, None
+    if (held := explained.claim) is not None:
+        claim = {
+            "notification": held.notification_id,
+            "detected_at": written(held.detected_at),
+            "ends_at": written(ceil(explained.claim_ends_at or held.detected_at)),
+        }
     return {
         "campaign": {"id": explained.campaign.id, "name": explained.campaign.name},
         "reason": explained.reason.value,
         "checks": [shown_check(check) for check in explained.checks],
-        "claim": None
-        if claim is None
-        else {
-            "notification": claim.notification_id,
-            "detected_at": written(claim.detected_at),
-            "ends_at": written(ceil(explained.claim_ends_at or claim.detected_at)),
-        },
+        "claim": claim,
         "next_at": None if explained.next_at is None else written(explained.next_at),
         "blocked_by": [reason.value for reason in explained.blocked_by],
     }

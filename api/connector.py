@@ -20,7 +20,7 @@ from api.answers import (
     unavailable,
 )
 from api.bodies import accepts
-from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
+from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import of_company, write
 from catalog.errors import DecryptionError
 from catalog.inputs import ConnectorInput, connector_conflicts
@@ -31,9 +31,8 @@ from connectors.model import BreakerStatus, CallFault, Content
 
 router = APIRouter(prefix=f"{PREFIX}/connector", tags=["connector"])
 _log = structlog.get_logger(__name__)
-Writer = Annotated[AuthorizedCaller, may_write("connector")]
-Reader = Annotated[AuthorizedCaller, may_read("connector")]
-_MOST_TRIALS = 8
+Writer = Annotated[Caller, may_write("connector")]
+Reader = Annotated[Caller, may_read("connector")]
 
 
 class ConnectorAnswer(Answer):
@@ -46,13 +45,6 @@ class ConnectorAnswer(Answer):
     signed: bool = Field(description="Whether calls are signed: the secret itself is never shown.")
 
 
-Outcome = Annotated[
-    str,
-    Field(
-        description="The outcome, or the reason of the failure.",
-        json_schema_extra={"enum": ["published", "declined", *CallFault]},
-    ),
-]
 Seconds = Annotated[
     float | None,
     AfterValidator(lambda seconds: seconds and round(seconds, 3)),
@@ -69,14 +61,20 @@ class BreakerAnswer(Answer):
     )
 
 
-class CallAnswer(Answer):
+class _OutcomeAnswer(Answer):
+    outcome: str = Field(
+        description="The outcome, or the reason of the failure.",
+        json_schema_extra={"enum": ["published", "declined", *CallFault]},
+    )
+    detail: str = Field(description="Details of a failure.")
+    seconds: Seconds
+
+
+class CallAnswer(_OutcomeAnswer):
     id: str = Field(description="The call's idempotency-key, and its notification's id.")
     create_on: EpochTime = Field(validation_alias="at")
     campaign_id: Id = Field(validation_alias="campaign")
-    outcome: Outcome
-    detail: str = Field(description="Details of a failure.")
     status: int | None = Field(description="The reply's status; null if there was no reply.")
-    seconds: Seconds
     tries: Count
 
 
@@ -119,10 +117,7 @@ class TrialNotificationAnswer(Answer):
     content: str
 
 
-class ConnectorTrialAnswer(Answer):
-    outcome: Outcome
-    detail: str = Field(description="Details of a failure.")
-    seconds: Seconds
+class ConnectorTrialAnswer(_OutcomeAnswer):
     request: TrialRequestAnswer | None
     reply: TrialReplyAnswer | None
     notification: Annotated[
@@ -138,7 +133,7 @@ async def get_connector(caller: Reader) -> ConnectorAnswer:
     The signing secret is never shown, only whether there is one.
     """
     cipher = _cipher(caller)
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return _shown(await _stored(session, caller), cipher)
 
 
@@ -190,7 +185,7 @@ async def delete_connector(caller: Writer) -> DoneAnswer:
     """Delete the connector. Without one, campaigns of format connector send nothing."""
 
     async def work(session: AsyncSession) -> None:
-        await session.delete(await _stored(session, caller, lock=True))
+        await session.delete(await _stored(session, caller))
 
     await write(caller.services, work)
     return DoneAnswer()
@@ -205,10 +200,10 @@ async def test_connector(caller: Writer) -> Any:
     it. One test runs at a time: 429.
     """
     services, company = caller.services, caller.company_id
-    async with services.database.autocommit() as session:
+    async with services.database.read() as session:
         _shown(await _stored(session, caller), _cipher(caller))
-    if company in services.trials or len(services.trials) >= _MOST_TRIALS:
-        message = "a connector is being tested already; try again"
+    if company in services.trials:
+        message = "the connector is being tested already; try again"
         raise ApiError(429, message, headers={"retry-after": "1"})
     services.trials.add(company)
     try:
@@ -227,9 +222,7 @@ async def list_connector_calls(caller: Reader) -> Any:
     return await caller.services.past_calls(caller.company_id)
 
 
-async def _stored(
-    session: AsyncSession, caller: AuthorizedCaller, *, lock: bool = False
-) -> Connector:
+async def _stored(session: AsyncSession, caller: Caller, *, lock: bool = False) -> Connector:
     query = of_company(Connector, caller.company_id)
     stored = await session.scalar(query.with_for_update() if lock else query)
     if stored is None:
@@ -237,7 +230,7 @@ async def _stored(
     return stored
 
 
-def _cipher(caller: AuthorizedCaller) -> Cipher:
+def _cipher(caller: Caller) -> Cipher:
     if caller.services.cipher is None:
         raise unavailable("connectors are off: the service has no key to encrypt them with")
     return caller.services.cipher

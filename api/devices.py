@@ -1,17 +1,16 @@
 """The CRM: devices, what they did, their test flag, and their deletion."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVarTuple
 
 from fastapi import APIRouter, Query
 from pydantic import Field
-from sqlalchemy import or_, select
+from sqlalchemy import Select, and_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload, load_only, selectinload
 from starlette.responses import Response
 
 from api.answers import (
-    INT64,
     Answer,
     Count,
     DoneAnswer,
@@ -25,8 +24,8 @@ from api.answers import (
     bad_fields,
     not_found,
 )
-from api.bodies import LISTING, Listing, OwnId, accepted, accepts
-from api.permissions import PREFIX, AuthorizedCaller, may_read, may_write
+from api.bodies import LISTING, Listing, OwnId, accepted, accepts, from_zero, searched
+from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import find, listed, of_company, write
 from api.venues import BeaconAnswer
 from catalog.erasure import DeviceData
@@ -46,11 +45,12 @@ from rules.model import PlaceKind, StoredDecision
 from rules.schedule import zone_clock
 
 router = APIRouter(prefix=f"{PREFIX}/crm", tags=["crm"])
-Writer = Annotated[AuthorizedCaller, may_write("device")]
-Reader = Annotated[AuthorizedCaller, may_read("device")]
+Writer = Annotated[Caller, may_write("device")]
+Reader = Annotated[Caller, may_read("device")]
 Traces = Annotated[
     int, Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`.")
 ]
+Ts = TypeVarTuple("Ts")
 _NEWEST = 100
 _PLACES: dict[str, Any] = {
     "beacon": Beacon,
@@ -99,28 +99,26 @@ class BeaconIdAnswer(Answer):
     id: Id
 
 
-class BeaconTraceAnswer(Answer):
+class _TraceAnswer(Answer):
+    lieu: str = Field(description="Empty if the venue is not the company's.")
+    lieu_id: Id
+    id: Id
+    create_on: Timestamp
+    ip: Text
+
+
+class BeaconTraceAnswer(_TraceAnswer):
     """The device detected a beacon. Deleted beacons and venues are shown as they were."""
 
-    lieu: str = Field(description="Empty if the venue is not the company's.")
-    lieu_id: Id
-    id: Id
     beacon: BeaconAnswer | BeaconIdAnswer
     status: str
-    create_on: Timestamp
-    ip: Text
 
 
-class PlaceTraceAnswer(Answer):
+class PlaceTraceAnswer(_TraceAnswer):
     """The device detected a geofence, NFC tag or QR code."""
 
-    lieu: str = Field(description="Empty if the venue is not the company's.")
-    lieu_id: Id
-    id: Id
     kind: Literal["geofence", "nfc", "qrcode"]
     place: NamedAnswer = Field(description="A deleted one keeps its name.")
-    create_on: Timestamp
-    ip: Text
 
 
 class DeviceDetailAnswer(Answer):
@@ -181,12 +179,7 @@ async def list_devices(
     caller: Reader,
     listing: Listing = LISTING,
     udid: Annotated[
-        str | None,
-        Query(
-            max_length=255,
-            pattern=r"^[^\x00]*$",
-            description="Only the device with this udid, if there is one.",
-        ),
+        str | None, searched("Only the device with this udid, if there is one.")
     ] = None,
 ) -> Response:
     """The company's devices."""
@@ -201,20 +194,15 @@ async def get_device(
     caller: Reader,
     number: OwnId,
     limit: Traces = _NEWEST,
-    after: Annotated[
-        int,
-        Query(ge=0, le=INT64, description="The last id of the previous page of `beacon`."),
-    ] = 0,
-    after_auth: Annotated[
-        int, Query(ge=0, le=INT64, description="The last id of the previous page of `auth`.")
-    ] = 0,
+    after: Annotated[int, from_zero("The last id of the previous page of `beacon`.")] = 0,
+    after_auth: Annotated[int, from_zero("The last id of the previous page of `auth`.")] = 0,
 ) -> Any:
     """A device and its traces, the newest first.
 
     `after` continues the lists `beacon` and `place`, whose ids are distinct, `after_auth` the list
     `auth`.
     """
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         device = await find(session, of_company(Device, caller.company_id), number)
         return await _detail(session, device, limit, after, after_auth)
 
@@ -265,7 +253,7 @@ async def list_decisions(caller: Reader, number: OwnId) -> Any:
     the service limits how many are kept, and may be 0. Under high load more are left out.
     """
     kept = await caller.services.recent_decisions(caller.company_id, await _udid(caller, number))
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return await shown_decisions(session, caller.company_id, kept)
 
 
@@ -285,57 +273,53 @@ def _update_of(body: Any, number: int) -> Record:
 async def _detail(
     session: AsyncSession, device: Device, limit: int, after: int = 0, after_auth: int = 0
 ) -> Record:
-    company = device.company_id
-    traces = await _traces(session, DetectionTrace, device.id, after, limit)
-    venues = await _with_deleted(session, Venue, company, {each.venue_id for each in traces})
-    ids = {each.beacon_id for each in traces}
-    beacons = await _with_deleted(session, Beacon, company, ids, selectinload(Beacon.tags))
-    ids = {each.geofence_id for each in traces}
-    fences = await _with_deleted(session, Geofence, company, ids)
-    ids = {each.scan_tag_id for each in traces}
-    tags = await _with_deleted(session, ScanTag, company, ids)
+    of, own = DetectionTrace, Venue.company_id == device.company_id
+    query = (
+        select(of, Venue, Beacon, Geofence, ScanTag)
+        .outerjoin(Venue, and_(Venue.id == of.venue_id, own))
+        .outerjoin(Beacon, and_(Beacon.id == of.beacon_id, Beacon.venue_id == Venue.id))
+        .outerjoin(Geofence, and_(Geofence.id == of.geofence_id, Geofence.venue_id == Venue.id))
+        .outerjoin(ScanTag, and_(ScanTag.id == of.scan_tag_id, ScanTag.venue_id == Venue.id))
+        .options(selectinload(Beacon.tags))
+    )
+    traces: Any = await session.execute(with_deleted(_newest(query, of, device.id, after, limit)))
+    auth: Any = select(AuthenticationTrace)
+    auth = _newest(auth, AuthenticationTrace, device.id, after_auth, limit)
     at_beacons, at_places = [], []
-    for trace in traces:
-        venue = venues.get(trace.venue_id)
+    for trace, venue, beacon, fence, tag in traces:
         shown = {
-            "lieu": "" if venue is None else venue.name,
+            "lieu": venue.name if venue else "",
             "lieu_id": trace.venue_id,
             "id": trace.id,
             "create_on": trace.create_on,
             "ip": trace.ip,
         }
-        if number := trace.beacon_id:
-            beacon = beacons.get(number, {"id": number})
-            at_beacons.append(shown | {"beacon": beacon, "status": trace.status})
+        if trace.beacon_id:
+            seen = {"beacon": beacon or {"id": trace.beacon_id}, "status": trace.status}
+            at_beacons.append(shown | seen)
             continue
-        place = fences.get(trace.geofence_id) or tags.get(trace.scan_tag_id)
-        kind = "geofence" if trace.geofence_id else getattr(place, "kind", "nfc")
-        named = {"id": trace.geofence_id or trace.scan_tag_id, "name": getattr(place, "name", "")}
-        at_places.append(shown | {"kind": kind, "place": named})
+        kind = "geofence" if trace.geofence_id else getattr(tag, "kind", "nfc")
+        number, name = trace.geofence_id or trace.scan_tag_id, getattr(fence or tag, "name", "")
+        at_places.append(shown | {"kind": kind, "place": {"id": number, "name": name}})
     return {
         "device": [device],
-        "auth": await _traces(session, AuthenticationTrace, device.id, after_auth, limit),
+        "auth": (await session.scalars(auth)).all(),
         "beacon": at_beacons,
         "place": at_places,
     }
 
 
-async def _traces(
-    session: AsyncSession, trace: Any, device_id: int, after: int, limit: int
-) -> Sequence[Any]:
+def _newest(query: Select[*Ts], trace: Any, device_id: int, after: int, limit: int) -> Select[*Ts]:
     """A page of a device's traces, the newest first.
 
     If the trace `after` was deleted the page is empty, because the oldest are deleted first.
     """
-    query = select(trace).where(trace.device_id == device_id)
-    query = query.order_by(trace.create_on.desc(), trace.id.desc()).limit(limit)
+    query = query.where(trace.device_id == device_id)
     if after:
-        last = select(trace.create_on).where(trace.id == after, trace.device_id == device_id)
-        at = await session.scalar(last)
-        if at is None:
-            return []
-        query = query.where(trace.create_on <= at, or_(trace.create_on < at, trace.id < after))
-    return (await session.scalars(query)).all()
+        last = select(trace.create_on, trace.id).where(trace.id == after)
+        last = last.where(trace.device_id == device_id)
+        query = query.where(tuple_(trace.create_on, trace.id) < last.scalar_subquery())
+    return query.order_by(trace.create_on.desc(), trace.id.desc()).limit(limit)
 
 
 async def _with_deleted(
@@ -346,13 +330,13 @@ async def _with_deleted(
     return {found.id: found for found in await session.scalars(with_deleted(query))}
 
 
-async def _udid(caller: AuthorizedCaller, number: int) -> str:
-    async with caller.services.database.autocommit() as session:
+async def _udid(caller: Caller, number: int) -> str:
+    async with caller.services.database.read() as session:
         return (await find(session, of_company(Device, caller.company_id), number)).udid
 
 
 async def _held(
-    caller: AuthorizedCaller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
+    caller: Caller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
 ) -> Record:
     data = await work(caller.company_id, await _udid(caller, number))
     if not data.rows.devices:  # deleted meanwhile

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.answers import ApiError, error_answer, unavailable
+from api.answers import ApiError, unavailable
 from catalog.audit import audit_scope
 
 _log = structlog.get_logger(__name__)
@@ -79,49 +79,38 @@ class RequestMiddleware:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         scope["request_id"] = given if _SANE_ID.fullmatch(given) else secrets.token_hex(16)
-        begun = time.perf_counter()
+        status, begun = 0, time.perf_counter()
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _add_headers(scope, message)
+            await send(message)
+
+        async def send_in_time(message: Message) -> None:
+            if not status:
+                deadline.reschedule(asyncio.get_running_loop().time() + _LONGEST_ANSWER)
+            await send_with_headers(message)
+
         with (
             structlog.contextvars.bound_contextvars(request=scope["request_id"]),
             audit_scope(),
             self._metrics.in_flight.track_inprogress(),
         ):
-            status = 0
-
-            async def send_with_headers(message: Message) -> None:
-                nonlocal status
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    _add_headers(scope, message)
-                await send(message)
-
             try:
-                await self._answer(scope, receive, send_with_headers)
+                async with asyncio.timeout(_UNTIL_ANSWER) as deadline:
+                    await self._app(scope, receive, send_in_time)
+            except Exception as error:  # logged; the answer shows nothing of it
+                refusal = unavailable("the answer took too long")
+                if not isinstance(error, TimeoutError):
+                    _log.exception("request failed", error=type(error).__name__)
+                    refusal = ApiError(500, "internal error")
+                if status:
+                    raise ConnectionAbortedError("the answer ended too soon") from None
+                await refusal.answer()(scope, receive, send_with_headers)
             finally:
                 self._note(scope, status, time.perf_counter() - begun)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_begun = False
-
-        async def send_in_time(message: Message) -> None:
-            nonlocal has_begun
-            if not has_begun:
-                has_begun = True
-                deadline.reschedule(asyncio.get_running_loop().time() + _LONGEST_ANSWER)
-            await send(message)
-
-        try:
-            async with asyncio.timeout(_UNTIL_ANSWER) as deadline:
-                await self._app(scope, receive, send_in_time)
-        except TimeoutError:
-            refusal = unavailable("the answer took too long")
-        except Exception as error:  # logged; the answer shows nothing of it
-            _log.exception("request failed", error=type(error).__name__)
-            refusal = ApiError(500, "internal error")
-        else:
-            return
-        if has_begun:
-            raise ConnectionAbortedError("the answer ended too soon")
-        await error_answer(refusal)(scope, receive, send)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -130,14 +119,9 @@ class RequestMiddleware:
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(method, route).observe(seconds)
         if route not in _PROBES:
-            _log.info(
-                "request",
-                method=method,
-                route=route,
-                status=status,
-                milliseconds=round(seconds * 1000, 1),
-                company=scope.get("company"),
-            )
+            about = {"method": method, "route": route, "status": status}
+            milliseconds, company = round(seconds * 1000, 1), scope.get("company")
+            _log.info("request", **about, milliseconds=milliseconds, company=company)
 
 
 def _add_headers(scope: Scope, message: Message) -> None:

@@ -10,12 +10,12 @@ too. The audit shows the kinds of record that the account may read. The other ar
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Depends
 from starlette.requests import Request
 
-from api.answers import forbidden, no_session
+from api.answers import ApiError, forbidden
 from api.bodies import accepted, read_json
 from api.reports import LiveDecisions, RoleReport
 from api.sessions import Sessions, SignedIn
@@ -56,16 +56,11 @@ TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
 class Services:
     """The objects that the operations use, open while the application serves.
 
-    - `nudge` is called after each commit, so that the index in Redis is updated at once.
-    - `check_url` raises connectors.errors.EgressError for a url that no connector may call.
-    - Without `cipher` connectors can be neither stored nor shown.
-    - `try_connector` makes one call to a company's service, or raises NothingToTryError.
-    - `live_decisions` is None while too many companies are watched.
-    - `recent_detections` counts those of the last minutes by beacon of a venue.
-    - `held_data` counts the stored data of a company's device, `forget_device` deletes it.
-    - `max_detection_age` is in seconds, `max_body` in bytes.
-
-    What reads Redis raises its errors.
+    Functions take a company's id first. Those that read Redis raise its errors. `nudge` is called
+    after each commit, so that the index in Redis is updated at once. `check_url` raises EgressError
+    for a url that no connector may call, `try_connector` NothingToTryError. Without `cipher`
+    connectors can be neither stored nor shown. `live_decisions` is None while too many companies
+    are watched. `max_detection_age` is in seconds, `max_body` in bytes.
     """
 
     database: Database
@@ -91,7 +86,7 @@ class Services:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuthorizedCaller:
+class Caller:
     """A signed-in account that may make this request."""
 
     account: SignedIn
@@ -128,26 +123,25 @@ def address_of(request: Request) -> str:
 
 def may_read(record: str) -> Any:
     """A dependency: the caller, if the account may read records of this kind."""
-    return Depends(_needs(AREAS[record], READ))
+    return Depends(_Needs(AREAS[record], READ))
 
 
 def may_write(record: str) -> Any:
     """A dependency: the caller, if the account may change records of this kind."""
-    return Depends(_needs(AREAS[record], WRITE))
+    return Depends(_Needs(AREAS[record], WRITE))
 
 
-def signed_in() -> Any:
-    """A dependency: the caller, whatever its levels, for operations on the account itself."""
-    return Depends(_needs("", NOTHING))
+@dataclass(frozen=True)
+class _Needs:
+    area: str
+    level: int
 
-
-def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCaller]]:
-    async def caller(request: Request) -> AuthorizedCaller:
+    async def __call__(self, request: Request) -> Caller:
         services = services_of(request)
         key, token = (request.headers.get(name, "") for name in (KEY_HEADER, TOKEN_HEADER))
         account = await services.sessions.find(key, token) if key and token else None
         if account is None:
-            raise no_session()
+            raise ApiError(401, "no session")
         request.scope["company"] = account.company_id
         set_author(
             Author(
@@ -157,8 +151,10 @@ def _needs(area: str, level: int) -> Callable[[Request], Awaitable[AuthorizedCal
                 request=request.scope.get("request_id", ""),
             )
         )
-        if account.level(area) < level:
-            raise forbidden(area, level)
-        return AuthorizedCaller(account=account, services=services, request=request, token=token)
+        if account.level(self.area) < self.level:
+            raise forbidden(self.area, self.level)
+        return Caller(account=account, services=services, request=request, token=token)
 
-    return caller
+
+# The caller, whatever its levels, for operations on the account itself.
+SignedInCaller = Annotated[Caller, Depends(_Needs("", NOTHING))]

@@ -11,7 +11,6 @@ from starlette.requests import Request
 
 from api.answers import (
     Answer,
-    ApiError,
     Count,
     DoneAnswer,
     Id,
@@ -19,21 +18,20 @@ from api.answers import (
     Text,
     TimeOfDay,
     Timestamp,
-    bad_fields,
-    no_session,
 )
 from api.bodies import accepted, accepts, read_json
 from api.permissions import (
     PREFIX,
-    AuthorizedCaller,
+    Caller,
+    SignedInCaller,
     address_of,
     may_read,
     may_write,
     services_of,
-    signed_in,
 )
 from api.records import Records, Values, add_operations
-from api.tenancy import of_company, write
+from api.sessions import SessionAnswer
+from api.tenancy import find, of_company, write
 from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import FILLED, SECRET, Fields, StoredText
 from catalog.inputs import AREAS, NOTHING, ApplicationInput, CompanyRulesInput
@@ -41,6 +39,7 @@ from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
 
 router = APIRouter(prefix=PREFIX)
+Reader = Annotated[Caller, may_read("profile")]
 _KEY_BYTES = 24
 # In bytes. Small, because the sender is not known yet.
 _LONGEST_CREDENTIALS = 16 * 1024
@@ -61,12 +60,6 @@ class PasswordChange(Fields):
 
     old_password: Password
     new_password: Annotated[Password, Field(min_length=MIN_PASSWORD_LENGTH)]
-
-
-class SessionAnswer(Answer):
-    token: str
-    email: str
-    valid: Timestamp
 
 
 class SessionEnvelopeAnswer(Answer):
@@ -150,39 +143,32 @@ async def authenticate(request: Request) -> SessionEnvelopeAnswer:
     An unknown address and a wrong password get the same answer (404) in the same time; after too
     many failures the answer is 429.
     """
-    services = services_of(request)
     values = accepted(Credentials, await read_json(request, _LONGEST_CREDENTIALS))
-    address = address_of(request)
-    granted = await services.sessions.sign_in(values["email"], values["password"], address)
-    if granted is None:
-        raise ApiError(404, "no user matches")
-    return SessionEnvelopeAnswer(session=SessionAnswer.model_validate(granted))
+    sessions, address = services_of(request).sessions, address_of(request)
+    session = await sessions.sign_in(values["email"], values["password"], address)
+    return SessionEnvelopeAnswer(session=session)
 
 
 @router.delete("/auth", tags=["session"])
-async def sign_out(caller: Annotated[AuthorizedCaller, signed_in()]) -> DoneAnswer:
+async def sign_out(caller: SignedInCaller) -> DoneAnswer:
     """End the session of the request."""
     await caller.services.sessions.sign_out(caller.token)
     return DoneAnswer()
 
 
 @router.get("/profile", tags=["profile"])
-async def get_profile(caller: Annotated[AuthorizedCaller, may_read("profile")]) -> ProfileAnswer:
+async def get_profile(caller: Reader) -> ProfileAnswer:
     """The account, its company and its permissions."""
     query = of_company(Account, caller.company_id).options(joinedload(Account.company))
-    async with caller.services.database.autocommit() as session:
-        account = await session.scalar(query.where(Account.id == caller.account.account_id))
-    if account is None:
-        raise no_session()
-    return ProfileAnswer.model_validate(account)
+    async with caller.services.database.read() as session:
+        account = await find(session, query, caller.account.account_id)
+        return ProfileAnswer.model_validate(account)
 
 
 @router.get("/profile/company", tags=["profile"])
-async def get_company(
-    caller: Annotated[AuthorizedCaller, may_read("profile")],
-) -> CompanyRulesAnswer:
+async def get_company(caller: Reader) -> CompanyRulesAnswer:
     """The company, with what it sets for all of its campaigns."""
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return CompanyRulesAnswer.model_validate(await session.get_one(Company, caller.company_id))
 
 
@@ -198,9 +184,7 @@ async def get_company(
         },
     ),
 )
-async def edit_company(
-    caller: Annotated[AuthorizedCaller, may_write("company")],
-) -> CompanyRulesAnswer:
+async def edit_company(caller: Annotated[Caller, may_write("company")]) -> CompanyRulesAnswer:
     """Set the caps, the quiet hours and what is asked of visits.
 
     A device receives at most `max` notifications of the company within any time of the length
@@ -231,22 +215,16 @@ async def edit_company(
         {"old_password": "change-me-please", "new_password": "a longer passphrase of mine"},
     ),
 )
-async def change_password(caller: Annotated[AuthorizedCaller, signed_in()]) -> DoneAnswer:
+async def change_password(caller: SignedInCaller) -> DoneAnswer:
     """Set a new password. The account's other sessions end."""
     values = await caller.values(PasswordChange)
-    changed = await caller.services.sessions.change_password(
-        caller.account,
-        address_of(caller.request),
-        caller.token,
-        old=values["old_password"],
-        new=values["new_password"],
-    )
-    if not changed:
-        raise bad_fields({"old_password": "this is not the account's password"})
+    old, new = values["old_password"], values["new_password"]
+    sessions, address = caller.services.sessions, address_of(caller.request)
+    await sessions.change_password(caller.account, address, caller.token, old=old, new=new)
     return DoneAnswer()
 
 
-async def _with_key(_session: Any, _caller: Any, values: Values, record: Any) -> Values:
+async def _with_key(_session: Any, _scope: Any, values: Values, record: Any) -> Values:
     return values if record else {**values, "api_key": secrets.token_urlsafe(_KEY_BYTES)}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Generic, NamedTuple
+from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field
@@ -28,25 +28,33 @@ from api.bodies import (
     accepted,
     accepted_list,
     accepts,
-    accepts_list,
     refuse,
 )
-from api.permissions import AuthorizedCaller, may_read, may_write
-from api.tenancy import PAGE, M, Query, find, find_venue, listed, of_company, write, written
+from api.permissions import Caller, may_read, may_write
+from api.tenancy import PAGE, M, Query, find, listed, of_company, write
 from catalog.fields import Conflicts, Fields, Name, joined
 from catalog.inputs import ByName, Triple, TripleFields
 from catalog.limits import lock_company
-from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag
+from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag, Venue
 from catalog.session import RESTORABLE, undelete, with_deleted
 
 Values = Mapping[str, Any]
 
 
-class Place(NamedTuple):
-    """The records that a path names: those of a venue or of the company, or one of them."""
+@dataclass(frozen=True)
+class Scope:
+    """The caller, and what the path names: a venue or the company, and perhaps one record of it."""
 
+    caller: Caller
     venue_id: int | None = None
     number: int = 0
+
+    async def lock(self, session: AsyncSession) -> None:
+        """Lock the company and the venue, if there is one. Raises ApiError 404."""
+        company = self.caller.company_id
+        await lock_company(session, company)
+        if self.venue_id is not None:
+            await find(session, of_company(Venue, company), self.venue_id, lock=True)
 
 
 async def _unlimited(*_: Any) -> None:
@@ -65,7 +73,7 @@ class Records(Generic[M]):
     - `options` load what the answer shows; a list is read `page` records at a time.
     - `conflicts` finds faults in the combination of a new record's fields.
     - `columns` are the attributes to set for values, given the record if it is not a new one.
-    - `check_size` raises LimitError after additions, given one of them; `check` after each write.
+    - `check` raises LimitError, given the records that were written and whether they were added.
     - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
       records have the same.
     """
@@ -84,202 +92,167 @@ class Records(Generic[M]):
     options: Sequence[Any] = ()
     page: int = PAGE
     conflicts: Conflicts = lambda _: ()
-    columns: Callable[[AsyncSession, AuthorizedCaller, Values, M | None], Awaitable[Values]] = (
-        lambda session, caller, values, _: with_references(session, caller, values)
+    columns: Callable[[AsyncSession, Scope, Values, Any], Awaitable[Values]] = (
+        lambda session, scope, values, _: with_references(session, scope, values)
     )
-    check: Callable[[AsyncSession, AuthorizedCaller, M], Awaitable[None]] = _unlimited
-    check_size: Callable[[AsyncSession, AuthorizedCaller, M], Awaitable[None]] = _unlimited
+    check: Callable[[AsyncSession, Scope, Sequence[M], bool], Awaitable[None]] = _unlimited
     listed: bool = False
     unique: tuple[str, ...] = ()
 
-    def query(self, caller: AuthorizedCaller, place: Place) -> Query[M]:
-        """The records in a place, with what their answers show."""
-        query = of_company(self.model, caller.company_id, place.venue_id)
+    def query(self, scope: Scope) -> Query[M]:
+        """The records that the scope has, with what their answers show."""
+        query = of_company(self.model, scope.caller.company_id, scope.venue_id)
         return query.filter_by(**self.constants).options(*self.options)
 
-    async def list_all(
-        self, caller: AuthorizedCaller, place: Place, listing: Listing = LISTING
-    ) -> Response:
+    async def list_all(self, scope: Scope, listing: Listing = LISTING) -> Response:
         """The records of a venue or the company."""
-        query, venue = self.query(caller, place), place.venue_id
-        return await listed(caller, query, self.answer, listing, venue_id=venue, page=self.page)
+        query, venue = self.query(scope), scope.venue_id
+        return await listed(
+            scope.caller, query, self.answer, listing, venue_id=venue, page=self.page
+        )
 
-    async def get(self, caller: AuthorizedCaller, place: Place) -> Answer:
-        """One record. Raises ApiError 404, as `edit` and `delete` do."""
-        async with caller.services.database.autocommit() as session:
-            found = await find(session, self.query(caller, place), place.number)
+    async def get(self, scope: Scope) -> Answer:
+        """One record. Raises ApiError 404, as all that follow do."""
+        async with scope.caller.services.database.read() as session:
+            found = await find(session, self.query(scope), scope.number)
             return self.answer.model_validate(found)
 
-    async def create(
-        self, caller: AuthorizedCaller, place: Place, dry: DryRun = False
-    ) -> Answer | list[Answer]:
-        """Add the record in the body, or all records of the list in it; a dry run adds none.
+    async def create(self, scope: Scope, dry: DryRun = False) -> Answer | list[Answer]:
+        """Add the record in the body, or all records of the list in it; a dry run adds none."""
+        body = await scope.caller.body()
+        if self.listed and isinstance(body, list):
+            given = accepted_list(self.created, body)
+            return await self._save(scope, given, dry=dry, in_list=True)
+        values = accepted(self.created, body, conflicts=self.conflicts)
+        (answer,) = await self._save(scope, [values], dry=dry)
+        return answer
 
-        Raises ApiError, 404 if there is no such venue. Faults in a list begin with an index: [3].
+    async def edit(self, scope: Scope, dry: DryRun = False) -> Answer:
+        """Set the fields in the body; others stay as they are. A dry run sets none."""
+        values = await scope.caller.values(self.edited or self.created)
+        (answer,) = await self._save(scope, [values], [scope.number], dry=dry)
+        return answer
+
+    async def edit_all(self, scope: Scope, dry: DryRun = False) -> list[Answer]:
+        """Set the fields of every record in the body, a list, or of none; a dry run sets none."""
+        body = await scope.caller.body()
+        given = accepted_list(self.edited or self.created, body)
+        numbers = [each["id"] for each in accepted_list(RecordById, body)]
+        return await self._save(scope, given, numbers, dry=dry, in_list=True)
+
+    async def _save(
+        self,
+        scope: Scope,
+        given: Sequence[Values],
+        numbers: Sequence[int] = (),
+        *,
+        dry: bool,
+        in_list: bool = False,
+    ) -> list[Answer]:
+        """Store the values as new records, or in the records with these ids.
+
+        Faults in a list begin with an index: [3].
         """
-        body = await caller.body()
-        is_list = self.listed and isinstance(body, list)
-        given = (
-            accepted_list(self.created, body)
-            if is_list
-            else [accepted(self.created, body, conflicts=self.conflicts)]
-        )
-        owner: Record = {"company_id": caller.company_id, "venue_id": place.venue_id}
+        owner: Record = {"company_id": scope.caller.company_id, "venue_id": scope.venue_id}
         owner = {name: owner[name] for name in owner if hasattr(self.model, name)}
-        owner |= self.constants
 
         async def work(session: AsyncSession) -> list[Answer]:
-            await self._lock(session, caller, place)
-            if is_list and self.unique:
-                await self._refuse_taken(session, caller, dict(enumerate(given)))
-            made: list[Any] = []
-            for number, values in enumerate(given):
-                with at_place(f"[{number}]" if is_list else ""):
-                    columns = await self.columns(session, caller, {**values, **owner}, None)
-                made.append(self.model(**columns))
-            session.add_all(made)
-            await session.flush()
-            await self.check_size(session, caller, made[0])
-            return await self._written(session, caller, place, [record.id for record in made])
+            await scope.lock(session)
+            records: list[Any] = [None] * len(given)
+            if in_list and numbers:
+                records = await self._of_list(session, scope, numbers)
+            elif numbers:
+                records = [await find(session, self.query(scope), scope.number, lock=True)]
+            if in_list and self.unique:
+                await self._refuse_taken(session, scope, given, records)
+            for at, values in enumerate(given):
+                with at_place(f"[{at}]" if in_list else ""):
+                    columns = await self.columns(session, scope, values, records[at])
+                if records[at] is None:
+                    records[at] = self.model(**owner, **self.constants)
+                    session.add(records[at])
+                for name, value in columns.items():
+                    setattr(records[at], name, value)
+            return await self._written(session, scope, records, added=not numbers)
 
-        answers = await write(caller.services, work, dry=dry)
-        return answers if is_list else answers[0]
+        return await write(scope.caller.services, work, dry=dry)
+
+    async def _of_list(
+        self, session: AsyncSession, scope: Scope, numbers: Sequence[int]
+    ) -> list[Any]:
+        model: Any = self.model
+        stored: Any = await session.scalars(self.query(scope).where(model.id.in_(numbers)))
+        found = {record.id: record for record in stored}
+        unknown = [at for at, number in enumerate(numbers) if number not in found]
+        refuse((f"[{at}].id", f"not a {self.kind} of this venue") for at in unknown)
+        return [found[number] for number in numbers]
 
     async def _refuse_taken(
-        self, session: AsyncSession, caller: AuthorizedCaller, values: Mapping[int, Values]
+        self,
+        session: AsyncSession,
+        scope: Scope,
+        given: Sequence[Values],
+        records: Sequence[M | None],
     ) -> None:
-        """Raise ApiError 409 if records of a list have the same unique attributes as others.
-
-        `values` are those by the record's place in the list.
-        """
+        """Raise ApiError 409 if records of a list get the same unique attributes as others."""
+        keys: dict[int, tuple[Any, ...]] = {}
+        for at, (values, record) in enumerate(zip(given, records, strict=True)):
+            key = tuple(values[name] for name in self.unique)
+            if key != tuple(getattr(record, name, None) for name in self.unique):
+                keys[at] = key
         columns = [getattr(self.model, name) for name in self.unique]
-        keys = {n: tuple(each[name] for name in self.unique) for n, each in values.items()}
-        same = tuple_(*columns).in_(keys.values())
-        taken = select(*columns).where(same).filter_by(**self.constants)
+        taken = select(*columns).where(tuple_(*columns).in_(keys.values()))
+        taken = taken.filter_by(**self.constants)
         if (company := getattr(self.model, "company_id", None)) is not None:
-            taken = taken.where(company == caller.company_id)
+            taken = taken.where(company == scope.caller.company_id)
         seen = {tuple(row): "taken" for row in await session.execute(taken)}
         faults = {}
-        for number, key in keys.items():
+        for at, key in keys.items():
             if key in seen:
-                faults[f"[{number}].{self.unique[-1]}"] = seen[key]
-            seen.setdefault(key, f"the same as [{number}]")
+                faults[f"[{at}].{self.unique[-1]}"] = seen[key]
+            seen.setdefault(key, f"the same as [{at}]")
         if faults:
             raise ApiError(409, f"the {', '.join(self.unique)} is taken", fields=faults)
 
-    async def edit(self, caller: AuthorizedCaller, place: Place, dry: DryRun = False) -> Answer:
-        """Set the fields in the body; others stay as they are. A dry run sets none."""
-        values = await caller.values(self.edited or self.created)
-        query = self.query(caller, place)
-
-        async def work(session: AsyncSession) -> Answer:
-            await lock_company(session, caller.company_id)
-            record = await find(session, query, place.number, lock=True)
-            for name, value in (await self.columns(session, caller, values, record)).items():
-                setattr(record, name, value)
-            (answer,) = await self._written(session, caller, place, [place.number])
-            return answer
-
-        return await write(caller.services, work, dry=dry)
-
-    async def edit_all(
-        self, caller: AuthorizedCaller, place: Place, dry: DryRun = False
-    ) -> list[Answer]:
-        """Set the fields of every record in the body, or of none; a dry run sets none.
-
-        The records are a list, each with its `id`. Faults begin with an index: [3].
-        """
-        body = await caller.body()
-        given = accepted_list(self.edited or self.created, body)
-        numbers = [each["id"] for each in accepted_list(RecordById, body)]
-        query = self.query(caller, place)
-
-        async def work(session: AsyncSession) -> list[Answer]:
-            await self._lock(session, caller, place)
-            model: Any = self.model
-            stored: Any = await session.scalars(query.where(model.id.in_(numbers)))
-            found: dict[int, Any] = {record.id: record for record in stored}
-            unknown = [at for at, number in enumerate(numbers) if number not in found]
-            refuse((f"[{at}].id", f"not a {self.kind} of this venue") for at in unknown)
-            moved = {
-                at: values
-                for at, values in enumerate(given)
-                if any(values[name] != getattr(found[numbers[at]], name) for name in self.unique)
-            }
-            if moved:
-                await self._refuse_taken(session, caller, moved)
-            for at, values in enumerate(given):
-                record = found[numbers[at]]
-                with at_place(f"[{at}]"):
-                    columns = await self.columns(session, caller, values, record)
-                for name, value in columns.items():
-                    setattr(record, name, value)
-            return await self._written(session, caller, place, numbers)
-
-        return await write(caller.services, work, dry=dry)
-
-    async def delete(self, caller: AuthorizedCaller, place: Place) -> DoneAnswer:
+    async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""
-        query = self.query(caller, place)
 
         async def work(session: AsyncSession) -> None:
-            await session.delete(await find(session, query, place.number, lock=True))
+            await session.delete(await find(session, self.query(scope), scope.number, lock=True))
 
-        await write(caller.services, work)
+        await write(scope.caller.services, work)
         return DoneAnswer()
 
-    async def restore(self, caller: AuthorizedCaller, place: Place) -> Answer:
+    async def restore(self, scope: Scope) -> Answer:
         """Bring back a record that was deleted in the last 30 days; a venue with its records.
 
         Raises ApiError: 404 if there is none, 409 if its name or what makes it unique is taken.
         """
-        query, model = self.query(caller, place), self.model.__mapper__.class_
-        since = caller.services.clock() - RESTORABLE
+        query, model = self.query(scope), self.model.__mapper__.class_
+        since = scope.caller.services.clock() - RESTORABLE
 
         async def work(session: AsyncSession) -> Answer:
-            await self._lock(session, caller, place)
+            await scope.lock(session)
             deleted = with_deleted(query.where(model.deleted_at >= since))
-            record: Any = await find(session, deleted, place.number, lock=True)
+            record: Any = await find(session, deleted, scope.number, lock=True)
             if await session.scalar(query.where(model.name == record.name).limit(1)):
                 raise ApiError(409, "the name is taken")
             await undelete(session, record)
-            await session.flush()
-            await self.check_size(session, caller, record)
-            (answer,) = await self._written(session, caller, place, [place.number])
+            (answer,) = await self._written(session, scope, [record], added=True)
             return answer
 
-        return await write(caller.services, work)
-
-    async def _lock(self, session: AsyncSession, caller: AuthorizedCaller, place: Place) -> None:
-        """Lock the company, and the venue if there is one. Raises ApiError 404."""
-        await lock_company(session, caller.company_id)
-        if place.venue_id is not None:
-            await find_venue(session, caller.company_id, place.venue_id, lock=True)
+        return await write(scope.caller.services, work)
 
     async def _written(
-        self, session: AsyncSession, caller: AuthorizedCaller, place: Place, numbers: Sequence[int]
+        self, session: AsyncSession, scope: Scope, records: Sequence[Any], *, added: bool
     ) -> list[Answer]:
-        """The records as the transaction has written them, checked."""
-        found = await written(session, self.query(caller, place), numbers)
-        for record in found:
-            await self.check(session, caller, record)
-        return [self.answer.model_validate(record) for record in found]
-
-
-def _of_company() -> Place:
-    return Place()
-
-
-def _of_venue(venue_id: VenueId) -> Place:
-    return Place(venue_id)
-
-
-def _one_of_company(number: OwnId) -> Place:
-    return Place(None, number)
-
-
-def _one_of_venue(venue_id: VenueId, number: RecordId) -> Place:
-    return Place(venue_id, number)
+        """The records as the transaction has written them, with all that answers show, checked."""
+        await session.flush()
+        model: Any = self.model
+        query = self.query(scope).where(model.id.in_([record.id for record in records]))
+        await session.scalars(query.execution_options(populate_existing=True))
+        await self.check(session, scope, records, added)
+        return [self.answer.model_validate(record) for record in records]
 
 
 def add_operations(router: APIRouter, records: Records[Any]) -> None:
@@ -288,21 +261,15 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
     Records that are deleted for good have no operations for reading and for restoring one.
     """
     kind, path, answer = records.kind, records.path, records.answer
-    reader, writer = may_read(kind), may_write(kind)
     in_venue = "{id}" in path
     one = f"{path}/{{uid}}" if in_venue else f"{path}/{{id}}"
-    several = Depends(_of_venue if in_venue else _of_company)
-    single = Depends(_one_of_venue if in_venue else _one_of_company)
 
     def add(verb: str, method: str, at: str, text: str, work: Any, shown: Any, **more: Any) -> None:
+        caller = may_read(kind) if method == "GET" else may_write(kind)
         name = f"{verb}_{kind}s" if verb == "list" else f"{verb}_{kind}"
         router.add_api_route(
             at,
-            partial(
-                work,
-                caller=reader if method == "GET" else writer,
-                place=single if at.startswith(one) else several,
-            ),
+            partial(work, scope=_scope(caller, in_venue=in_venue, of_one=at.startswith(one))),
             methods=[method],
             response_model=shown,
             description=text,
@@ -314,24 +281,43 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
     add("list", "GET", path, f"The {kind}s.", records.list_all, all_of)
     text = f"Create a new {kind}. {records.about}".strip()
     created = answer | all_of if records.listed else answer
-    body = accepts(records.created, records.example, listed=records.listed)
+    body = accepts(records.created, records.example, or_list=records.listed)
     add("create", "POST", path, text, records.create, created, status_code=201, openapi_extra=body)
     if other := records.other_path:
         more = {"name": f"create_{kind}_by_its_other_path", "openapi_extra": body}
         add("create", "POST", other, text, records.create, answer, status_code=201, **more)
+    edited = records.edited or records.created
     text = f"Change the {kind}. Optional fields that are not given stay as they are."
-    body = accepts(records.edited or records.created, records.example)
+    body = accepts(edited, records.example)
     add("edit", "PUT", one, text, records.edit, answer, openapi_extra=body)
     if records.listed:
-        many = accepts_list(records.edited or records.created, {"id": 1, **records.example})
+        body = accepts(edited, [{"id": 1, **records.example}], RecordById)
         text = f"Change several {kind}s, each named by its id: all of them or none."
-        more = {"name": f"edit_{kind}s", "openapi_extra": many}
+        more = {"name": f"edit_{kind}s", "openapi_extra": body}
         add("edit", "PUT", path, text, records.edit_all, all_of, **more)
     add("delete", "DELETE", one, f"Delete the {kind}.", records.delete, DoneAnswer)
     if issubclass(records.model, SoftDeletable):
         add("get", "GET", one, f"One {kind}.", records.get, answer)
         text = f"Bring back a {kind} that was deleted in the last {RESTORABLE.days} days."
         add("restore", "POST", f"{one}/restore", text, records.restore, answer)
+
+
+def _scope(permitted: Any, *, in_venue: bool, of_one: bool) -> Any:
+    def of_company(caller: Caller = permitted) -> Scope:
+        return Scope(caller)
+
+    def of_venue(venue_id: VenueId, caller: Caller = permitted) -> Scope:
+        return Scope(caller, venue_id)
+
+    def one_of_company(number: OwnId, caller: Caller = permitted) -> Scope:
+        return Scope(caller, None, number)
+
+    def one_of_venue(venue_id: VenueId, number: RecordId, caller: Caller = permitted) -> Scope:
+        return Scope(caller, venue_id, number)
+
+    if of_one:
+        return Depends(one_of_venue if in_venue else one_of_company)
+    return Depends(of_venue if in_venue else of_company)
 
 
 _MOST = 1000
@@ -381,15 +367,14 @@ def at_place(place: str) -> Iterator[None]:
         raise
 
 
-async def with_references(
-    session: AsyncSession, caller: AuthorizedCaller, values: Values, venue_id: int | None = None
-) -> dict[str, Any]:
+async def with_references(session: AsyncSession, scope: Scope, values: Values) -> dict[str, Any]:
     """The values, with the records that references among them name. Raises ApiError 400.
 
-    With `venue_id`, places other than beacons must be that venue's.
+    In a venue, places other than beacons must be that venue's.
     """
+    company, venue = scope.caller.company_id, scope.venue_id
     found = {
-        field: await find_referenced(session, caller.company_id, field, values[field], venue_id)
+        field: await find_referenced(session, company, field, values[field], venue)
         for field in _KINDS.keys() & values.keys()
     }
     return {**values, **found}

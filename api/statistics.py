@@ -7,23 +7,23 @@ connectors keep in Redis.
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import contains_eager, load_only
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from api.answers import INT64, Answer, Count, Id, ReasonName, Record, Text, Timestamp, bad_fields
-from api.bodies import OwnId
-from api.permissions import PREFIX, AuthorizedCaller, may_read, services_of
-from api.tenancy import find_venue, json_array, of_company, streamed
+from api.answers import Answer, Count, Id, ReasonName, Record, Text, Timestamp, bad_fields
+from api.bodies import OwnId, from_one
+from api.permissions import PREFIX, Caller, may_read, services_of
+from api.tenancy import find, json_array, of_company, streamed
 from catalog.database import Database
-from catalog.models import Campaign
+from catalog.models import Campaign, Venue
 from catalog.plain_text import for_csv
 from catalog.session import with_deleted
 from catalog.statistics import (
@@ -42,12 +42,11 @@ from rules.schedule import zone_clock
 from rules.visits import VisitKind
 
 router = APIRouter(prefix=f"{PREFIX}/statistics", tags=["analytic"])
-Reader = Annotated[AuthorizedCaller, may_read("statistics")]
+Reader = Annotated[Caller, may_read("statistics")]
 _CSV, _JSON = "text/csv", "application/json"
 _PAGE = 1000
 _MOST_DAYS = 366
 _RECENT = timedelta(minutes=14)  # and this one
-
 
 Day = Annotated[date, BeforeValidator(date.fromisoformat)]
 First = Annotated[
@@ -71,13 +70,19 @@ def _days(request: Request, first: First = None, last: Last = None) -> tuple[dat
 SomeDays = Annotated[tuple[date, date], Depends(_days)]
 KindName = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
 OneKind = Annotated[KindName, Query(description="The kind of record.")]
-VenueOnly = Annotated[
-    int | None, Query(alias="venue", ge=1, le=INT64, description="Only this venue, by its id.")
-]
+VenueOnly = Annotated[int | None, from_one("Only this venue, by its id.", "venue")]
 Largest = Annotated[
     int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
 ]
 _OF_PLACES: Any = Field(description="Of geofences, NFC tags and QR codes.")
+
+
+class _NamedAnswer(Answer):
+    venue_id: Id
+    venue: Text
+    kind: KindName
+    id: Id
+    name: Text
 
 
 class StatisticLineAnswer(Answer):
@@ -108,12 +113,8 @@ class DayTotalAnswer(SumsAnswer):
     day: date
 
 
-class RecordTotalAnswer(SumsAnswer):
-    venue_id: Id
-    venue: Text
-    kind: KindName
-    id: Id
-    name: Text
+class RecordTotalAnswer(SumsAnswer, _NamedAnswer):
+    pass
 
 
 class HourFiguresAnswer(Answer):
@@ -143,25 +144,18 @@ class VisitLengthAnswer(Answer):
     visits: Count
 
 
-def _by_length(lengths: Mapping[int, int]) -> list[dict[str, int]]:
-    return [{"minutes": minutes, "visits": visits} for minutes, visits in lengths.items()]
-
-
-class VisitTotalsAnswer(Answer):
-    venue_id: Id
-    venue: Text
+class VisitTotalsAnswer(_NamedAnswer):
     kind: VisitKind
-    id: Id
-    name: Text
     visits: Count = Field(description="Those that began on these days.")
     ended: Count = Field(description="How many of them have ended.")
     seconds: Count = Field(description="The sum of the lengths of those that have ended.")
     open: Count = Field(
         description="The visits now: those of these days that began today or yesterday and go on."
     )
-    lengths: Annotated[list[VisitLengthAnswer], BeforeValidator(_by_length)] = Field(
-        description="Those that have ended by length."
-    )
+    lengths: Annotated[
+        list[VisitLengthAnswer],
+        BeforeValidator(lambda by: [{"minutes": n, "visits": by[n]} for n in by]),
+    ] = Field(description="Those that have ended by length.")
 
 
 class BeaconDetectionsAnswer(Answer):
@@ -197,9 +191,7 @@ async def statistics(
     named = [part.partition(";")[0].strip() for part in accept.split(",")]
     # The first of the two types counts.
     if next((name for name in named if name in (_CSV, _JSON)), _JSON) == _JSON:
-        lines = TypeAdapter(list[StatisticLineAnswer])
-        objects = (lines.dump_json(lines.validate_python(page))[1:-1] async for page in pages)
-        return await streamed(json_array(objects), _JSON, vary="accept")
+        return await streamed(json_array(pages, StatisticLineAnswer), _JSON, vary="accept")
     return await streamed(_sheet(pages), f"{_CSV}; charset=utf-8", vary="accept")
 
 
@@ -210,8 +202,7 @@ async def statistics_by_day(
     kind: OneKind = "venue",
     venue: VenueOnly = None,
     number: Annotated[
-        int | None,
-        Query(alias="id", ge=1, le=INT64, description="Only this record of the kind, by its id."),
+        int | None, from_one("Only this record of the kind, by its id.", "id")
     ] = None,
 ) -> Any:
     """The sums by day, of all records of a kind or of one record.
@@ -219,7 +210,7 @@ async def statistics_by_day(
     Days without detections and notifications are left out.
     """
     choice = _choice(caller, days, kind, venue)
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return await day_totals(session, choice, number)
 
 
@@ -236,7 +227,7 @@ async def statistics_by_record(
     The largest come first: campaigns by notifications, the others by detections.
     """
     choice = _choice(caller, days, kind, venue)
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return await record_totals(session, choice, limit)
 
 
@@ -254,7 +245,7 @@ async def visits(
     Visits are counted from when the company asks for presence events.
     """
     choice, now = _choice(caller, days, kind, venue), caller.services.clock()
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return await visit_totals(session, choice, now=now, limit=limit)
 
 
@@ -286,8 +277,7 @@ async def statistics_by_reason(
         int, Query(ge=0, le=100, description="The most campaigns of each reason.")
     ] = 20,
     campaign: Annotated[
-        int | None,
-        Query(ge=1, le=INT64, description="Only decisions about this campaign, by its id."),
+        int | None, from_one("Only decisions about this campaign, by its id.")
     ] = None,
 ) -> Any:
     """The triggers' decisions by reason, the most frequent first; also of one campaign alone.
@@ -299,7 +289,7 @@ async def statistics_by_reason(
     kept for each day; under heavy load they are an estimate.
     """
     found = await caller.services.day_figures(caller.company_id, *days)
-    async with caller.services.database.autocommit() as session:
+    async with caller.services.database.read() as session:
         return await _reasons(session, caller.company_id, found.values(), limit, campaign)
 
 
@@ -310,8 +300,8 @@ async def recent_detections(caller: Reader, number: OwnId) -> Any:
     The figures are some seconds old, and without test devices. They are approximate: some
     detections may be missing under load. The exact figures are the daily ones.
     """
-    async with caller.services.database.autocommit() as session:
-        venue = await find_venue(session, caller.company_id, number)
+    async with caller.services.database.read() as session:
+        venue = await find(session, of_company(Venue, caller.company_id), number)
     counts = await caller.services.recent_detections(number)
     since = caller.services.clock().replace(second=0, microsecond=0) - _RECENT
     largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
@@ -321,9 +311,7 @@ async def recent_detections(caller: Reader, number: OwnId) -> Any:
     }
 
 
-def _choice(
-    caller: AuthorizedCaller, days: SomeDays, kind: str | None, venue: int | None
-) -> StatisticFilter:
+def _choice(caller: Caller, days: SomeDays, kind: str | None, venue: int | None) -> StatisticFilter:
     company = caller.company_id
     return StatisticFilter(*days, venue_id=venue, kind=kind, company_id=company)
 
@@ -334,8 +322,7 @@ async def _pages(database: Database, choice: StatisticFilter) -> AsyncIterator[l
     while True:
         async with database.read() as session:
             lines = [line async for line in statistic_lines(session, choice, after, _PAGE)]
-        if lines:
-            yield lines
+        yield lines
         if len(lines) < _PAGE:
             return
         last = lines[-1]
@@ -347,15 +334,10 @@ async def _sheet(pages: AsyncIterator[list[StatisticLine]]) -> AsyncIterator[byt
     rows: list[Any] = [columns]
     async for lines in pages:
         rows += (for_csv(getattr(line, name) for name in columns) for line in lines)
-        yield _csv_of(rows)
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+        yield stream.getvalue().encode()
         rows = []
-    yield _csv_of(rows)
-
-
-def _csv_of(rows: Iterable[Any]) -> bytes:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
-    return stream.getvalue().encode()
 
 
 async def _reasons(
@@ -377,25 +359,15 @@ async def _reasons(
         reasons = Counter({reason: found.total() for reason, found in by_reason.items()})
     largest = {reason: by_reason[reason].most_common(limit) for reason in reasons}
     numbers = {number for listed in largest.values() for number, _ in listed}
-    query = of_company(Campaign, company_id).where(Campaign.id.in_(numbers))
-    query = query.options(contains_eager(Campaign.venue), load_only(Campaign.name))
-    campaigns = {each.id: each for each in await session.scalars(with_deleted(query))}
-
+    of_venue = (Venue.id.label("venue_id"), Venue.name.label("venue"))
+    query = select(*of_venue, Campaign.id, Campaign.name).join(Campaign.venue)
+    query = query.where(Venue.company_id == company_id, Campaign.id.in_(numbers))
+    named = {row.id: row._asdict() for row in await session.execute(with_deleted(query))}
     return [
         {
             "reason": reason,
             "count": count,
-            "campaigns": [
-                {
-                    "venue_id": campaigns[number].venue.id,
-                    "venue": campaigns[number].venue.name,
-                    "id": number,
-                    "name": campaigns[number].name,
-                    "count": of_campaign,
-                }
-                for number, of_campaign in largest[reason]
-                if number in campaigns
-            ],
+            "campaigns": [named[n] | {"count": of} for n, of in largest[reason] if n in named],
         }
         for reason, count in reasons.most_common()
     ]

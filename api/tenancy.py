@@ -5,6 +5,7 @@ transaction with the outbox rows and the audit entry (CatalogSession adds both),
 drained.
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,8 +18,8 @@ from starlette.responses import Response, StreamingResponse
 
 from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
 from api.bodies import Listing
-from api.permissions import AuthorizedCaller, Services
-from catalog.database import Database, chunked, is_lock_conflict
+from api.permissions import Caller, Services
+from catalog.database import Database, is_lock_conflict
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
 
@@ -51,26 +52,8 @@ async def find(session: AsyncSession, query: Query[M], number: int, *, lock: boo
     return found
 
 
-async def written(session: AsyncSession, query: Query[M], numbers: Sequence[int]) -> list[M]:
-    """The records as the transaction has written them, in order, with all that the query loads."""
-    await session.flush()
-    model: Any = query.column_descriptions[0]["entity"]
-    found: dict[int, M] = {}
-    for chunk in chunked(numbers, PAGE):
-        part = query.where(model.id.in_(chunk)).execution_options(populate_existing=True)
-        found |= {record.id: record for record in await session.scalars(part)}  # type: ignore[attr-defined]
-    return [found[number] for number in numbers]
-
-
-async def find_venue(
-    session: AsyncSession, company_id: int, venue_id: int, *, lock: bool = False
-) -> Venue:
-    """A venue of the company. Raises ApiError 404."""
-    return await find(session, of_company(Venue, company_id), venue_id, lock=lock)
-
-
 async def listed(
-    caller: AuthorizedCaller,
+    caller: Caller,
     query: Query[M],
     answer: type[Answer],
     listing: Listing,
@@ -85,12 +68,13 @@ async def listed(
     """
     database, key = caller.services.database, query.column_descriptions[0]["entity"].id
     query, order = _chosen(query, answer, listing)
-    async with database.autocommit() as session:
+    async with database.read() as session:
         total = await session.scalar(query.with_only_columns(func.count(key)))
         if venue_id is not None and not total:
-            await find_venue(session, caller.company_id, venue_id)
-    pages = _pages(database, query.where(key > listing.after), answer, listing, order, page)
-    return await streamed(json_array(pages), "application/json", **{"x-total": str(total)})
+            await find(session, of_company(Venue, caller.company_id), venue_id)
+    query = query.where(key > listing.after).order_by(order, key)
+    pages = _pages(database, query, key, listing, page)
+    return await streamed(json_array(pages, answer), "application/json", **{"x-total": str(total)})
 
 
 _SEARCHED = ("name", "address", "uuid", "value", "udid", "email")
@@ -122,38 +106,33 @@ def _chosen(query: Query[M], answer: type[Answer], listing: Listing) -> tuple[Qu
 
 
 async def _pages(
-    database: Database,
-    query: Query[Any],
-    answer: type[Answer],
-    listing: Listing,
-    order: Any,
-    page: int,
-) -> AsyncIterator[bytes]:
-    """The objects of each page, separated by commas."""
-    answers: TypeAdapter[Any] = TypeAdapter(list[answer])  # type: ignore[valid-type]
-    key = query.column_descriptions[0]["entity"].id
+    database: Database, query: Query[Any], key: Any, listing: Listing, page: int
+) -> AsyncIterator[Sequence[Any]]:
     left, after, offset = listing.limit, 0, listing.offset
     if listing.sort != "id":
         left = page = min(left or page, page)
     while left != 0:
         size = page if left is None else min(page, left)
-        chosen = query.where(key > after).order_by(order, key).offset(offset).limit(size)
-        async with database.autocommit() as session:
+        async with database.read() as session:
+            chosen = query.where(key > after).offset(offset).limit(size)
             found = (await session.scalars(chosen)).all()
-        if found:
-            yield answers.dump_json(answers.validate_python(found))[1:-1]
+        yield found
         if len(found) < page:
             return
         after, offset = found[-1].id, 0
         left = None if left is None else left - len(found)
 
 
-async def json_array(pages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A JSON array of the objects of each page, which commas separate."""
+async def json_array(
+    pages: AsyncIterator[Sequence[Any]], answer: type[Answer]
+) -> AsyncIterator[bytes]:
+    """A JSON array of the records of all pages."""
+    answers: TypeAdapter[Any] = TypeAdapter(list[answer])  # type: ignore[valid-type]
     separator = b"["
     async for records in pages:
-        yield separator + records
-        separator = b","
+        if records:
+            yield separator + answers.dump_json(answers.validate_python(records))[1:-1]
+            separator = b","
     yield b"]" if separator == b"," else b"[]"
 
 
@@ -206,15 +185,10 @@ async def write(
     raise unavailable("the record is being changed by too many at once")
 
 
-_UNIQUE = {  # by PostgreSQL's name and by SQLite's
-    "uq_beacon_uuid_major_minor": "triple uuid, major, minor",
-    "beacon.uuid, beacon.major, beacon.minor": "triple uuid, major, minor",
-    "uq_scan_tag_company_id_kind_value": "value",
-    "scan_tag.company_id, scan_tag.kind, scan_tag.value": "value",
-}
-
-
 def _taken(error: DBAPIError) -> str | None:
-    cause = getattr(error.orig, "__cause__", None)
-    violated = getattr(cause, "constraint_name", None) or str(error.orig).rpartition(": ")[2]
-    return _UNIQUE.get(violated)
+    """What must be unique, if another record has it."""
+    # The name of the constraint on PostgreSQL, its columns on SQLite.
+    text = str(error.orig).partition("\n")[0]
+    if re.search(r"\bbeacon\.uuid|uq_beacon_uuid", text):
+        return "triple uuid, major, minor"
+    return "value" if re.search(r"\bscan_tag\.company_id|uq_scan_tag_company_id", text) else None

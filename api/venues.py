@@ -1,6 +1,7 @@
 """Venues, and the places in them: /region, and /venue for creating one."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -9,8 +10,8 @@ from sqlalchemy.orm import selectinload
 
 from api.answers import Answer, Count, Id, NamedAnswer, Text
 from api.bodies import MOST_LISTED
-from api.permissions import PREFIX, AuthorizedCaller
-from api.records import Records, Tags, add_operations
+from api.permissions import PREFIX
+from api.records import Records, Scope, Tags, add_operations
 from catalog.fields import ABSENT
 from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
 from catalog.limits import check_beacon, check_geofences, check_quiet_hours, check_venue_size
@@ -32,8 +33,8 @@ class VenueAnswer(Answer):
     visit_silence: Count | None
 
 
-async def _check_venue(session: AsyncSession, caller: AuthorizedCaller, _venue: Venue) -> None:
-    await check_quiet_hours(session, caller.company_id, "time_zone")
+async def _check_venue(session: AsyncSession, scope: Scope, *_: Any) -> None:
+    await check_quiet_hours(session, scope.caller.company_id, "time_zone")
 
 
 VENUES = Records(
@@ -43,12 +44,7 @@ VENUES = Records(
     model=Venue,
     answer=VenueAnswer,
     created=VenueInput,
-    example={
-        "name": "Library",
-        "address": "Castelló de la Plana",
-        "active": True,
-        "width": 32,
-    },
+    example={"name": "Library", "address": "Castelló de la Plana", "active": True, "width": 32},
     about="Deleting it deletes its places and campaigns too.",
     check=_check_venue,
 )
@@ -60,12 +56,15 @@ class BeaconInput(BeaconFields):
     tags: Tags = ABSENT
 
 
-class BeaconAnswer(Answer):
+class ExplainedBeaconAnswer(Answer):
     id: Id
     name: str
     uuid: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
     major: Count
     minor: Count
+
+
+class BeaconAnswer(ExplainedBeaconAnswer):
     active: bool
     proximity: Literal["immediate", "near", "far"]
     x: int | None
@@ -74,14 +73,16 @@ class BeaconAnswer(Answer):
     tags: list[NamedAnswer]
 
 
-async def _check_beacon(session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon) -> None:
-    limits, now = caller.services.catalog_limits, caller.services.clock()
-    if beacon.tags:
-        await check_beacon(session, limits, caller.company_id, beacon, now)
-
-
-async def _check_beacons(session: AsyncSession, caller: AuthorizedCaller, beacon: Beacon) -> None:
-    await check_venue_size(session, caller.services.catalog_limits, Beacon, beacon.venue_id)
+async def _check_beacons(
+    session: AsyncSession, scope: Scope, beacons: Sequence[Beacon], added: bool
+) -> None:
+    services, company = scope.caller.services, scope.caller.company_id
+    limits, now = services.catalog_limits, services.clock()
+    if added:
+        await check_venue_size(session, limits, Beacon, beacons[0].venue_id)
+    for beacon in beacons:
+        if beacon.tags:
+            await check_beacon(session, limits, company, beacon, now)
 
 
 BEACONS = Records(
@@ -101,8 +102,7 @@ BEACONS = Records(
     },
     about=f"{_LIST} 409: the triple is taken, perhaps by another company's beacon.",
     options=(selectinload(Beacon.tags),),
-    check=_check_beacon,
-    check_size=_check_beacons,
+    check=_check_beacons,
     listed=True,
     unique=("uuid", "major", "minor"),
 )
@@ -124,8 +124,10 @@ class GeofenceAnswer(Answer):
     tags: list[NamedAnswer]
 
 
-async def _check_geofences(session: AsyncSession, caller: AuthorizedCaller, _: Geofence) -> None:
-    await check_geofences(session, caller.services.catalog_limits, caller.company_id)
+async def _check_geofences(session: AsyncSession, scope: Scope, _: Any, added: bool) -> None:
+    if added:
+        limits = scope.caller.services.catalog_limits
+        await check_geofences(session, limits, scope.caller.company_id)
 
 
 GEOFENCES = Records(
@@ -143,7 +145,7 @@ GEOFENCES = Records(
     },
     about=_LIST,
     options=(selectinload(Geofence.tags),),
-    check_size=_check_geofences,
+    check=_check_geofences,
     listed=True,
 )
 

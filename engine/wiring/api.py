@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.middleware import ApiMetrics
 from api.permissions import Services
-from api.sessions import FailureCounts, Sessions
+from api.sessions import Sessions
 from catalog.index.drain import OutboxDrainer
 from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
@@ -147,8 +147,10 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         database=stores.database,
         sessions=Sessions(
             database=stores.database,
-            failures=FailureCounts(redis=redis, prefix=prefix, window=LOGIN_SECONDS),
+            redis=redis,
+            prefix=prefix,
             most_failures=LOGIN_FAILURES,
+            window=LOGIN_SECONDS,
             clock=clock,
         ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),

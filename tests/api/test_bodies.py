@@ -50,11 +50,6 @@ async def test_a_body_is_read_no_further_than_the_limit(api: Harness, owner: Hea
     answer = await api.client.post("/v2/region", content=endless(), headers=owner | JSON)
     error_body(answer, 413)
     assert sent < 2 * 1024 * 1024
-    sent = 0
-    announced = owner | JSON | {"content-length": str(2 * 1024 * 1024)}
-    answer = await api.client.post("/v2/region", content=endless(), headers=announced)
-    error_body(answer, 413)
-    assert sent == 0
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,10 @@ class Listing:
         int, from_zero("Only records with a greater id: the last id of the previous page.")
     ] = 0
     search: Annotated[
-        str, searched("Only records with this text in a name, address, uuid, value or udid.")
+        str,
+        searched(
+            "Only records with this text in a name, address, uuid, value, udid, email, action."
+        ),
     ] = ""
     active: Annotated[
         bool | None, Query(description="Only records that are active, or that are not.")

@@ -77,7 +77,7 @@ async def listed(
     return await streamed(json_array(pages, answer), "application/json", **{"x-total": str(total)})
 
 
-_SEARCHED = ("name", "address", "uuid", "value", "udid", "email")
+_SEARCHED = ("name", "address", "uuid", "value", "udid", "email", "action")
 
 
 def _chosen(query: Query[M], answer: type[Answer], listing: Listing) -> tuple[Query[M], Any]:

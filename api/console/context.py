@@ -1,8 +1,9 @@
-"""The context of a page: one request of a signed-in user, with the objects that a page needs."""
+"""The context of a page: a request of a signed-in user, and the operations of /v2 it calls."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -10,26 +11,21 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from api.answers import ApiError
 from api.console.forms import PostedForm
-from api.console.interface import (
-    RefusedError,
-    SessionKey,
-    call_interface,
-    faults_of,
-    message_of,
-)
 from api.console.rendering import rendered
 from api.console.session import (
     NOTICE,
     PATH,
     Notice,
+    SessionKey,
     forgery_token,
     forget_cookie,
     keep_notice,
     read_notice,
 )
 from api.console.texts import Translations, in_zone
-from api.permissions import AREAS, services_of
+from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import SignedIn
 from catalog.inputs import READ, WRITE
 
@@ -37,13 +33,48 @@ A_PAGE = 50
 _VENUES = 500
 
 
+async def call_interface(
+    request: Request,
+    session: SessionKey,
+    method: str,
+    path: str,
+    body: Any = None,
+    query: Mapping[str, object] | None = None,
+) -> httpx.Response:
+    """The answer of an operation. Empty query parameters are left out. Raises ApiError.
+
+    The call passes the whole application inside the process, so permissions, limits, audit, log and
+    metrics apply as they do to any other client.
+    """
+    key = {KEY_HEADER: session.email, TOKEN_HEADER: session.token}
+    key["x-request-id"] = str(request.scope.get("request_id", ""))
+    host, port = request.client or ("", 0)
+    transport = httpx.ASGITransport(request.app, raise_app_exceptions=False, client=(host, port))
+    async with httpx.AsyncClient(transport=transport, base_url=str(request.base_url)) as client:
+        reply = await client.request(
+            method,
+            PREFIX + path,
+            json=body,
+            params={name: str(each) for name, each in (query or {}).items() if each not in _EMPTY},
+            headers=httpx.Headers(key, encoding="latin-1"),
+        )
+    if not reply.is_success:
+        error = reply.json()
+        message = error.get("message") or error["error_message"]
+        raise ApiError(reply.status_code, message, fields=error.get("fields"))
+    return reply
+
+
+_EMPTY = (None, "")
+
+
 class RecordList(NamedTuple):
     """The records of one page of a list, and where they stand among all that were found."""
 
     records: list[dict[str, Any]]
-    offset: int
-    total: int
-    is_filtered: bool
+    offset: int = 0
+    total: int = 0
+    is_filtered: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +125,18 @@ class PageContext:
     async def call(
         self, method: str, path: str, body: Any = None, **query: object
     ) -> httpx.Response:
-        """The answer of an operation, also that of a failure."""
-        return await call_interface(self.request, self.session, method, path, body, query=query)
+        """The answer of an operation. Raises ApiError if it fails."""
+        return await call_interface(self.request, self.session, method, path, body, query)
 
     async def ask(self, method: str, path: str, body: Any = None, **query: object) -> Any:
-        """The body of the answer of an operation. Raises RefusedError if it fails."""
-        return _accepted(await self.call(method, path, body, **query)).json()
+        """The body of the answer of an operation. Raises ApiError if it fails."""
+        return (await self.call(method, path, body, **query)).json()
 
     async def get(self, path: str, **query: object) -> Any:
-        """The body of the answer to a GET. Raises RefusedError if the operation fails."""
+        """The body of the answer to a GET. Raises ApiError if the operation fails."""
         return await self.ask("GET", path, **query)
 
-    def page(self, template: str, status: int = HTTPStatus.OK, **values: Any) -> Response:
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a template, or a block of it (`overview.html#figures`).
 
         A whole page also says what the form before it has done, once.
@@ -122,39 +153,34 @@ class PageContext:
         template: str,
         record: str,
         values: dict[str, Any],
-        refusal: httpx.Response | None = None,
+        refusal: ApiError | None = None,
         **more: Any,
     ) -> Response:
-        """Render the form of a record, with the faults of the values if they were refused."""
-        faults = {} if refusal is None else faults_of(refusal)
+        """Render the form of a record, with the faults of the values if they were refused.
+
+        Values that are not given are empty.
+        """
+        faults = refusal.fields if refusal else {}
         return self.page(
             template,
-            HTTPStatus.OK if refusal is None else refusal.status_code,
-            values=values,
+            refusal.status if refusal else 200,
+            values=defaultdict(str, values),
             faults={at: self.fault(at, text, values.get(at)) for at, text in faults.items()},
-            message="" if refusal is None else message_of(refusal),
+            message=refusal.message if refusal else "",
             may_write=self.may_write(record),
             **more,
         )
 
     def fault(self, place: str, fault: str, value: Any) -> str:
         """The fault of a field; an empty one has its own words in the language of the page."""
-        words = self.texts
-        return fault if value else words.get(f"enter_{place}", words("enter"))
+        return fault if value else self.texts.get(f"enter_{place}", self.texts("enter"))
 
     def redirect(self, path: str, done: Notice | None = None) -> Response:
         """Redirect to another page of the console, which says what a form has done."""
-        answer = RedirectResponse(f"{PATH}{path}", HTTPStatus.SEE_OTHER)
+        answer = RedirectResponse(f"{PATH}{path}", 303)
         if done is not None:
             keep_notice(answer, self.request, done)
         return answer
-
-    async def change(
-        self, method: str, path: str, then: str, body: Any = None, *, done: Notice | None = None
-    ) -> Response:
-        """Call an operation, and redirect to the page `then`. Raises RefusedError."""
-        await self.ask(method, path, body)
-        return self.redirect(then, done)
 
     async def venues(self) -> list[dict[str, Any]]:
         """The venues to choose from; none if the account may not read them."""
@@ -169,31 +195,20 @@ class PageContext:
         return in_zone(self.now, zones.pop() if len(zones) == 1 else "UTC")
 
     async def listed(self, path: str, *, sort: str = "name") -> RecordList:
-        """A page of the list that an operation returns. Raises RefusedError.
+        """A page of the list that an operation returns. Raises ApiError.
 
         The query says what is searched, in which state, and how the list is sorted.
         """
-        offset, search, state = (
-            self.query_number("offset"),
-            self.query("search"),
-            self.query("state"),
-        )
+        search, state = self.query("search"), self.query("state")
+        offset = self.query_number("offset")
         reply = await self.call(
             "GET",
             path,
             search=search,
-            active={"on": "true", "off": "false"}.get(state, ""),
+            active={"on": "true", "off": "false"}.get(state),
             sort=self.query("sort") or sort,
             offset=offset,
             limit=A_PAGE,
         )
-        records, total = _accepted(reply).json(), int(reply.headers["x-total"])
-        return RecordList(records, offset, total, bool(search or state))
-
-
-def _accepted(reply: httpx.Response) -> httpx.Response:
-    """The answer of an operation that succeeded. Raises RefusedError."""
-    if not reply.is_success:
-        faults = "; ".join(f"{place}: {fault}" for place, fault in faults_of(reply).items())
-        raise RefusedError(reply.status_code, faults or message_of(reply))
-    return reply
+        is_filtered = bool(search or state)
+        return RecordList(reply.json(), offset, int(reply.headers["x-total"]), is_filtered)

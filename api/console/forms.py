@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from api.answers import ApiError
 from api.bodies import read_bytes
-from api.console.interface import RefusedError
 from api.permissions import services_of
 from rules.parsing import DELAY_UNITS, parse_delay
 
@@ -19,21 +18,16 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> PostedForm:
-    """The form in the body of a request; CRLF, which browsers send, becomes LF.
-
-    Raises RefusedError.
-    """
+    """The form in the body of a request; CRLF, which browsers send, becomes LF. Raises ApiError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("", _TYPE):
-        raise RefusedError(415, f"the body must be {_TYPE}")
+        raise ApiError(415, f"the body must be {_TYPE}")
+    # Percent encoding triples the size of bytes that are not ASCII.
+    raw = await read_bytes(request, 3 * services_of(request).max_body)
     try:
-        # Percent encoding triples the size of bytes that are not ASCII.
-        raw = await read_bytes(request, 3 * services_of(request).max_body)
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-    except ApiError as error:
-        raise RefusedError(error.status, str(error)) from None
     except ValueError:
-        raise RefusedError(400, "the form cannot be read") from None
+        raise ApiError(400, "the form cannot be read") from None
     return ImmutableMultiDict([(name, value.replace("\r\n", "\n")) for name, value in pairs])
 
 

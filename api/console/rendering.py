@@ -18,8 +18,8 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from api.console.forms import split_delay
-from api.console.interface import RefusedError
+from api.answers import ApiError
+from api.console.forms import split_delay, tag_text
 from api.console.session import FORGERY_FIELD, PATH
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
 from catalog.models import WEEKDAYS
@@ -53,14 +53,13 @@ _ASSETS = {
 def rendered(
     template: str, texts: Translations, values: Mapping[str, Any], status: int = 200
 ) -> Response:
-    """Render a page, or one block of it: `overview.html#figures`."""
+    """Render a page, or one block of it: `overview.html#figures`. Templates find macros in `ui`."""
     name, _, block = template.partition("#")
-    page = _environment().get_template(name)
-    if block:
-        text = "".join(page.blocks[block](page.new_context({"w": texts, **values})))
-    else:
-        text = page.render(w=texts, **values)
-    return HTMLResponse(text, status, headers=_HEADERS)
+    page, macros = (_environment().get_template(each) for each in (name, "macros.html"))
+    given = {"w": texts, **values}
+    given["ui"] = macros.make_module(given)
+    parts = page.blocks[block](page.new_context(given)) if block else [page.render(given)]
+    return HTMLResponse("".join(parts), status, headers=_HEADERS)
 
 
 def previewed(content: str) -> Response:
@@ -96,6 +95,7 @@ def _environment() -> Environment:
         languages=LANGUAGES,
         display_zone=display_zone,
         split_delay=split_delay,
+        tag_text=tag_text,
         delay_units=list(DELAY_UNITS),
         weekdays=WEEKDAYS,
     )
@@ -131,5 +131,5 @@ async def serve_asset(request: Request) -> Response:
     """Serve a script, a style or a picture of the pages."""
     file = _ASSETS.get(request.path_params["name"])
     if file is None:
-        raise RefusedError(HTTPStatus.NOT_FOUND, "no such file")
+        raise ApiError(HTTPStatus.NOT_FOUND, "no such file")
     return FileResponse(file, headers={"cache-control": "public, max-age=3600"})

@@ -8,9 +8,9 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from api.console.context import PageContext
+from api.answers import ApiError
+from api.console.context import PageContext, call_interface
 from api.console.forms import PostedForm, read_form
-from api.console.interface import RefusedError, SessionKey, call_interface, message_of
 from api.console.pages import (
     activity,
     campaigns,
@@ -28,6 +28,7 @@ from api.console.session import (
     LANGUAGE,
     PATH,
     SESSION,
+    SessionKey,
     forget_cookie,
     keep_cookie,
     keep_session,
@@ -74,23 +75,25 @@ def console_routes() -> list[APIRoute]:
 
 
 async def _with_refusals(endpoint: Endpoint, request: Request) -> Response:
-    """Answer a RefusedError with a page; if the session has ended, redirect to the sign-in."""
+    """Answer an ApiError with a page; if the session has ended, redirect to the sign-in."""
     try:
         return await endpoint(request)
-    except RefusedError as error:
+    except ApiError as error:
+        if request.headers.get("accept") == "application/json":
+            raise  # a script reads the answer of the interface
         if error.status == HTTPStatus.UNAUTHORIZED:
             return _to_sign_in(request)
+        faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
         template = "sign_in.html#part" if "hx-request" in request.headers else "sign_in.html"
-        values = {"status": error.status, "message": error.message}
+        values = {"status": error.status, "message": faults or error.message}
         return rendered(template, translations_for(request), values, error.status)
 
 
 async def _signed_in(page: PageHandler, request: Request) -> Response:
     """A page that needs a session. Without one the browser is redirected to the sign-in."""
-    session, account = read_session(request), None
-    if session is not None:
-        account = await services_of(request).sessions.find(session.email, session.token)
-    if session is None or account is None:
+    session = read_session(request)
+    account = await services_of(request).sessions.find(session.email, session.token)
+    if account is None:
         return _to_sign_in(request)
     form = PostedForm()
     if request.method == "POST":
@@ -113,10 +116,12 @@ def _to_sign_in(request: Request) -> Response:
     return answer
 
 
-async def _show_sign_in(request: Request) -> Response:
+async def _show_sign_in(
+    request: Request, message: str = "", email: str = "", status: int = 200
+) -> Response:
     """Show the form."""
-    values = {"message": "", "email": "", "status": 0}
-    return rendered("sign_in.html", translations_for(request), values)
+    values = {"message": message, "email": email, "status": 0}
+    return rendered("sign_in.html", translations_for(request), values, status)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -124,13 +129,12 @@ async def _sign_in(request: Request) -> Response:
     refuse_other_sites(request)
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
-    reply = await call_interface(request, None, "POST", "/auth", credentials, query={})
-    if not reply.is_success:
-        texts = translations_for(request)
-        is_wrong = reply.status_code == HTTPStatus.NOT_FOUND
-        message = texts("sign_in_wrong") if is_wrong else message_of(reply)
-        values = {"message": message, "email": credentials["email"], "status": 0}
-        return rendered("sign_in.html", texts, values, reply.status_code)
+    try:
+        reply = await call_interface(request, SessionKey("", ""), "POST", "/auth", credentials)
+    except ApiError as error:
+        is_wrong = error.status == HTTPStatus.NOT_FOUND
+        message = translations_for(request)("sign_in_wrong") if is_wrong else error.message
+        return await _show_sign_in(request, message, credentials["email"], error.status)
     granted = reply.json()["session"]
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
     session = SessionKey(granted["email"], granted["token"])
@@ -141,9 +145,8 @@ async def _sign_in(request: Request) -> Response:
 async def _choose_language(request: Request) -> Response:
     """Store the chosen language in a cookie."""
     refuse_other_sites(request)
-    form = await read_form(request)
+    chosen = (await read_form(request)).get("language", "")
     answer = RedirectResponse(PATH, HTTPStatus.SEE_OTHER)
-    chosen = form.get("language", "")
     if chosen in LANGUAGES:
         keep_cookie(answer, request, LANGUAGE, chosen, _YEAR)
     return answer
@@ -164,4 +167,4 @@ async def _to_console(_request: Request) -> Response:
 async def _not_found(request: Request) -> Response:
     if request.url.path == f"{PATH}/":
         return RedirectResponse(PATH)
-    raise RefusedError(HTTPStatus.NOT_FOUND, "there is no such page")
+    raise ApiError(HTTPStatus.NOT_FOUND, "there is no such page")

@@ -1,30 +1,37 @@
 """The console's cookies, and the refusal of requests that other sites forged."""
 
-import base64
 import hashlib
 import hmac
-import re
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.console.interface import RefusedError, SessionKey
+from api.answers import ApiError
 
 PATH = "/console"
 FORGERY_FIELD = "forgery_token"
 LANGUAGE = "console_language"
-_FORGERY_HEADER = "x-forgery-token"
 SESSION = "proximity_session"
 NOTICE = "console_done"
-_NOTICE_SECONDS = 60
-_NOTICES = ("saved", "created", "deleted", "restored")
-_UNDO = re.compile(r"/venues/\d+(/[a-z]+/\d+)?/restore")
-_LONGEST = 4096
+
+
+class SessionKey(NamedTuple):
+    """The two values that name a session of the interface."""
+
+    email: str
+    token: str
+
+
+class Notice(NamedTuple):
+    """What a form has done: `text` by its key, the record's name, and the page that undoes it."""
+
+    text: str
+    name: str = ""
+    undo: str = ""
 
 
 def keep_cookie(response: Response, request: Request, name: str, value: str, seconds: int) -> None:
@@ -40,49 +47,32 @@ def forget_cookie(response: Response, name: str) -> None:
     response.delete_cookie(name, path=PATH, httponly=True, samesite="strict")
 
 
-def read_session(request: Request) -> SessionKey | None:
+def read_session(request: Request) -> SessionKey:
     """The session that the browser sends, valid or not."""
-    email, _, token = request.cookies.get(SESSION, "")[:_LONGEST].partition(".")
-    try:
-        email = base64.urlsafe_b64decode(email + "=" * (-len(email) % 4)).decode()
-    except ValueError:
-        return None
-    return SessionKey(email, token) if token else None
+    email, _, token = request.cookies.get(SESSION, "").rpartition(".")
+    return SessionKey(unquote(email, "latin-1"), token)
 
 
 def keep_session(response: Response, request: Request, session: SessionKey, valid: str) -> None:
     """Keep the session in the browser until its end."""
     left = datetime.fromisoformat(valid) - datetime.now(UTC)
-    email = base64.urlsafe_b64encode(session.email.encode()).decode().rstrip("=")
-    value = f"{email}.{session.token}"
-    keep_cookie(response, request, SESSION, value, max(0, int(left.total_seconds())))
-
-
-class Notice(NamedTuple):
-    """What a form has done: `text` by its key, the record's name, and the page that undoes it."""
-
-    text: str
-    name: str = ""
-    undo: str = ""
+    # In the characters that the header of a request can have.
+    email = quote(session.email, encoding="latin-1", errors="replace")
+    keep_cookie(response, request, SESSION, f"{email}.{session.token}", int(left.total_seconds()))
 
 
 def keep_notice(response: Response, request: Request, notice: Notice) -> None:
     """Have the browser bring the notice to the next page."""
     kept = orjson.dumps([notice.text, notice.name[:255], notice.undo])
-    value = base64.urlsafe_b64encode(kept).decode()
-    keep_cookie(response, request, NOTICE, value, _NOTICE_SECONDS)
+    keep_cookie(response, request, NOTICE, quote(kept), seconds=60)
 
 
 def read_notice(request: Request) -> Notice | None:
     """The notice that the page before has left, if there is one."""
     try:
-        raw = base64.urlsafe_b64decode(request.cookies.get(NOTICE, "")[:_LONGEST])
-        text, name, undo = orjson.loads(raw)
-        if text in _NOTICES and isinstance(name, str) and (not undo or _UNDO.fullmatch(undo)):
-            return Notice(text, name, undo)
+        return Notice(*orjson.loads(unquote(request.cookies.get(NOTICE, ""))))
     except (ValueError, TypeError):
-        pass  # not one of ours
-    return None
+        return None
 
 
 def forgery_token(session: SessionKey) -> str:
@@ -91,7 +81,7 @@ def forgery_token(session: SessionKey) -> str:
 
 
 def refuse_other_sites(request: Request) -> None:
-    """Raise RefusedError unless the browser says that a page of this site sends the request.
+    """Raise ApiError unless the browser says that a page of this site sends the request.
 
     Sec-Fetch-Site is the browser's word on what it sees, also behind a proxy that changes the host;
     browsers leave it out on plain http elsewhere than on this machine, and then Origin counts.
@@ -103,13 +93,12 @@ def refuse_other_sites(request: Request) -> None:
     else:
         is_own = site == "same-origin"
     if not is_own:
-        message = "this request does not come from a page of the console"
-        raise RefusedError(HTTPStatus.FORBIDDEN, message)
+        raise ApiError(403, "this request does not come from a page of the console")
 
 
 def refuse_forged(request: Request, session: SessionKey, given: str) -> None:
-    """Raise RefusedError unless the request carries what the session's own pages carry."""
+    """Raise ApiError unless the request carries what the session's own pages carry."""
     refuse_other_sites(request)
-    given = request.headers.get(_FORGERY_HEADER) or given
+    given = request.headers.get("x-forgery-token") or given
     if not hmac.compare_digest(given.encode(), forgery_token(session).encode()):
-        raise RefusedError(HTTPStatus.FORBIDDEN, "the page is from another session: load it again")
+        raise ApiError(403, "the page is from another session: load it again")

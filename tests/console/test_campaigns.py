@@ -124,7 +124,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     precise = stored | {"start": "2030-07-01T08:30:00+0500"}
     await visitor.api.call("PUT", path, visitor.headers, precise)
     form = await visitor.get(f"{own}/{number}")
-    kept = {name: form.field(name) for name in ("start", "end", "start_day")}
+    kept = {name: form.field(name) for name in ("stored_start", "stored_end", "start_day")}
     await visitor.post(f"{own}/{number}", given | kept)
     assert await visitor.read(path) == precise
     copy = await visitor.get(f"{own}/new?copy={number}")

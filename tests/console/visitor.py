@@ -1,15 +1,14 @@
 """A browser without scripts: it keeps cookies, and sends forms as a browser does."""
 
-import base64
 from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from sqlalchemy import select
 
-from api.console.interface import SessionKey
-from api.console.session import forgery_token
+from api.console.session import SessionKey, forgery_token
 from catalog.models import Account, Device, Statistic
 from tests.api.harness import Harness, Headers
 
@@ -66,11 +65,10 @@ class Visitor:
         self.session = SessionKey(headers["x-service-key"], headers["x-service-token"])
         self.headers = headers
         self.api = api
-        address = base64.urlsafe_b64encode(self.session.email.encode()).decode()
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(api.app),
             base_url=SITE,
-            cookies={"proximity_session": f"{address}.{self.session.token}"},
+            cookies={"proximity_session": f"{quote(self.session.email)}.{self.session.token}"},
         )
 
     async def __aenter__(self) -> Self:

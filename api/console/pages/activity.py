@@ -13,9 +13,7 @@ from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
 from rules.model import Reason
 
-_MOST_AUDIT_PAGES = 8
 _MOST_NAMES = 1000
-_FILTERS = ("after", "lieu", "campaign", "reason")
 
 
 async def show_live(context: PageContext) -> Response:
@@ -31,15 +29,9 @@ async def show_live(context: PageContext) -> Response:
 
 
 async def feed(context: PageContext) -> Response:
-    """New decisions as JSON, as the operation answers them, with translated reasons."""
-    query = {name: context.query(name) for name in _FILTERS}
-    reply = await context.call("GET", "/realtime/decisions", **query)
-    body = reply.json()
-    for decision in body["decisions"] if reply.is_success else []:
-        decision["reason_text"] = context.texts.get(f"reason_{decision['reason']}")
-        for each in decision["campaigns"]:
-            each["outcome_text"] = context.texts.get(f"reason_{each['outcome']}")
-    return JSONResponse(body, reply.status_code)
+    """New decisions as JSON, as the operation answers them."""
+    query = {name: context.query(name) for name in ("after", "lieu", "campaign", "reason")}
+    return JSONResponse(await context.get("/realtime/decisions", **query))
 
 
 async def show_audit(context: PageContext) -> Response:
@@ -91,21 +83,20 @@ def in_words(name: str, value: Any, texts: Translations) -> str:
 
 async def show_deleted(context: PageContext) -> Response:
     """Show what was deleted in the last 30 days and not restored, the newest first."""
-    since, before = context.now - RESTORABLE, 2**63 - 1
-    seen, found = set(), []
-    for _ in range(_MOST_AUDIT_PAGES):
-        entries = await context.get("/audit", before=before)
-        for entry in entries:
-            record, page = (entry["kind"], entry["ref"]), _restore_page(entry)
-            is_new = datetime.fromisoformat(entry["create_on"]) >= since
-            if entry["action"] == "delete" and page and is_new and record not in seen:
-                found.append(entry | {"page": page})
-            seen.add(record)
-        if not entries or datetime.fromisoformat(entries[-1]["create_on"]) < since:
-            break
-        before = entries[-1]["id"]
-    listed = RecordList(found, 0, len(found), is_filtered=False)
-    return context.page("audit.html", found=listed, changes=None)
+    deleted, restored = [
+        await context.get("/audit", search=each, sort="-id") for each in ("delete", "restore")
+    ]
+    entries = sorted(deleted + restored, key=lambda each: each["id"])
+    latest = {(each["kind"], each["ref"]): each for each in entries}
+    found = [
+        each | {"page": page}
+        for each in latest.values()
+        if each["action"] == "delete"
+        and (page := _restore_page(each))
+        and datetime.fromisoformat(each["create_on"]) >= context.now - RESTORABLE
+    ]
+    found.sort(key=lambda each: -each["id"])
+    return context.page("audit.html", found=RecordList(found, total=len(found)), changes=None)
 
 
 def _restore_page(entry: dict[str, Any]) -> str:

@@ -1,18 +1,18 @@
 """Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
+import re
 from collections import Counter
 from datetime import date, datetime, timedelta
 from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
-import httpx
 from starlette.responses import RedirectResponse, Response
 
+from api.answers import ApiError
 from api.console.context import A_PAGE, PageContext
-from api.console.forms import PostedForm, joined_delay, tag_names, tag_text
-from api.console.interface import RefusedError, message_of
-from api.console.pages.records import RecordKind, remove, restore, venue_of
+from api.console.forms import PostedForm, joined_delay, tag_names
+from api.console.pages.records import RecordKind, remove, restore, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
 from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
@@ -54,10 +54,8 @@ async def show_new(context: PageContext) -> Response:
     """Show the form for a new campaign; `copy` names one from which it begins."""
     values = new_campaign(context.now.date())
     if number := context.query_number("copy"):
-        record = await context.get(f"{CAMPAIGNS.list_path(context)}/{number}")
-        values |= stored_campaign(record)
+        values = stored_campaign(await context.get(f"{CAMPAIGNS.list_path(context)}/{number}"))
         values["name"] = context.texts("copy_of", name=values["name"])[:255]
-        del values["id"]
     return await _form(context, values)
 
 
@@ -68,17 +66,12 @@ async def show_one(context: PageContext) -> Response:
 
 async def submit(context: PageContext) -> Response:
     """Create a campaign from the form, or save it."""
-    is_new = context.path.endswith("/new")
-    path = CAMPAIGNS.list_path(context) if is_new else CAMPAIGNS.one_path(context)
     values = submitted_campaign(context.form, (await venue_of(context))["time_zone"])
-    reply = await context.call("POST" if is_new else "PUT", path, values)
-    if not reply.is_success:
-        shown = redisplayed_campaign(context.form, values)
-        return await _form(
-            context, shown if is_new else shown | {"id": path.rpartition("/")[2]}, reply
-        )
-    page = f"{CAMPAIGNS.page(context)}/{reply.json()['id']}"
-    return context.redirect(page, Notice("created" if is_new else "saved", values["name"]))
+    try:
+        stored, done = await store(CAMPAIGNS, context, values)
+    except ApiError as refusal:
+        return await _form(context, values, refusal)
+    return context.redirect(f"{CAMPAIGNS.page(context)}/{stored['id']}", done)
 
 
 async def switch(context: PageContext) -> Response:
@@ -87,9 +80,10 @@ async def switch(context: PageContext) -> Response:
     for number in chosen:
         path = f"{CAMPAIGNS.list_path(context)}/{number}"
         record = await context.get(path)
-        reply = await context.call("PUT", path, record | {"active": is_on})
-        if not reply.is_success:
-            raise RefusedError(reply.status_code, f"{record['name']}: {message_of(reply)}")
+        try:
+            await context.ask("PUT", path, record | {"active": is_on})
+        except ApiError as error:
+            raise ApiError(error.status, f"{record['name']}: {error.message}") from None
     return context.redirect(CAMPAIGNS.page(context), Notice("saved", str(len(chosen))))
 
 
@@ -121,13 +115,11 @@ async def preview(context: PageContext) -> Response:
 
 
 async def _form(
-    context: PageContext, values: dict[str, Any], refusal: httpx.Response | None = None
+    context: PageContext, values: dict[str, Any], refusal: ApiError | None = None
 ) -> Response:
-    venue, number = await venue_of(context), values.get("id")
-    targets = {
-        name: await _offered(context, kind, path, values[name])
-        for name, (kind, path) in _TARGETS.items()
-    }
+    venue, number = await venue_of(context), context.request.path_params.get("uid")
+    chosen = {name: [str(each["id"]) for each in values[name]] for name in _TARGETS}
+    targets = {name: await _offered(context, name, chosen[name]) for name in _TARGETS}
     return context.form_page(
         "campaign_form.html",
         "campaign",
@@ -136,8 +128,7 @@ async def _form(
         number=number,
         venue=venue,
         targets=targets,
-        chosen={name: {each["id"] for each in values[name]} for name in targets},
-        tags=tag_text(values["tags"]),
+        chosen=chosen,
         reached=reached_by_tag(targets),
         plan=venue_plan(venue, [each for each in targets["beacons"] if "x" in each]),
         days=week(values),
@@ -145,17 +136,14 @@ async def _form(
     )
 
 
-async def _offered(
-    context: PageContext, kind: str, path: str, chosen: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+async def _offered(context: PageContext, name: str, chosen: list[str]) -> list[dict[str, Any]]:
     """The venue's places of a kind, first those that the campaign names already."""
-    offered: list[dict[str, Any]] = []
+    kind, path = _TARGETS[name]
+    offered: dict[str, dict[str, Any]] = {number: {"id": number} for number in chosen}
     if context.may_read(kind):
         address = f"/region/{context.path_number('id')}/{path}"
-        offered = await context.get(address, limit=ON_THE_PLAN)
-    known, first = {each["id"] for each in offered}, {each["id"] for each in chosen}
-    listed = [*offered, *(each for each in chosen if each["id"] not in known)]
-    return sorted(listed, key=lambda each: each["id"] not in first)
+        offered |= {str(each["id"]): each for each in await context.get(address, limit=ON_THE_PLAN)}
+    return list(offered.values())
 
 
 def reached_by_tag(targets: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:
@@ -184,25 +172,17 @@ _TARGETS = {
     "nfcs": ("nfc", "nfc"),
     "qrcodes": ("qrcode", "qrcode"),
 }
-_TEXTS = (
-    *("name", "title", "push", "format", "template", "url", "html"),
-    *("start_time", "end_time", "on"),
-)
 _FLAGS = ("active", "ignores_caps", "ignores_quiet_hours")
 
 
 def new_campaign(today: date) -> dict[str, Any]:
     """The initial values of the form for a new campaign."""
     return {
-        **dict.fromkeys((*_TEXTS, "start", "end"), ""),
-        **dict.fromkeys(WEEKDAYS, True),
+        **dict.fromkeys((*WEEKDAYS, "active"), True),
         **{name: [] for name in (*_TARGETS, "tags")},
-        **dict.fromkeys(_FLAGS, False),
-        "active": True,
         "format": "url",
         "cache": "day",
         "on": "detection",
-        "dwell_minutes": None,
         "priority": 5,
         "start_time": "09:00",
         "end_time": "18:00",
@@ -213,39 +193,30 @@ def new_campaign(today: date) -> dict[str, Any]:
 
 def stored_campaign(record: dict[str, Any]) -> dict[str, Any]:
     """The values of the form for a stored campaign."""
-    return record | {f"{name}_day": record[name][:10] for name in ("start", "end")}
+    days = {f"{name}_day": record[name][:10] for name in ("start", "end")}
+    return record | days | {f"stored_{name}": record[name] for name in ("start", "end")}
 
 
 def submitted_campaign(form: PostedForm, zone: str) -> dict[str, Any]:
     """The submitted campaign, as the body of a request to the interface.
 
-    If a date was not changed, its stored instant is sent again, with the stored offset.
+    If a date was not changed, its stored instant is sent again, with the stored offset. (The
+    interface ignores fields of the form that it does not know.)
     """
     dwells = form.get("on") == "dwell"
     return {
-        **{name: form.get(name, "") for name in _TEXTS},
+        **form,
         **{name: _instant(form, name, zone) for name in ("start", "end")},
         **{name: name in form for name in (*WEEKDAYS, *_FLAGS)},
         "cache": joined_delay(form.get("cache", ""), form.get("cache_unit", "")),
-        "dwell_minutes": form.get("dwell_minutes") or None if dwells else None,
-        "priority": form.get("priority", ""),
-        **{name: form.getlist(name) for name in _TARGETS},
+        "dwell_minutes": form.get("dwell_minutes") if dwells else None,
+        **{name: [{"id": each} for each in form.getlist(name)] for name in _TARGETS},
         "tags": tag_names(form.get("tags", "")),
     }
 
 
-def redisplayed_campaign(form: PostedForm, values: dict[str, Any]) -> dict[str, Any]:
-    """The submitted values, to show the form again with the faults."""
-    dates = {name: form.get(name, "") for name in ("start", "end", "start_day", "end_day")}
-    places = {
-        name: [{"id": int(each)} for each in values[name] if each.isascii() and each.isdigit()]
-        for name in _TARGETS
-    }
-    return values | dates | places
-
-
 def _instant(form: PostedForm, name: str, zone: str) -> str:
-    stored, day = form.get(name, ""), form.get(f"{name}_day", "")
+    stored, day = form.get(f"stored_{name}", ""), form.get(f"{name}_day", "")
     return stored if day and stored.startswith(f"{day}T") else local_time(day, zone)
 
 
@@ -261,10 +232,10 @@ class StateText(NamedTuple):
 
 async def campaign_state(context: PageContext, venue_id: int, number: int) -> StateText:
     """The present state, for a device without claims in the zone that the beacon requires."""
-    reply = await context.call("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
-    if not reply.is_success:
-        return StateText("off", message_of(reply))
-    found = reply.json()
+    try:
+        found = await context.ask("POST", f"/lieu/{venue_id}/campaign/{number}/explain", {})
+    except ApiError as error:
+        return StateText("off", error.message)
     reason, next_at = found["reason"], found["next_at"]
     if reason == "granted":
         return StateText("good", context.texts("state_sends"))
@@ -297,23 +268,23 @@ def week(campaign: dict[str, Any]) -> list[list[tuple[int, int]]]:
     begin, until = _minute(campaign["start_time"]), _minute(campaign["end_time"])
     if begin is None or until is None:
         return []
+    if begin == until:
+        begin, until = 0, _DAY
+    is_over_midnight = begin > until
     days = []
     for place, day in enumerate(WEEKDAYS):
         intervals = []
-        if begin > until and campaign[WEEKDAYS[place - 1]] and until:
+        if is_over_midnight and campaign[WEEKDAYS[place - 1]]:
             intervals.append((0, until))
         if campaign[day]:
-            last = until if begin < until else _DAY
-            intervals.append((0, _DAY) if begin == until else (begin, last))
+            intervals.append((begin, _DAY if is_over_midnight else until))
         days.append(intervals)
     return days
 
 
 def _minute(text: str) -> int | None:
-    hours, _, minutes = text.partition(":")
-    if not (text.isascii() and hours.isdigit() and minutes.isdigit() and len(text) <= 5):
-        return None
-    return min(int(hours) * 60 + int(minutes), _DAY)
+    found = re.fullmatch("([0-9]{2}):([0-9]{2})", text)
+    return min(int(found[1]) * 60 + int(found[2]), _DAY) if found else None
 
 
 _ONE = "/venues/{id:int}/campaigns/{uid:int}"

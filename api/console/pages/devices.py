@@ -31,7 +31,8 @@ async def decisions(context: PageContext) -> Response:
 async def set_test_flag(context: PageContext) -> Response:
     """Set or clear the test flag."""
     number, is_test = context.path_number("id"), "test" in context.form
-    return await context.change("PUT", f"/crm/{number}", f"/devices/{number}", {"test": is_test})
+    await context.ask("PUT", f"/crm/{number}", {"test": is_test})
+    return context.redirect(f"/devices/{number}")
 
 
 async def show_held_data(context: PageContext) -> Response:

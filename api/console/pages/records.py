@@ -5,61 +5,43 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-import httpx
 import segno
 from starlette.responses import Response
 
+from api.answers import ApiError
 from api.console.context import PageContext
-from api.console.forms import PostedForm, tag_names, tag_text
+from api.console.forms import tag_names, tag_text
 from api.console.session import PATH, Notice
 
 
 class FormField(NamedTuple):
     """A field of a form.
 
-    `kind` is text, number (whole), decimal, proximity, flag or tags; `label` and `hint` are texts
-    by their keys, or the words themselves. Half fields stand side by side.
+    `kind` is text, number (whole), decimal, proximity or tags. Half fields stand side by side.
     """
 
     name: str
-    label: str
     kind: str = "text"
     required: bool = False
     half: bool = False
-    hint: str = ""
 
     def shown(self, values: Mapping[str, Any]) -> Any:
-        """The value as the input shows it."""
-        value = values[self.name]
+        """The value as a form or a file shows it."""
+        value = values.get(self.name)
         if self.kind == "tags":
-            return tag_text(value)
-        if self.kind == "flag":
+            return tag_text(value or ())
+        if isinstance(value, bool):
             return int(value)
         return "" if value is None else value
 
     def submitted(self, form: Mapping[str, str]) -> Any:
-        """The value of a posted form, as the interface takes it."""
+        """The value of a posted form or of a line of a file, as the interface takes it."""
         text = form.get(self.name, "")
         if self.kind == "tags":
             return tag_names(text)
         if self.kind == "decimal":
-            return text.strip().replace(",", ".")
-        return text.strip() or None if self.kind == "number" else text
-
-    def plain(self, text: Any) -> Any:
-        """The text in a form in which equal values are equal."""
-        if self.kind == "tags":
-            return sorted(tag["name"] for tag in tag_names(text))
-        if self.kind == "flag":
-            return str(text).lower() in ("1", "true")
-        if self.kind == "decimal":
-            return str(text).strip().replace(",", ".")
-        return text.replace("-", "").lower() if self.name == "uuid" else str(text)
-
-    def empty(self) -> Any:
-        """The value of a new record."""
-        special = {"flag": True, "tags": [], "number": None, "proximity": "near"}
-        return special.get(self.kind, "")
+            return text.replace(",", ".")
+        return text or None if self.kind == "number" else text
 
 
 class RecordKind(NamedTuple):
@@ -97,25 +79,22 @@ class RecordKind(NamedTuple):
         """The page of the list."""
         return f"/venues/{context.path_number('id')}/{self.many}" if self.in_venue else "/venues"
 
-    def submitted(self, form: PostedForm) -> dict[str, Any]:
-        """The record in a posted form."""
-        values = {each.name: each.submitted(form) for each in self.fields}
-        return {"active": "active" in form, **values}
 
-
-_NAME = FormField("name", "name", required=True)
-_TAGS = FormField("tags", "tags", "tags", hint="tags_hint")
+# What a new record has unless a form or a file says something else.
+NEW = {"active": True, "proximity": "near"}
+_NAME = FormField("name", required=True)
+_TAGS = FormField("tags", "tags")
 VENUES = RecordKind(
     "venue",
     "/region",
     (
         _NAME,
-        FormField("address", "address"),
-        FormField("time_zone", "time_zone", hint="Europe/Paris"),
-        FormField("visit_silence", "visit_silence", "number", hint="visit_silence_hint"),
-        FormField("width", "width", "number", half=True),
-        FormField("height", "height", "number", half=True),
-        FormField("image", "image", hint="image_hint"),
+        FormField("address"),
+        FormField("time_zone"),
+        FormField("visit_silence", "number"),
+        FormField("width", "number", half=True),
+        FormField("height", "number", half=True),
+        FormField("image"),
     ),
     ("name", "address", "time_zone", "width", "active"),
 )
@@ -124,13 +103,13 @@ BEACONS = RecordKind(
     "/region/{id}/beacon",
     (
         _NAME,
-        FormField("uuid", "UUID", required=True),
-        FormField("major", "Major", "number", required=True, half=True),
-        FormField("minor", "Minor", "number", required=True, half=True),
-        FormField("proximity", "proximity", "proximity", hint="proximity_hint"),
-        FormField("x", "x", "number", half=True),
-        FormField("y", "y", "number", half=True),
-        FormField("color", "color", half=True, hint="#0a7d6c"),
+        FormField("uuid", required=True),
+        FormField("major", "number", required=True, half=True),
+        FormField("minor", "number", required=True, half=True),
+        FormField("proximity", "proximity"),
+        FormField("x", "number", half=True),
+        FormField("y", "number", half=True),
+        FormField("color", half=True),
         _TAGS._replace(half=True),
     ),
     ("name", "proximity", "-tags", "x", "uuid", "major", "minor", "active"),
@@ -140,9 +119,9 @@ GEOFENCES = RecordKind(
     "/region/{id}/geofencing",
     (
         _NAME,
-        FormField("latitude", "latitude", "decimal", required=True, half=True),
-        FormField("longitude", "longitude", "decimal", required=True, half=True),
-        FormField("radius", "radius", "number", required=True, hint="radius_hint"),
+        FormField("latitude", "decimal", required=True, half=True),
+        FormField("longitude", "decimal", required=True, half=True),
+        FormField("radius", "number", required=True),
         _TAGS,
     ),
     ("name", "latitude", "longitude", "radius", "-tags", "active"),
@@ -151,7 +130,7 @@ NFCS, QRCODES = (
     RecordKind(
         record,
         f"/region/{{id}}/{record}",
-        (_NAME, FormField("value", "value", required=True, hint="value_hint"), _TAGS),
+        (_NAME, FormField("value", required=True), _TAGS),
         ("name", "value", "-tags", "active"),
     )
     for record in ("nfc", "qrcode")
@@ -177,8 +156,7 @@ async def show_list(kind: RecordKind, context: PageContext) -> Response:
 
 async def show_new(kind: RecordKind, context: PageContext) -> Response:
     """Show the form for a new record."""
-    values = {"active": True, **{each.name: each.empty() for each in kind.fields}}
-    return _form(context, kind, values)
+    return _form(context, kind, NEW)
 
 
 async def show_form(kind: RecordKind, context: PageContext) -> Response:
@@ -188,26 +166,40 @@ async def show_form(kind: RecordKind, context: PageContext) -> Response:
 
 async def submit(kind: RecordKind, context: PageContext) -> Response:
     """Create a record from the form, or save it."""
-    values, is_new = kind.submitted(context.form), context.path.endswith("/new")
-    path = kind.list_path(context) if is_new else kind.one_path(context)
-    reply = await context.call("POST" if is_new else "PUT", path, values)
-    if not reply.is_success:
-        return _form(context, kind, values, reply)
-    page = kind.page(context) if kind.in_venue else f"/venues/{reply.json()['id']}"
-    return context.redirect(page, Notice("created" if is_new else "saved", values["name"]))
+    values = {each.name: each.submitted(context.form) for each in kind.fields}
+    values["active"] = "active" in context.form
+    try:
+        stored, done = await store(kind, context, values)
+    except ApiError as refusal:
+        return _form(context, kind, values, refusal)
+    return context.redirect(
+        kind.page(context) if kind.in_venue else f"/venues/{stored['id']}", done
+    )
+
+
+async def store(
+    kind: RecordKind, context: PageContext, values: dict[str, Any]
+) -> tuple[dict[str, Any], Notice]:
+    """Create the record of a form, or save it; the form of a new one ends with /new."""
+    if context.path.endswith("/new"):
+        stored = await context.ask("POST", kind.list_path(context), values)
+        return stored, Notice("created", stored["name"])
+    stored = await context.ask("PUT", kind.one_path(context), values)
+    return stored, Notice("saved", stored["name"])
 
 
 async def remove(kind: RecordKind, context: PageContext) -> Response:
     """Delete a record; a venue with its beacons, geofences and campaigns."""
+    await context.ask("DELETE", kind.one_path(context))
     undo = context.path.removesuffix("delete") + "restore"
     done = Notice("deleted", context.form.get("name", ""), undo)
-    return await context.change("DELETE", kind.one_path(context), kind.page(context), done=done)
+    return context.redirect(kind.page(context), done)
 
 
 async def restore(kind: RecordKind, context: PageContext) -> Response:
     """Bring back a deleted record."""
-    path = f"{kind.one_path(context)}/restore"
-    return await context.change("POST", path, kind.page(context), done=Notice("restored"))
+    await context.ask("POST", f"{kind.one_path(context)}/restore")
+    return context.redirect(kind.page(context), Notice("restored"))
 
 
 async def show_qr_code(context: PageContext) -> Response:
@@ -222,7 +214,7 @@ def _form(
     context: PageContext,
     kind: RecordKind,
     values: dict[str, Any],
-    refusal: httpx.Response | None = None,
+    refusal: ApiError | None = None,
 ) -> Response:
     home = PATH + kind.page(context)
     is_new = context.path.endswith("/new")

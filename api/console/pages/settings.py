@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import httpx
 import orjson
 from starlette.responses import Response
 
+from api.answers import ApiError
 from api.console.context import PageContext
 from api.console.forms import PostedForm, joined_delay
-from api.console.interface import RefusedError, message_of
 from api.console.session import Notice
 from catalog.models import WEEKDAYS
 
@@ -26,10 +25,11 @@ async def show_company(context: PageContext) -> Response:
 async def save_company(context: PageContext) -> Response:
     """Save the form of the company's rules."""
     values = submitted_rules(context.form)
-    reply = await context.call("PUT", _COMPANY, values)
-    if reply.is_success:
-        return context.redirect("/company", Notice("saved"))
-    return _company_form(context, values, reply)
+    try:
+        await context.ask("PUT", _COMPANY, values)
+    except ApiError as refusal:
+        return _company_form(context, values, refusal)
+    return context.redirect("/company", Notice("saved"))
 
 
 def submitted_rules(form: PostedForm) -> dict[str, Any]:
@@ -51,21 +51,21 @@ def submitted_rules(form: PostedForm) -> dict[str, Any]:
 
 
 def _company_form(
-    context: PageContext, values: dict[str, Any], refusal: httpx.Response | None = None
+    context: PageContext, values: dict[str, Any], refusal: ApiError | None = None
 ) -> Response:
     rows = [*values["caps"], *[{"max": "", "per": "day"}] * _MORE_ROWS]
     quiet = values["quiet_hours"] or {"start": "", "end": "", "weekdays": WEEKDAYS}
-    return context.form_page("company.html", "company", values, refusal, rows=rows, quiet=quiet)
+    return context.form_page("company.html", "company", values | quiet, refusal, rows=rows)
 
 
 async def show_connector(context: PageContext) -> Response:
     """Show the form with the stored connector."""
-    reply = await context.call("GET", "/connector")
-    if reply.status_code == _NOT_SET_UP:
-        return _connector_form(context, _NEW | {"signed": False}, is_new=True)
-    if not reply.is_success:
-        raise RefusedError(reply.status_code, message_of(reply))
-    return _connector_form(context, reply.json(), is_new=False)
+    try:
+        return _connector_form(context, await context.get("/connector"), is_new=False)
+    except ApiError as error:
+        if error.status != _NOT_SET_UP:
+            raise
+    return _connector_form(context, _NEW | {"signed": False}, is_new=True)
 
 
 async def save_connector(context: PageContext) -> Response:
@@ -76,16 +76,18 @@ async def save_connector(context: PageContext) -> Response:
     values = {name: form.get(name, "") for name in _NEW}
     values["parameters"] = orjson.dumps(parameters).decode()
     secret = {"secret": form["secret"]} if form.get("secret") else {}
-    reply = await context.call("PUT", "/connector", values | secret)
-    if reply.is_success:
-        return context.redirect("/connector", Notice("saved", values["name"]))
-    shown = values | {"signed": "signed" in form}
-    return _connector_form(context, shown, is_new="is_new" in form, refusal=reply)
+    try:
+        await context.ask("PUT", "/connector", values | secret)
+    except ApiError as refusal:
+        shown = values | {"signed": "signed" in form}
+        return _connector_form(context, shown, is_new="is_new" in form, refusal=refusal)
+    return context.redirect("/connector", Notice("saved", values["name"]))
 
 
 async def remove_connector(context: PageContext) -> Response:
     """Delete the connector."""
-    return await context.change("DELETE", "/connector", "/connector", done=Notice("deleted"))
+    await context.ask("DELETE", "/connector")
+    return context.redirect("/connector", Notice("deleted"))
 
 
 async def test_connector(context: PageContext) -> Response:
@@ -104,7 +106,7 @@ def _connector_form(
     values: dict[str, Any],
     *,
     is_new: bool,
-    refusal: httpx.Response | None = None,
+    refusal: ApiError | None = None,
 ) -> Response:
     pairs = orjson.loads(values["parameters"])
     return context.form_page(

@@ -1,7 +1,7 @@
 """Beacons, geofences, NFC tags and QR codes as CSV files, and back: with a preview of the changes.
 
 Each line of a file is a new record or a stored one, which it names by its id or by what makes it
-unique. The interface checks all of them before any is stored.
+unique. A dry run of the interface checks all of them and shows what they would be.
 """
 
 import csv
@@ -12,30 +12,30 @@ from typing import Any
 
 from starlette.responses import Response
 
+from api.answers import ApiError
 from api.bodies import MOST_LISTED
 from api.console.context import PageContext
-from api.console.interface import faults_of, message_of
-from api.console.pages.records import IN_VENUES, FormField, RecordKind, venue_of
+from api.console.pages.records import IN_VENUES, NEW, FormField, RecordKind, venue_of
 from api.console.rendering import csv_file
 from api.console.session import Notice
 from catalog.plain_text import of_csv
 
-_ACTIVE = FormField("active", "active", "flag")
+_ACTIVE = FormField("active")
 # What names a stored record in a line without an id.
 _KEYS = {"beacon": ("uuid", "major", "minor"), "geofence": ("name",)}
 
 
 @dataclass(kw_only=True)
 class SheetLine:
-    """A line of a file: the record as the interface takes it, and whether it is stored already.
+    """A line of a file, as the interface takes it.
 
-    `changes` has the label of each changed field, its text after and before.
+    `changes` has the label of each field that is new or changed, its text after and before.
     """
 
     number: int
     values: dict[str, Any]
-    is_stored: bool
-    changes: list[tuple[str, str, str]] = field(default_factory=list)
+    stored: dict[str, Any] | None
+    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -43,7 +43,7 @@ class SheetLine:
         """What becomes of it, as the key of a text."""
         if self.faults:
             return "line_faulty"
-        if not self.is_stored:
+        if self.stored is None:
             return "line_new"
         return "line_changed" if self.changes else "line_same"
 
@@ -71,12 +71,12 @@ async def import_sheet(kind: RecordKind, context: PageContext) -> Response:
     except (ValueError, csv.Error) as error:
         return await _page(kind, context, [], str(error))
     message = await _send(kind, context, lines, dry=True)
-    if "apply" in context.form and not message and not any(line.faults for line in lines):
-        message = await _send(kind, context, lines, dry=False)
-        if not message:
-            count = sum(line.state != "line_same" for line in lines)
-            return context.redirect(kind.page(context), Notice("saved", str(count)))
-    return await _page(kind, context, lines, message)
+    if "apply" not in context.form or message or any(line.faults for line in lines):
+        return await _page(kind, context, lines, message)
+    changed = [line for line in lines if line.state != "line_same"]
+    if message := await _send(kind, context, changed, dry=False):
+        return await _page(kind, context, lines, message)
+    return context.redirect(kind.page(context), Notice("saved", str(len(changed))))
 
 
 async def _page(
@@ -118,7 +118,8 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
         row = {name: of_csv(cell) for name, cell in raw.items() if name in fields}
         given_id = raw.get("id", "").strip()
         found = stored.get(given_id or _key(kind, row))
-        line = _line(context, number, row, list(fields.values()), found)
+        values = {name: fields[name].submitted(row) for name in row}
+        line = SheetLine(number=number, values=(found or NEW) | values, stored=found)
         if "-" in raw:  # cells without a head
             line.faults.append(texts("unknown_columns", names=", ".join(raw["-"])))
         if given_id and found is None:
@@ -135,51 +136,39 @@ def _key(kind: RecordKind, row: Mapping[str, Any]) -> str:
     return ":" + ":".join(cell.replace("-", "").lower() for cell in cells)
 
 
-def _line(
-    context: PageContext,
-    number: int,
-    row: dict[str, str],
-    fields: list[FormField],
-    stored: dict[str, Any] | None,
-) -> SheetLine:
-    given = {each.name: each.submitted(row) for each in fields if each.name in row}
-    if stored is None:
-        values = {each.name: each.empty() for each in fields} | given
-        return SheetLine(number=number, values=values, is_stored=False)
-    changes = [
-        (context.texts.get(each.label), row[each.name], str(each.shown(stored)))
-        for each in fields
-        if each.name in given and each.plain(row[each.name]) != each.plain(each.shown(stored))
-    ]
-    return SheetLine(number=number, values=stored | given, is_stored=True, changes=changes)
-
-
 async def _send(
     kind: RecordKind, context: PageContext, lines: list[SheetLine], *, dry: bool
 ) -> str:
-    """Have the interface check or store the lines, and note their faults.
+    """Have the interface check or store the lines, and note their faults and changes.
 
     Returns the message of a refusal that is not about a line.
     """
-    refused = ""
-    for method, state in (("POST", "line_new"), ("PUT", "line_changed")):
-        sent = [line for line in lines if line.state == state]
-        if not sent:
+    message, texts = "", context.texts
+    good = [line for line in lines if not line.faults]
+    for method, sent in (
+        ("POST", [line for line in good if line.stored is None]),
+        ("PUT", [line for line in good if line.stored is not None]),
+    ):
+        try:
+            values = [line.values for line in sent]
+            path = kind.list_path(context)
+            answers = await context.ask(method, path, values, dry=dry) if sent else []
+        except ApiError as refusal:
+            message = message or refusal.message
+            for place, fault in refusal.fields.items():
+                number, _, name = place.removeprefix("[").partition("].")
+                if number.isdigit():
+                    name, line = name.partition("[")[0], sent[int(number)]
+                    words = context.fault(name, fault, line.values.get(name))
+                    line.faults.append(f"{texts.get(name)}: {words}")
             continue
-        values = [line.values for line in sent]
-        reply = await context.call(method, kind.list_path(context), values, dry=dry)
-        refused = refused or message_of(reply)
-        for place, fault in faults_of(reply).items():
-            number, _, name = place.removeprefix("[").partition("].")
-            if number.isdigit():
-                _note(context, sent[int(number)], name, fault)
-    return "" if any(line.faults for line in lines) else refused
-
-
-def _note(context: PageContext, line: SheetLine, name: str, fault: str) -> None:
-    name = name.partition("[")[0]
-    words = context.fault(name, fault, line.values.get(name))
-    line.faults.append(f"{context.texts.get(name)}: {words}")
+        for line, answer in zip(sent, answers, strict=True):
+            line.changes = [
+                (texts.get(each.name), each.shown(answer), each.shown(line.stored))
+                for each in (*kind.fields, _ACTIVE)
+                if line.stored and each.shown(answer) != each.shown(line.stored)
+            ]
+    return "" if any(line.faults for line in lines) else message
 
 
 def _pages(kind: RecordKind) -> tuple[tuple[str, str, Any], ...]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, get_args
 
 from starlette.responses import Response
 
+from api.answers import ApiError
 from api.console.context import PageContext
-from api.console.interface import faults_of, message_of
 from api.console.rendering import csv_file
 from api.console.texts import display_zone
 from rules.visits import VisitKind
@@ -26,35 +26,40 @@ Span = dict[str, str]
 
 async def show(context: PageContext) -> Response:
     """Show the chosen figures. Faults are shown beside the fields."""
-    choice = await _choice(context)
-    kind, venue = choice["kind"], choice["venue"]
-    span = {name: choice[name] for name in ("from", "to")}
-    records = await context.call("GET", "/statistics/totals", limit=_MOST, **choice)
-    good = records.is_success
-    earlier = before(span) if good else span
-    days, past = [
-        await context.get("/statistics/days", venue=venue, **each) if good else []
-        for each in (span, earlier)
-    ]
-    visited = {"kind": kind if kind in get_args(VisitKind) else "venue", "limit": _MOST}
-    visits = await context.call("GET", "/statistics/visits", **(choice | visited))
-    return context.page(
+    choice, refusal = await _choice(context), None
+    try:
+        shown = await _shown(context, choice)
+    except ApiError as error:
+        refusal, shown = error, {"figures": [], "visits": []}
+    return context.form_page(
         "statistics.html",
-        records.status_code,
-        choice=choice,
-        earlier=earlier,
-        kinds=KINDS,
-        periods=PERIODS,
+        "statistics",
+        choice,
+        refusal,
         period=context.query("period") or ("" if context.query("from") else PERIODS[0]),
+        periods=PERIODS,
+        kinds=KINDS,
         venues=await context.venues(),
-        faults=faults_of(records),
-        message=message_of(records),
-        figures=figures_of(days, span, past) if good else [],
-        found=[_with_all_places(each) for each in records.json()] if good else [],
-        held=await _held_back(context, span) if good and kind == "campaign" else {},
         most=_MOST,
-        visits=visits.json() if visits.is_success else [],
+        **shown,
     )
+
+
+async def _shown(context: PageContext, choice: dict[str, str]) -> dict[str, Any]:
+    kind, span = choice["kind"], {name: choice[name] for name in ("from", "to")}
+    found = await context.get("/statistics/totals", limit=_MOST, **choice)
+    earlier, venue = before(span), choice["venue"]
+    days, past = [
+        await context.get("/statistics/days", venue=venue, **each) for each in (span, earlier)
+    ]
+    visited = choice | {"kind": kind if kind in get_args(VisitKind) else "venue"}
+    return {
+        "earlier": earlier,
+        "figures": figures_of(days, span, past),
+        "found": [_with_all_places(each) for each in found],
+        "held": await _held_back(context, span) if kind == "campaign" else {},
+        "visits": await context.get("/statistics/visits", limit=_MOST, **visited),
+    }
 
 
 async def hours_of_week(context: PageContext) -> Response:
@@ -81,12 +86,12 @@ async def _choice(context: PageContext) -> dict[str, str]:
     """What was chosen: the kind, the venue, and the days, by a period's name or as they are."""
     today = (await context.local_now()).date()
     this_month = today.replace(day=1)
-    last_month = (this_month - _DAY).replace(day=1)
     period = context.query("period")
     if period == "month":
         span = {"from": str(this_month), "to": str(today)}
     elif period == "last_month":
-        span = {"from": str(last_month), "to": str(this_month - _DAY)}
+        last = this_month - _DAY
+        span = {"from": str(last.replace(day=1)), "to": str(last)}
     elif period in PERIODS:
         span = last_days(today, int(period))
     else:
@@ -107,13 +112,11 @@ def before(span: Span) -> Span:
 
 
 async def _held_back(context: PageContext, span: Span) -> dict[int, list[tuple[str, int]]]:
-    """The refusals of each campaign by reason, the most first; none for more than a month."""
-    reply = await context.call("GET", "/statistics/reasons", limit=_MOST, **span)
+    """The refusals of each campaign by reason, the most first."""
     held: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for each in reply.json() if reply.is_success else []:
-        if each["reason"] != "granted":
-            for one in each["campaigns"]:
-                held[one["id"]].append((each["reason"], one["count"]))
+    for each in await context.get("/statistics/reasons", limit=_MOST, **span):
+        for one in each["campaigns"] if each["reason"] != "granted" else []:
+            held[one["id"]].append((each["reason"], one["count"]))
     for found in held.values():
         found.sort(key=lambda each: -each[1])
     return held
@@ -125,7 +128,7 @@ class Figure(NamedTuple):
     name: str
     labels: list[str]
     values: list[int]
-    before: int | None = None
+    before: int | None
 
     @property
     def total(self) -> int:
@@ -145,13 +148,12 @@ def figures_of(
     first, last = (date.fromisoformat(span[name]) for name in ("from", "to"))
     days = [str(first + number * _DAY) for number in range((last - first).days + 1)]
     by_day = {each["day"]: _with_all_places(each) for each in found}
-    earlier = None if past is None else [_with_all_places(each) for each in past]
     return [
         Figure(
             name,
             days,
-            [by_day.get(day, {}).get(name, 0) for day in days],
-            None if earlier is None else sum(each[name] for each in earlier),
+            [by_day[day][name] if day in by_day else 0 for day in days],
+            None if past is None else sum(_with_all_places(each)[name] for each in past),
         )
         for name in _FIGURES
     ]

@@ -54,11 +54,8 @@ async def show_recent(context: PageContext) -> Response:
 async def move_beacon(context: PageContext) -> Response:
     """Save a beacon's new position on the plan. Its other fields stay as they are stored."""
     path = BEACONS.one_path(context)
-    reply = await context.call("GET", path)
-    if reply.is_success:
-        position = {name: context.form.get(name) for name in ("x", "y")}
-        reply = await context.call("PUT", path, reply.json() | position)
-    return JSONResponse(reply.json(), reply.status_code)
+    position = {name: context.form.get(name) for name in ("x", "y")}
+    return JSONResponse(await context.ask("PUT", path, await context.get(path) | position))
 
 
 def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,8 @@
     state.textContent = text;
   };
 
+  const inWords = (name) => [...reason.options].find((each) => each.value === name)?.text || name;
+
   const newRow = (texts, isGood) => {
     const row = document.getElementById("live-row").content.firstElementChild.cloneNode(true);
     texts.forEach((text, place) => { row.querySelectorAll("[data-text]")[place].textContent = text; });
@@ -24,8 +26,8 @@
 
   const add = (decision) => {
     const place = decision.lieu ? `${decision.beacon}, ${decision.lieu}` : decision.beacon;
-    const outcomes = decision.campaigns.map((each) => `${each.name}: ${each.outcome_text}`).join("; ");
-    const texts = [decision.reason_text, decision.proximity, place, outcomes], key = JSON.stringify(texts);
+    const outcomes = decision.campaigns.map((each) => `${each.name}: ${inWords(each.outcome)}`).join("; ");
+    const texts = [inWords(decision.reason), decision.proximity, place, outcomes], key = JSON.stringify(texts);
     const row = shown.get(key) || newRow(texts, decision.reason === "granted");
     row.cells[0].textContent = decision.decided_at.slice(11, 19);
     row.cells[1].textContent = Number(row.cells[1].textContent) + 1;
@@ -40,9 +42,10 @@
     const query = new URLSearchParams(new FormData(filters));
     if (sentOnly.checked) query.set("reason", "granted");
     if (after) query.set("after", after);
-    const answer = await fetch(`${rows.dataset.feed}?${query}`).catch(() => null);
+    const headers = { accept: "application/json" };
+    const answer = await fetch(`${rows.dataset.feed}?${query}`, { headers }).catch(() => null);
     away.hidden = Boolean(answer);
-    if (answer && answer.redirected) location.reload();
+    if (answer?.status === 401) location.reload();
     if (mine !== generation) return;
     if (!answer || !answer.ok) {
       const error = answer ? await answer.json().catch(() => ({})) : {};

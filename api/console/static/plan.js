@@ -78,10 +78,10 @@ document.querySelectorAll(".plan[data-mode]").forEach((plan) => {
     const [x, y] = dot.now;
     const answer = await fetch(`${plan.dataset.places}/${dot.dataset.id}/place`, {
       method: "POST",
-      headers: { "content-type": "application/x-www-form-urlencoded", "x-forgery-token": plan.dataset.token },
+      headers: { accept: "application/json", "x-forgery-token": plan.dataset.token },
       body: new URLSearchParams({ x, y }),
     }).catch(() => null);
-    if (answer && answer.ok && !answer.redirected) {
+    if (answer?.ok) {
       dot.dataset.x = x;
       dot.dataset.y = y;
       dot.classList.remove("unplaced");

@@ -7,28 +7,73 @@
     publish         the notification, or a dead letter
     finish          the offset before the first unfinished call may be committed
 
-The last three are in engine/connector/results.py. In this order a crash between two steps repeats
-calls and loses none. A repeated call has the same id and changes no claim of another.
+In this order a crash between two steps repeats calls and loses none. A repeated call has the same
+id and changes no claim of another.
+
+Calls finish in any order. The metadata of a committed offset name the finished calls after it, so
+that the next owner of the partition does not repeat them. At least once, the consumer commits both
+when the results are published; ranges for which the metadata have no room are repeated after a
+crash. Exactly once, the transaction that publishes the results commits both; results without room
+wait until an earlier call finishes.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from aiokafka import TopicPartition
+import structlog
+from aiokafka import ConsumerRecord, TopicPartition
 
 from connectors.errors import EndpointError
-from connectors.model import Call, CallFault, CallResult, Failed
-from engine.connector.calls import PendingCall, build_call, decode_call
-from engine.connector.results import ROLE, ConnectorRole, Results
+from connectors.model import Call, CallFault, CallResult, Content, Declined, Failed
+from connectors.schedule import CallScheduler
+from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
+from engine.connector.stores import CallHistoryWriter
+from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.detections import decode_records
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position, write_ranges
+from engine.kafka.producer import Outgoing
+from engine.kafka.topics import Topics
+from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import QueueWorker, Records, exception_of
 from engine.process.lifecycle import cancel
-from engine.process.metrics import StepTimer
+from engine.process.metrics import Metrics, StepTimer
+from engine.redis.claims import ClaimUpdater
+from engine.redis.devices import DeviceLookup
+from engine.redis.figures import FigureSums
 
+log = structlog.get_logger(__name__)
+
+ROLE = "connector"
 _BATCH_RECORDS = 500
+_MOST_RESULTS = 1000  # published together
+_IDLE_SECONDS = 1.0
+_REDIS_PAUSE = 1.0
+_CLAIMS = "claims to update"  # the operation, in the log
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorRole:
+    """What the partitions of a process share."""
+
+    topics: Topics
+    fresh_seconds: float
+    limit: DeadLetterLimit
+    scheduler: CallScheduler
+    decryptor: EndpointDecryptor
+    devices: DeviceLookup
+    claims: ClaimUpdater
+    letters: DeadLetterPublisher
+    history: CallHistoryWriter
+    sums: FigureSums
+    metrics: Metrics
+    tracer: Tracer
 
 
 class CallPartition(QueueWorker):
@@ -171,6 +216,181 @@ class CallPartition(QueueWorker):
         role.scheduler.submit(call, on_result)
 
 
+class _Notification(NamedTuple):
+    """A message with its cause, for DeadLetterPublisher."""
+
+    call: PendingCall
+    message: Outgoing
+    record: ConsumerRecord[bytes, bytes]
+
+
+class Results:
+    """Handles the results of one partition, in batches of what arrives meanwhile.
+
+    `offsets` learn what is finished, then `on_finished` how much. While Redis is down,
+    notifications are published without a look at their claims; what has to change a claim waits.
+    With `transactions`, results are committed here.
+    """
+
+    def __init__(
+        self,
+        role: ConnectorRole,
+        offsets: FinishedOffsets,
+        on_finished: Callable[[int], None],
+        transactions: TransactionalPublisher | None = None,
+    ) -> None:
+        self._role = role
+        self._offsets = offsets
+        self._on_finished = on_finished
+        self._transactions = transactions
+        letters = role.letters
+        self._publisher = letters.publishing_with(transactions) if transactions else letters
+        self._step = StepTimer(role.metrics, ROLE)
+        self._arrived = asyncio.Event()
+        self._new: list[PendingCall] = []  # claims to look at
+        self._held: list[PendingCall] = []  # claims to change once Redis is back
+        self._ready: list[PendingCall | DeadLetter] = []  # to be published
+        self._next_update = float("-inf")
+        self._committed: int | None = None
+
+    def add(self, result: PendingCall | DeadLetter) -> None:
+        """Handle the result of a call, or a record that could not be decoded."""
+        if isinstance(result, DeadLetter) or result.claim_update() is None:
+            self._add_ready([result])
+        else:
+            self._new.append(result)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Handle results until cancelled. Raises permanent errors."""
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_IDLE_SECONDS):
+                        await self._arrived.wait()
+                self._arrived.clear()
+                await self._settle_claims()
+                while batch := self._next_batch():
+                    await self._finish(batch)
+                # Calls may have finished before this assignment.
+                if self._transactions and self._offsets.done not in (None, self._committed):
+                    await self._commit([])
+        finally:
+            self._role.scheduler.note_unpublished(-len(self._ready))
+
+    def _add_ready(self, results: Sequence[PendingCall | DeadLetter]) -> None:
+        self._ready += results
+        self._role.scheduler.note_unpublished(len(results))
+
+    async def _settle_claims(self) -> None:
+        errors = self._role.metrics.redis_errors
+        batch, self._new = self._new, []
+        if time.monotonic() >= self._next_update:
+            batch, self._held = self._held + batch, []
+            try:
+                with self._step("claims"):
+                    await self._update_claims(batch)
+            except Exception as error:  # temporary errors are retried, others are raised
+                if not errors.may_recover(error):
+                    raise
+                errors.failed(error, _CLAIMS)
+                self._next_update = time.monotonic() + _REDIS_PAUSE
+            else:
+                self._add_ready(batch)
+                return
+        self._add_ready([call for call in batch if isinstance(call.result, Content)])
+        self._held += [call for call in batch if not isinstance(call.result, Content)]
+
+    async def _update_claims(self, batch: Sequence[PendingCall]) -> None:
+        """Change or confirm the claims of calls. One call in Redis.
+
+        A crash may have repeated a call whose claim was given back and taken by another detection:
+        then there is no second notification within the delay.
+        """
+        updates = {call: update for call in batch if (update := call.claim_update()) is not None}
+        if not updates:
+            return
+        held = await self._role.claims.settle(list(updates.values()))
+        self._role.metrics.redis_errors.answered(_CLAIMS)
+        for call, is_held in zip(updates, held, strict=True):
+            if isinstance(call.result, Content) and not is_held:
+                call.result = Declined()
+
+    def _next_batch(self) -> list[PendingCall | DeadLetter]:
+        count = _MOST_RESULTS
+        if self._transactions is not None:
+            self._ready.sort(key=_offset_of)
+            count = _fitting(self._offsets, [_offset_of(each) for each in self._ready[:count]])
+        batch, self._ready = self._ready[:count], self._ready[count:]
+        return batch
+
+    async def _finish(self, batch: Sequence[PendingCall | DeadLetter]) -> None:
+        """Publish results and finish their records."""
+        offsets = [_offset_of(each) for each in batch]
+        calls = [each for each in batch if isinstance(each, PendingCall)]
+        try:
+            with self._step("publish"):
+                letters = [each for each in batch if isinstance(each, DeadLetter)]
+                await self._publish(calls, letters)
+                if self._transactions is not None:
+                    await self._commit(offsets)
+        finally:
+            self._role.scheduler.note_unpublished(-len(batch))
+        self._count(calls)
+        self._offsets.finish_all(offsets)
+        self._on_finished(len(offsets))
+
+    async def _publish(self, calls: Sequence[PendingCall], letters: list[DeadLetter]) -> None:
+        """Publish notifications and dead letters. One with too large a notification has failed."""
+        topic = self._role.topics.notifications
+        notifications = [
+            _Notification(call, message, call.record)
+            for call in calls
+            if (message := call.notification(topic))
+        ]
+        letters += [letter for call in calls if (letter := call.dead_letter())]
+        refused = await self._publisher.publish_or_dead_letter(notifications)
+        for call, message, _ in refused:
+            detail = f"the notification would have {len(message.value or b'')} bytes"
+            call.result = Failed(CallFault.TOO_LARGE, detail)
+        if refused:
+            errors = self._role.metrics.redis_errors
+            try:
+                await self._update_claims([each.call for each in refused])
+            except Exception as error:  # temporary: such a claim is kept for its delay
+                if not errors.may_recover(error):
+                    raise
+                errors.failed(error, _CLAIMS)
+        await self._publisher.publish(letters)
+
+    async def _commit(self, finishing: Sequence[int]) -> None:
+        """Commit the transaction in which the messages of these offsets were published."""
+        position = self._offsets.position(frozenset(finishing))
+        assert self._transactions is not None  # noqa: S101
+        await self._transactions.commit(position)
+        self._committed = position.offset
+
+    def _count(self, published: Sequence[PendingCall]) -> None:
+        """Add results to the metrics, the log, and the history for account holders."""
+        role, now = self._role, time.time()
+        failed: Counter[tuple[int, str]] = Counter()
+        sent: Counter[int] = Counter()
+        for call in published:
+            company = call.message.company.id
+            role.metrics.connector_calls.labels(call.outcome).inc()
+            role.history.add(company, call.past_call(now))
+            if isinstance(call.result, Content):
+                role.metrics.notifications.labels(call.result.format).inc()
+                sent[company] += 1
+                role.metrics.latency.observe(max(0.0, now - call.detected_at))
+            elif isinstance(call.result, Failed):
+                failed[company, call.outcome] += 1
+        for (company, reason), count in failed.items():
+            log.warning("calls failed", company=company, reason=reason, count=count)
+        for company, count in sent.items():
+            role.sums.note_notifications(company, count)
+
+
 def _about(call: PendingCall) -> dict[str, str | int]:
     """The attributes of a call's span: ids of the catalog, and no personal data."""
     return {
@@ -183,3 +403,18 @@ def _about(call: PendingCall) -> dict[str, str | int]:
         "proximity.campaign": call.message.campaign.id,
         "proximity.notification": call.message.id,
     }
+
+
+def _offset_of(result: PendingCall | DeadLetter) -> int:
+    return int(result.record.offset)
+
+
+def _fitting(tracked: FinishedOffsets, offsets: Sequence[int]) -> int:
+    """How many of the offsets, from the first on, fit into the metadata of one commit."""
+
+    def size(count: int) -> int:
+        return len(write_ranges(tracked.ranges(frozenset(offsets[:count]))))
+
+    if size(len(offsets)) <= MOST_CHARACTERS:
+        return len(offsets)
+    return bisect_right(range(1, len(offsets)), MOST_CHARACTERS, key=size)

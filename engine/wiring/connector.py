@@ -14,8 +14,7 @@ from connectors.errors import CertificatesError
 from connectors.model import BreakerStatus, Call
 from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
 from engine.connector.calls import EndpointDecryptor, try_span
-from engine.connector.partition import CallPartition
-from engine.connector.results import ROLE, ConnectorRole
+from engine.connector.partition import ROLE, CallPartition, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.offsets import Position

@@ -25,7 +25,6 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 RESOLVE_SECONDS = 1.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _TRIES = 2  # of one look-up, within RESOLVE_SECONDS together
-_MOST_ADDRESSES = 64
 _LONGEST_NAME = 253
 _CLOSED = "port {} is not open to connectors; accepted: 80 for http, 443 for https"
 
@@ -85,8 +84,6 @@ class EgressGuard(AbstractResolver):
             raise HostUnresolvedError(f"{host} does not resolve") from None
         if not found:
             raise HostUnresolvedError(f"{host} does not resolve")
-        if len(found) > _MOST_ADDRESSES:
-            raise UrlForbiddenError(f"{host} has more than {_MOST_ADDRESSES} addresses")
         self._judge(host, port, [parse_address(each) for each in found])
         return found
 
@@ -128,7 +125,10 @@ class EgressGuard(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """The addresses to which the HTTP client may connect."""
-        families = {each: _family_of(each) for each in await self.addresses(host, port)}
+        families = {
+            each: socket.AF_INET6 if ":" in each else socket.AF_INET
+            for each in await self.addresses(host, port)
+        }
         return [
             ResolveResult(
                 hostname=host,
@@ -158,10 +158,6 @@ class EgressGuard(AbstractResolver):
             self._name_server = AsyncResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
         found = await self._name_server.resolve(host.rstrip("."), family=socket.AF_UNSPEC)
         return list(dict.fromkeys(each["host"] for each in found))
-
-
-def _family_of(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def is_literal(host: str) -> bool:

@@ -48,37 +48,31 @@ def build_request(call: Call, *, agent: str, now: float) -> httpx.Request:
     body = b""
     # identity: a compressed reply could be much larger than the bytes that the budget counts.
     headers = [
-        (b"user-agent", agent.encode()),
-        (b"accept", b"application/json"),
-        (b"accept-encoding", b"identity"),
-        (b"idempotency-key", call.id.encode()),
+        ("user-agent", agent),
+        ("accept", "application/json"),
+        ("accept-encoding", "identity"),
+        ("idempotency-key", call.id),
     ]
     if call.traceparent is not None:
-        headers.append((b"traceparent", call.traceparent.encode()))
+        headers.append(("traceparent", call.traceparent))
     if endpoint.method is HttpMethod.GET:
         query += _flat(call)
     else:
         body = msgspec.json.encode(call.document)
-        headers.append((b"content-type", b"application/json"))
-        headers.append((b"content-length", b"%d" % len(body)))
+        headers.append(("content-type", "application/json"))
     usable = usable_parameters(call)
     if endpoint.place is ParameterPlace.QUERY:
         query += usable
     else:
-        headers += [(n.lower().encode(), v.strip(" \t").encode()) for n, v in usable]
+        headers += [(name.lower(), value.strip(" \t")) for name, value in usable]
     if endpoint.secret:
-        signed = signature_headers(secret=endpoint.secret, id_=call.id, timestamp=now, body=body)
-        headers += [(name.encode(), value.encode()) for name, value in signed]
-    url = _parsed(_with_query(endpoint.url, query))
-    # (A stream of a content that is read takes a third of the time of `content=`.)
-    request = httpx.Request(
+        headers += signature_headers(secret=endpoint.secret, id_=call.id, timestamp=now, body=body)
+    return httpx.Request(
         endpoint.method.value,
-        url,
-        headers=httpx.Headers([(b"host", url.netloc), *headers], encoding="utf-8"),
-        stream=httpx.ByteStream(body),
+        _parsed(_with_query(endpoint.url, query)),
+        headers=httpx.Headers(headers, encoding="utf-8"),
+        content=body,
     )
-    request.read()
-    return request
 
 
 @lru_cache(maxsize=1024)

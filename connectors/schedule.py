@@ -24,11 +24,6 @@ OnResult = Callable[[CallResult], None]
 WINDOW = 20  # calls, of which half must fail
 PAUSE_SECONDS = 10.0
 _SWEEP_SECONDS = 0.25  # old calls expire, and open breakers let a call through
-_FORGET_SECONDS = 600.0
-_UNTRIED = {
-    CallFault.BREAKER: "the company's service kept failing until the detection was too old",
-    CallFault.STALE: "the detection was too old when the call's turn came",
-}
 
 
 @dataclass(slots=True)
@@ -106,11 +101,10 @@ class ScheduleLimits:
 
 @dataclass(slots=True, eq=False)
 class _Company:
-    """One company's calls. `used_at` is epoch seconds."""
+    """One company's calls."""
 
     id: int
     breaker: Breaker
-    used_at: float
     waiting: deque[Call] = field(default_factory=deque)
     unfinished: int = 0
     in_flight: int = 0
@@ -125,7 +119,7 @@ class CallScheduler:
 
     `run` must be running; it raises errors that are not the fault of a call. `agent` is the
     user-agent. Each try is made within `trace(call)`, which sees Failed. `on_try(call, breaker)` is
-    called after every try, `on_retry` before every retry.
+    called after every try.
     """
 
     def __init__(
@@ -136,7 +130,6 @@ class CallScheduler:
         agent: str,
         trace: Callable[[Call], AbstractContextManager[object]] = nullcontext,
         on_try: Callable[[Call, Breaker], None] = lambda *_: None,
-        on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self.limits = limits
         self.unfinished = 0
@@ -144,7 +137,6 @@ class CallScheduler:
         self._agent = agent
         self._trace = trace
         self._on_try = on_try
-        self._on_retry = on_retry
         self._companies: dict[int, _Company] = {}
         self._rotation: deque[_Company] = deque()  # companies of which a call might start
         self._free = limits.in_all
@@ -162,7 +154,7 @@ class CallScheduler:
         company = self._companies.get(call.company_id)
         if company is None:
             breaker = Breaker(pause=self.limits.breaker_pause)
-            company = _Company(call.company_id, breaker, time.time())
+            company = _Company(call.company_id, breaker)
             self._companies[company.id] = company
         if company.unfinished >= self.limits.unfinished - self.unfinished:
             call.ended = True
@@ -216,7 +208,7 @@ class CallScheduler:
             self._resume()
 
     def breaker_counts(self) -> Counter[BreakerStatus]:
-        """The companies called lately, by the state of their breaker."""
+        """The companies that were called, by the state of their breaker."""
         return Counter(company.breaker.status for company in self._companies.values())
 
     def _resume(self) -> None:
@@ -276,13 +268,11 @@ class CallScheduler:
         company.in_flight -= 1
         self._in_flight.discard(task)
         call.task = None
-        failed = None
-        if not task.cancelled():
-            self._error = self._error or task.exception()
-            failed = None if task.exception() else task.result()
+        error = None if task.cancelled() else task.exception()
+        self._error = self._error or error
+        failed = None if task.cancelled() or error else task.result()
         was_open = company.breaker.is_open
-        company.used_at = time.time()
-        company.breaker.end(failed, decides=decides, now=company.used_at)
+        company.breaker.end(failed, decides=decides, now=time.time())
         if company.breaker.is_open != was_open:
             log.info("breaker", company=company.id, state="closed" if was_open else "open")
         self._resume_soon(company)
@@ -322,7 +312,6 @@ class CallScheduler:
         if is_last or time.time() + wait >= call.fresh_until:
             self._end(call, call.failure)
         elif not call.ended:
-            self._on_retry()
             loop = asyncio.get_running_loop()
             call.retry = loop.call_later(wait, self._queue_again, company, call)
 
@@ -332,8 +321,11 @@ class CallScheduler:
         self._resume_soon(company)
 
     def _expire(self, company: _Company, call: Call) -> None:
-        fault = CallFault.BREAKER if company.breaker.is_open else CallFault.STALE
-        self._end(call, call.failure or Failed(fault, _UNTRIED[fault]))
+        untried = Failed(CallFault.STALE, "the detection was too old when the call's turn came")
+        if company.breaker.is_open:
+            detail = "the company's service kept failing until the detection was too old"
+            untried = Failed(CallFault.BREAKER, detail)
+        self._end(call, call.failure or untried)
 
     def _end(self, call: Call, result: CallResult) -> None:
         if not call.ended:
@@ -346,15 +338,12 @@ class CallScheduler:
         self._companies[call.company_id].unfinished -= 1
 
     def _sweep(self) -> None:
-        """Expire old calls, forget old companies, and let calls past breakers after the pause."""
+        """Expire old calls, and let calls past breakers after the pause."""
         now = time.time()
-        for company in list(self._companies.values()):
+        for company in self._companies.values():
             if stale := [each for each in company.waiting if each.fresh_until <= now]:
                 for call in stale:
                     self._expire(company, call)
                 company.waiting = deque(each for each in company.waiting if not each.ended)
             self._enter(company)
-            is_idle = not company.unfinished and not company.in_flight
-            if is_idle and company.used_at + _FORGET_SECONDS <= now:
-                del self._companies[company.id]
         self._resume()

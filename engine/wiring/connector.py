@@ -76,6 +76,8 @@ def build_connector(parts: ProcessParts) -> Role:
     def on_try(call: Call, breaker: Breaker) -> None:
         metrics.connector_call_seconds.observe(call.seconds or 0.0)
         history.add_breaker(call.company_id, breaker)
+        if call.tried > 1:
+            metrics.connector_calls.labels("retried").inc()
 
     scheduler = CallScheduler(
         caller=caller,
@@ -83,7 +85,6 @@ def build_connector(parts: ProcessParts) -> Role:
         agent=user_agent(),
         trace=partial(try_span, parts.tracer),
         on_try=on_try,
-        on_retry=metrics.connector_calls.labels("retried").inc,
     )
 
     async def run_calls() -> None:

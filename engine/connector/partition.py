@@ -283,38 +283,40 @@ class Results:
         self._role.scheduler.note_unpublished(len(results))
 
     async def _settle_claims(self) -> None:
-        errors = self._role.metrics.redis_errors
         batch, self._new = self._new, []
         if time.monotonic() >= self._next_update:
             batch, self._held = self._held + batch, []
-            try:
-                with self._step("claims"):
-                    await self._update_claims(batch)
-            except Exception as error:  # temporary errors are retried, others are raised
-                if not errors.may_recover(error):
-                    raise
-                errors.failed(error, _CLAIMS)
-                self._next_update = time.monotonic() + _REDIS_PAUSE
-            else:
+            with self._step("claims"):
+                is_settled = await self._update_claims(batch)
+            if is_settled:
                 self._add_ready(batch)
                 return
+            self._next_update = time.monotonic() + _REDIS_PAUSE
         self._add_ready([call for call in batch if isinstance(call.result, Content)])
         self._held += [call for call in batch if not isinstance(call.result, Content)]
 
-    async def _update_claims(self, batch: Sequence[PendingCall]) -> None:
-        """Change or confirm the claims of calls. One call in Redis.
+    async def _update_claims(self, batch: Sequence[PendingCall]) -> bool:
+        """Change or confirm the claims of calls. One call in Redis. False while Redis is down.
 
         A crash may have repeated a call whose claim was given back and taken by another detection:
         then there is no second notification within the delay.
         """
         updates = {call: update for call in batch if (update := call.claim_update()) is not None}
         if not updates:
-            return
-        held = await self._role.claims.settle(list(updates.values()))
-        self._role.metrics.redis_errors.answered(_CLAIMS)
+            return True
+        errors = self._role.metrics.redis_errors
+        try:
+            held = await self._role.claims.settle(list(updates.values()))
+        except Exception as error:
+            if not errors.may_recover(error):
+                raise
+            errors.failed(error, _CLAIMS)
+            return False
+        errors.answered(_CLAIMS)
         for call, is_held in zip(updates, held, strict=True):
             if isinstance(call.result, Content) and not is_held:
                 call.result = Declined()
+        return True
 
     def _next_batch(self) -> list[PendingCall | DeadLetter]:
         count = _MOST_RESULTS
@@ -353,14 +355,8 @@ class Results:
         for call, message, _ in refused:
             detail = f"the notification would have {len(message.value or b'')} bytes"
             call.result = Failed(CallFault.TOO_LARGE, detail)
-        if refused:
-            errors = self._role.metrics.redis_errors
-            try:
-                await self._update_claims([each.call for each in refused])
-            except Exception as error:  # temporary: such a claim is kept for its delay
-                if not errors.may_recover(error):
-                    raise
-                errors.failed(error, _CLAIMS)
+        # While Redis is down such a claim is kept for its delay.
+        await self._update_claims([each.call for each in refused])
         await self._publisher.publish(letters)
 
     async def _commit(self, finishing: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -228,9 +228,8 @@ class IndexTransaction:
     store: IndexStore
     state: IndexState
     markers: Markers
-    rebuilt: Counter[int] = field(default_factory=Counter)  # fields of the rebuild, by bucket
 
-    def next_marker(self) -> Marker:
+    def _next_marker(self) -> Marker:
         """The marker of the next write. No other write has it."""
         generations = (marker.generation for marker in self.markers if marker is not None)
         generation = max(self.state.generation, *generations, 0) + 1
@@ -238,23 +237,22 @@ class IndexTransaction:
 
     async def write(self, puts: dict[str, bytes], removals: Iterable[str] = ()) -> None:
         """Put and remove fields of the index, which must be right."""
-        marker = self.next_marker()
+        marker = self._next_marker()
         await self.store.write(self.markers[0], marker, puts, removals)
         self._written(marker)
 
-    async def fill(self, marker: Marker, chunks: Chunks) -> int:
-        """Put entries into the rebuild. Returns how many."""
-        count = 0
-        async for puts in chunks:
-            await self.store.fill(marker, puts)
-            self.rebuilt.update(map(bucket, puts))
-            count += len(puts)
-        return count
-
-    async def finish(self, marker: Marker) -> None:
-        """Replace the index with the rebuild."""
-        await self.store.finish(self.markers, marker, self.rebuilt)
+    async def rebuild(self) -> dict[str, int]:
+        """Write the whole index anew. Returns how many entries of each kind (READERS) there are."""
+        marker = self._next_marker()
+        counts, filled = Counter[str](), Counter[int]()
+        for kind, read in READERS.items():
+            async for puts in read(self.session):
+                await self.store.fill(marker, puts)
+                filled.update(map(bucket, puts))
+                counts[kind] += len(puts)
+        await self.store.finish(self.markers, marker, filled)
         self._written(marker)
+        return {kind: counts[kind] for kind in READERS}
 
     def _written(self, marker: Marker) -> None:
         self.markers = [marker] * len(self.markers)
@@ -415,12 +413,11 @@ async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) 
 
 async def _rebuild(transaction: IndexTransaction) -> dict[str, int]:
     # Deleted before the entries are read: rows that are committed later stay in the outbox.
-    session = transaction.session
-    await session.execute(delete(Outbox), execution_options={"synchronize_session": False})
-    marker = transaction.next_marker()
-    counts = {kind: await transaction.fill(marker, read(session)) for kind, read in READERS.items()}
-    await transaction.finish(marker)
-    _log.info("index built", **counts, generation=marker.generation)
+    await transaction.session.execute(
+        delete(Outbox), execution_options={"synchronize_session": False}
+    )
+    counts = await transaction.rebuild()
+    _log.info("index built", **counts, generation=transaction.state.generation)
     return counts
 
 
@@ -441,22 +438,22 @@ class OutboxDrainer:
     longest_pause: float = 10.0
     on_lag: LagListener = lambda _: None
     failures: int = 0
-
-    def __post_init__(self) -> None:
-        self._compared_at: float | None = None
-        self._nudged = asyncio.Event()
+    _compared_at: float | None = None
+    _nudged: asyncio.Event = field(default_factory=asyncio.Event)
 
     def nudge(self) -> None:
         """Drain at once: rows were just written. A pause after a failure is not shortened."""
         if not self.failures:
             self._nudged.set()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set. Cancelling is safe: rows not committed are drained again."""
-        while not stop.is_set():
+    async def run(self) -> None:
+        """Run until cancelled, which is safe: rows not committed are drained again."""
+        while True:
             self._nudged.clear()
             if pause := await self._step():
-                await _wait((stop, self._nudged), pause * random.uniform(0.8, 1.2))  # noqa: S311
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause * random.uniform(0.8, 1.2)):  # noqa: S311
+                        await self._nudged.wait()
 
     async def _step(self) -> float:
         """Compare or drain. Returns the seconds to pause."""
@@ -484,13 +481,3 @@ class OutboxDrainer:
                 passes=not isinstance(error, SQLAlchemyError) or database_may_recover(error),
             )
         return min(self.poll * 2.0 ** min(self.failures, 16), self.longest_pause)
-
-
-async def _wait(events: Iterable[asyncio.Event], seconds: float) -> None:
-    """Wait until one of the events is set, or for `seconds`."""
-    waits = {asyncio.create_task(event.wait()) for event in events}
-    try:
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

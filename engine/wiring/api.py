@@ -117,7 +117,7 @@ async def serve_api(
         await run_services(
             foreground={"management interface": server.serve_until(stop)},
             background={
-                "outbox drain": drainer.run(asyncio.Event()),
+                "outbox drain": drainer.run(),
                 "metrics port": health.run(),
             },
             stop=stop,

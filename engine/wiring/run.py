@@ -93,7 +93,7 @@ async def run_roles(
             foreground={role.name: role.consumer.run(stop) for role in roles},
             background=background
             | {
-                "outbox drain": outbox_drainer(stores, metrics).run(asyncio.Event()),
+                "outbox drain": outbox_drainer(stores, metrics).run(),
                 "metrics port": health.run(),
                 "server watch": ServerWatch(parts, roles, probes).run(),
             },

@@ -12,6 +12,7 @@ from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.index.entries import beacon_field, decode_beacon
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
+from engine.process.lifecycle import cancel
 from tests.catalog.records import UUID, Records
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -21,7 +22,6 @@ from tests.servers.waiting import eventually
 
 @asynccontextmanager
 async def draining(database: Database, store: IndexStore) -> AsyncIterator[OutboxDrainer]:
-    stop = asyncio.Event()
     drainer = OutboxDrainer(
         database=database,
         store=store,
@@ -30,12 +30,11 @@ async def draining(database: Database, store: IndexStore) -> AsyncIterator[Outbo
         longest_pause=0.2,
         clock=time.monotonic,
     )
-    task = asyncio.create_task(drainer.run(stop))
+    task = asyncio.create_task(drainer.run())
     try:
         yield drainer
     finally:
-        stop.set()
-        await asyncio.wait_for(task, 10)
+        await cancel([task])
 
 
 async def add_beacon(database: Database, records: Records) -> Beacon:

@@ -67,7 +67,6 @@ class Reader:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Run two drainers and a watch, as two processes do, one of them a trigger."""
-        stop = asyncio.Event()
         drainers = [
             OutboxDrainer(
                 database=self.database,
@@ -94,7 +93,7 @@ class Reader:
             deadline=30.0,
             metrics=self.metrics,
         )
-        tasks = [asyncio.create_task(drainer.run(stop)) for drainer in drainers]
+        tasks = [asyncio.create_task(drainer.run()) for drainer in drainers]
         tasks.append(asyncio.create_task(watch.run()))
         try:
             yield

@@ -108,8 +108,6 @@ async def probe_redis(url: str) -> None:
     """
     client = connect_single_node(url)
     try:
-        if isinstance(client, SentinelRedis):
-            await _probe_sentinel(client)
         info: Mapping[str, Any] = await client.info("cluster")
     except (AuthenticationError, AuthorizationError) as error:
         raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
@@ -249,25 +247,3 @@ def _place(text: str) -> tuple[str, int]:
     if not parts.hostname or parts.port == 0:
         raise ValueError("an address is host:port")
     return parts.hostname, parts.port or _SENTINEL_PORT
-
-
-async def _probe_sentinel(client: SentinelRedis) -> None:
-    """Raise RedisUrlError if the answer of a Sentinel shows that the URL cannot work."""
-    service = getattr(client.connection_pool, "service_name")  # noqa: B009  # no stub
-    for each in client.watchers.sentinels:
-        try:
-            known: Any = await each.sentinel_masters()
-        except (AuthenticationError, AuthorizationError):
-            raise RedisUrlError(
-                "Sentinel refuses user or password: sentinel_username and sentinel_password in "
-                "the URL's query are its own"
-            ) from None
-        except ResponseError:
-            raise RedisUrlError("no Sentinel there: use redis://") from None
-        except (RedisError, OSError, TimeoutError):
-            continue  # another Sentinel may answer
-        if service not in known:
-            raise RedisUrlError(
-                f"Sentinel knows no service {service!r}; known: {', '.join(known) or 'none'}"
-            )
-        return

@@ -108,9 +108,9 @@ class Refusals:
         self._batch_bytes: dict[str, int] = {}
         self._sizes: dict[str, tuple[int, float]] = {}  # the size, and until when
 
-    def joins(self, topic: str, size: int, others: int) -> bool:
-        """Whether a message of `size` may join a batch of `others` bytes."""
-        return size <= _ALONE_BYTES and others + size <= self._batch_bytes.get(topic, _BATCH_BYTES)
+    def batch_bytes(self, topic: str) -> int:
+        """The most bytes of a batch of several messages."""
+        return self._batch_bytes.get(topic, _BATCH_BYTES)
 
     def refused_from(self, topic: str) -> int:
         """The size from which on messages of the topic are refused now."""
@@ -121,7 +121,7 @@ class Refusals:
     def note_size(self, topic: str, sizes: Sequence[int]) -> None:
         """The brokers refused a batch of messages of these sizes."""
         if len(sizes) > 1:
-            self._batch_bytes[topic] = self._batch_bytes.get(topic, _BATCH_BYTES) // 2
+            self._batch_bytes[topic] = self.batch_bytes(topic) // 2
             return
         until = time.monotonic() + _REMEMBERED_SECONDS
         self._sizes[topic] = (min(sizes[0], self.refused_from(topic)), until)
@@ -137,6 +137,7 @@ class _Batch:
     place: _Place
     messages: list[Outgoing] = field(default_factory=list)
     builder: Any = None
+    size: int = 0
     error: BaseException | None = None
 
     @property
@@ -229,9 +230,12 @@ class Publisher:
         """The messages that their topics may accept, and those that are known to be too large."""
         refused_from = self._refusals.refused_from
         bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
+        sizes = [len(each.key or b"") + len(each.value or b"") for each in messages]
+        if max(sizes, default=0) < min(bounds.values(), default=1):
+            return list(messages), []
         fitting, too_large = list[Outgoing](), list[Outgoing]()
-        for each in messages:
-            (fitting if message_size(each) < bounds[each.topic] else too_large).append(each)
+        for each, size in zip(messages, sizes, strict=True):
+            (fitting if size < bounds[each.topic] else too_large).append(each)
         return fitting, too_large
 
     async def _send(
@@ -296,21 +300,26 @@ class Publisher:
         """Messages in batches by topic and partition, each in order."""
         by_place: dict[_Place, list[_Batch]] = {}
         open_batches: dict[_Place, _Batch] = {}
-        now = int(time.time() * 1000)
-        joins = self._refusals.joins
+        bounds = {topic: self._refusals.batch_bytes(topic) for topic in partitions}
+        now, place = int(time.time() * 1000), ("", 0)
+        place_of: tuple[str, bytes | None] = place[0], None
         for message in messages:
             topic, key, value = message.topic, message.key, message.value
-            place = (topic, 0 if key is None else _key_hash(key) % partitions[topic])
+            if (topic, key) != place_of:  # those of a device follow each other
+                place, place_of = (topic, _key_hash(key) % partitions[topic]), (topic, key)
             batch = open_batches.get(place)
             size = 0 if value is None else len(value)
-            if batch is None or not joins(topic, size, batch.builder.size()):
+            is_alone = size > min(_ALONE_BYTES, bounds[topic])
+            if batch is None or is_alone or batch.size + size > bounds[topic]:
                 batch = _Batch(place, builder=producer.create_batch())
                 by_place.setdefault(place, []).append(batch)
-                if joins(topic, size, 0):
-                    open_batches[place] = batch
-                else:  # a large message is a batch of its own
+                if is_alone:
                     open_batches.pop(place, None)
-            batch.builder.append(timestamp=now, key=key, value=value, headers=message.headers)
+                else:
+                    open_batches[place] = batch
+            batch.size += batch.builder.append(
+                timestamp=now, key=key, value=value, headers=message.headers
+            ).size
             batch.messages.append(message)
         return by_place
 
@@ -338,7 +347,9 @@ class Publisher:
         stopping.add_done_callback(self._replaced.discard)
 
 
-def _key_hash(key: bytes) -> int:
+def _key_hash(key: bytes | None) -> int:
+    if key is None:
+        return 0
     return crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
 
 

@@ -18,6 +18,7 @@ from struct import Struct, pack
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
+import msgspec
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import NoScriptError
 
@@ -38,7 +39,7 @@ _DEVICE = Struct(">H?BI")  # bytes of the key, whether it is read, bytes of caps
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
 
-class DeviceRequests(NamedTuple):
+class DeviceRequests(msgspec.Struct, frozen=True, gc=False):
     """Requests to send campaigns to one device because of one detection, in order.
 
     `packed` has REQUEST_BYTES for each (pack_request). With `read` all claims of the device are
@@ -121,7 +122,7 @@ def calls_of_requests(
 def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
     for begin in range(0, len(device.packed), _MOST_BYTES):
         part = device.packed[begin : begin + _MOST_BYTES]
-        yield device._replace(packed=part, read=device.read and not begin)
+        yield DeviceRequests(device.udid, part, device.read and not begin, device.caps)
 
 
 def calls_of_updates(
@@ -244,20 +245,14 @@ class Claims:
 
     def _command(self, call: list[tuple[int, DeviceRequests]], now: float) -> list[Any]:
         """A script call; one argument has all requests, because that is packed at once."""
-        keys = [claims_key(self._prefix, device.udid) for _, device in call]
-        packed = b"".join(
-            [
-                part
-                for key, (_, device) in zip(keys, call, strict=True)
-                for part in (
-                    _DEVICE.pack(len(key), device.read, len(device.caps), len(device.packed)),
-                    key,
-                    device.caps,
-                    device.packed,
-                )
-            ]
-        )
-        return ["EVALSHA", _TAKE_SHA, 1, keys[0], round(now * 1000), self._retain_ms, packed]
+        parts, first = list[bytes](), b""
+        for _, device in call:
+            key = claims_key(self._prefix, device.udid)
+            first = first or key
+            head = _DEVICE.pack(len(key), device.read, len(device.caps), len(device.packed))
+            parts += (head, key, device.caps, device.packed)
+        packed, now_ms = b"".join(parts), round(now * 1000)
+        return ["EVALSHA", _TAKE_SHA, 1, first, now_ms, self._retain_ms, packed]
 
     async def _call_scripts(self, commands: list[list[Any]]) -> list[list[Any]]:
         """The replies of all script calls, in one round trip (on a cluster one for each node).

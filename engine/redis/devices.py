@@ -8,7 +8,7 @@ stop a notification: it leaves without the fields that cannot be looked up in ti
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from redis.asyncio import Redis, RedisCluster
@@ -30,7 +30,7 @@ _ZONE_SECONDS = 60.0
 _MOST_ZONES = 100_000
 
 
-class DeviceKey(NamedTuple):
+class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False):
     """A company and the udid of a device there."""
 
     company_id: int
@@ -252,8 +252,8 @@ async def _select(
 ) -> DeviceRecords:
     found: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys)
     by_company: dict[int, list[str]] = {}
-    for company_id, udid in keys:
-        by_company.setdefault(company_id, []).append(udid)
+    for key in keys:
+        by_company.setdefault(key.company_id, []).append(key.udid)
     for company_id, udids in by_company.items():
         for part in chunked(udids, _LARGEST_QUERY):
             given = part if dialect == "postgresql" else _as_json(part)

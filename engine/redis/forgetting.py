@@ -53,7 +53,7 @@ class DeviceEraser:
     async def count(self, device: DeviceKey) -> DeviceData:
         """The data that `erase` would delete, and how long Kafka keeps the messages."""
         async with self._database.read() as session:
-            rows = await count_device(session, *device)
+            rows = await count_device(session, device.company_id, device.udid)
             campaigns = await campaign_ids(session, device.company_id)
         keys = await self._in_redis(device, campaigns, only_count=True)
         return DeviceData(rows, keys, await self._retention())
@@ -63,9 +63,9 @@ class DeviceEraser:
         # If Redis is down this fails before anything is deleted.
         await self._bounded(self._redis.exists(copy_key(self._prefix, device)))
         kafka = await self._retention()
-        traces = await erase_traces(self._database, *device)
+        traces = await erase_traces(self._database, device.company_id, device.udid)
         async with self._database.write.begin() as session:
-            rows = await erase_device(session, *device)
+            rows = await erase_device(session, device.company_id, device.udid)
             campaigns = await campaign_ids(session, device.company_id)
             # Before the commit: if Redis is down the device stays in SQL, so a retry finds it.
             keys = await self._in_redis(device, campaigns, only_count=False)

@@ -9,11 +9,21 @@ from rules.model import CampaignSnapshot
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
-_READ = 0  # the key which says that all claims of a device were read
+READ = 0  # the key which says that all claims of a device were read and are remembered
 # Added to a company's id: the keys of the times between which its caps deny detections.
 _CAPPED_AFTER, _CAPPED_UNTIL = 1 << 64, 1 << 65
 _BRIEFLY = 5.0
 _DEVICE = 3  # a device with claims takes as much memory as so many claims more
+
+
+def claim_key(campaign: CampaignSnapshot) -> int:
+    """The key of the claims on a campaign: negative for those that may be given back."""
+    return -campaign.id if campaign.format == "connector" else campaign.id
+
+
+def capped_key(company_id: int) -> int:
+    """The key of the time until which a company's caps deny detections."""
+    return _CAPPED_UNTIL + company_id
 
 
 class ClaimMemory:
@@ -99,8 +109,7 @@ class RememberedClaims:
         """The campaigns that these claims of a device do not deny to a detection at `at`."""
         free = []
         for campaign in campaigns:
-            number = campaign.id
-            since = claims.get(-number if campaign.format == "connector" else number)
+            since = claims.get(claim_key(campaign))
             if since is None or not since < at < since + campaign.delay:
                 free.append(campaign)
         return tuple(free)
@@ -112,10 +121,6 @@ class RememberedClaims:
         """
         until = claims.get(_CAPPED_UNTIL + company_id)
         return until is not None and claims.get(_CAPPED_AFTER + company_id, inf) < at < until
-
-    def was_read(self, udid: str) -> bool:
-        """Whether all claims of the device were read in this assignment and are remembered."""
-        return _READ in self.of(udid)
 
     def remember(
         self,
@@ -139,14 +144,14 @@ class RememberedClaims:
             known = self._known(udid)
         before = len(known)
         if read is not None:
-            known[_READ] = 0.0
+            known[READ] = 0.0
             for campaign_id, since in read.items():
                 known[campaign_id] = max(since, known.get(campaign_id, since))
         for campaign in campaigns:
             if campaign.delay <= 0:
                 continue
-            key = campaign.id if campaign.format != "connector" else -campaign.id
-            if key not in known or known[key] <= at:
+            key = claim_key(campaign)
+            if known.get(key, at) <= at:
                 known[key] = at
             if briefly or key < 0:
                 self._brief.append((now + _BRIEFLY, udid, key))

@@ -20,9 +20,6 @@ from engine.process.failures import retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import (
-    COUNTED,
-    NOT_COUNTED,
-    RETURNABLE,
     Answer,
     CapPlace,
     Claims,
@@ -30,18 +27,18 @@ from engine.redis.claims import (
     ClaimUpdater,
     DeviceRequests,
     pack_caps,
-    pack_request,
 )
 from engine.redis.devices import DeviceLookup
+from engine.trigger.claim_memory import READ
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import (
     DecidedDetection,
     Message,
     decide_from_memory,
-    notification_ids,
+    plan_of,
 )
-from engine.trigger.message import MessageWriter, content_bytes
+from engine.trigger.message import MessageWriter
 from engine.trigger.place_index import PlaceIndex
 from rules.model import Cap
 
@@ -129,6 +126,7 @@ class Cycle:
         """Queue detections that may fire."""
         for each in decided:
             company = each.decision.company_id
+            each.plan = plan_of(each.decision, each.beacon)
             queue = self._queues.get(company)
             if queue is None:
                 queue = self._queues[company] = deque()
@@ -168,9 +166,8 @@ class Cycle:
                     partition.held_back.append(decided)
                     continue
                 taken.append(decided)
-                granted = decided.decision.granted
-                campaigns += len(granted)
-                size += content_bytes(granted)
+                campaigns += len(decided.plan.requests)
+                size += decided.plan.content_bytes
             if queue:
                 self._queues[company] = queue  # behind the others
             room, room_bytes = room - campaigns, room_bytes - size
@@ -180,18 +177,15 @@ class Cycle:
 
     async def _handle(self, taken: list[DecidedDetection]) -> None:
         """Claim, compose and publish for these detections."""
-        edited = await self._resolve_edited(taken)
-        edited |= await self._find_time_zones(taken)
+        changed = await self._resolve_edited(taken)
+        changed |= await self._find_time_zones(taken)
         with self.step("decide"):
-            self._decide(taken, edited)
-        with self.step("claim"):
-            await self._claim(taken)
+            claiming, requests = self._prepare(taken, changed)
+        if claiming:
+            with self.step("claim"):
+                await self._claim(claiming, requests)
         taken = [each for each in taken if not each.partition.is_abandoned]
-        moments = [each for each in taken if each.detection.event is not None]
-        if moments:
-            self._counter.count_moments(moments)
-        detections = [each for each in taken if each.detection.event is None] if moments else taken
-        self._counter.count([each.decision for each in detections], detections)
+        self._counter.count_claimed(taken)
         self._feed.note_claims(taken)
         sending = [each for each in taken if each.decision.granted]
         if len(sending) < len(taken):
@@ -250,17 +244,25 @@ class Cycle:
                 each.time_zone = zones[each.device]
         return {id(each) for each in asked}
 
-    def _decide(self, taken: list[DecidedDetection], edited: set[int]) -> None:
-        """Name the notifications; decide again if something has changed since the intake did."""
+    def _prepare(
+        self, taken: list[DecidedDetection], changed: set[int]
+    ) -> tuple[list[DecidedDetection], list[DeviceRequests]]:
+        """Name the notifications; decide again if something has changed since the intake did.
+
+        Returns the detections that need claims, and the requests for these.
+        """
+        claiming, requests = list[DecidedDetection](), list[DeviceRequests]()
+        unread = set[str]()
         now = self._clock()
         oldest = now - self._max_age
         for each in taken:
             detection, remembered = each.detection, each.partition.remembered
-            claims = remembered.young.get(detection.message.device.udid)
+            udid = detection.message.device.udid
+            claims = remembered.of(udid)
             if (
-                (claims is not None and len(claims) != each.claims)
+                (claims and not each.plan.held_by.isdisjoint(claims))
                 or detection.detected_at < oldest
-                or (edited and id(each) in edited)
+                or (changed and id(each) in changed)
             ):
                 remembered.forget_expired(now)
                 each.decision = decide_from_memory(
@@ -272,56 +274,36 @@ class Cycle:
                     each.elsewhere,
                     each.time_zone,
                 )
-            if each.decision.granted:
-                each.ids = notification_ids(detection, each.decision.granted)
+                if not each.decision.granted:
+                    continue
+                each.plan = plan_of(each.decision, each.beacon)
+            packed = each.prepare()
+            if packed:
+                read = READ not in claims and len(unread) < _MOST_READ and udid not in unread
+                if read:
+                    unread.add(udid)
+                claiming.append(each)
+                requests.append(DeviceRequests(udid, packed, read, each.plan.caps))
+        return claiming, requests
 
-    async def _claim(self, taken: list[DecidedDetection]) -> None:
+    async def _claim(
+        self, claiming: list[DecidedDetection], requests: list[DeviceRequests]
+    ) -> None:
         """Take the claims of all grants in one call; waits while Redis does not answer."""
-        claiming: list[DecidedDetection] = []
-        requests: list[DeviceRequests] = []
-        unread: set[str] = set()
-        for each in taken:
-            if each.beacon is None or not each.ids:
-                continue
-            caps, packed = each.beacon.target.rules.caps, b""
-            at, udid = round(each.detection.detected_at * 1000), each.detection.message.device.udid
-            for campaign, id_ in zip(each.decision.granted, each.ids, strict=True):
-                counted = NOT_COUNTED
-                if caps and not campaign.ignores_caps:
-                    counted = RETURNABLE if campaign.format == "connector" else COUNTED
-                if campaign.delay > 0 or counted:
-                    packed += pack_request(campaign.id, id_, at, campaign.delay * 1000, counted)
-            if not packed:
-                continue
-            read = (
-                len(unread) < _MOST_READ
-                and not each.partition.remembered.was_read(udid)
-                and udid not in unread
-            )
-            if read:
-                unread.add(udid)
-            claiming.append(each)
-            counting = pack_caps(each.decision.company_id, caps) if caps else b""
-            requests.append(DeviceRequests(udid, packed, read, counting))
-        if claiming:
-            now = self._clock()
-            answers = await retry(
-                lambda: self._claims.take(requests, now), self._redis_errors, "claims"
-            )
-            for each, forbidden, request in zip(
-                claiming, answers.forbidden_by, requests, strict=True
-            ):
-                read_claims = answers.read.get(request.udid) if request.read else None
-                _note_answers(each, forbidden, read_claims, now)
+        now = self._clock()
+        answers = await retry(
+            lambda: self._claims.take(requests, now), self._redis_errors, "claims"
+        )
+        for each, forbidden, request in zip(claiming, answers.forbidden_by, requests, strict=True):
+            read_claims = answers.read.get(request.udid) if request.read else None
+            _note_answers(each, forbidden, read_claims, now)
 
     async def _compose(self, sending: list[DecidedDetection]) -> list[Message]:
         """Write the messages; calls need no records of devices."""
-        keys = {each.device for each in sending if self._writer.needs_device(each)}
-        known = await self._devices.find(keys) if keys else {}
-        now, messages = self._clock(), list[Message]()
-        for each in sending:
-            messages += self._writer.write(each, known.get(each.device), now)
-        return messages
+        keys = [each.device if each.plan.has_notifications else None for each in sending]
+        known = await self._devices.find({key for key in keys if key is not None})
+        records = [None if key is None else known[key] for key in keys]
+        return self._writer.write(sending, records, self._clock())
 
     def _send(self, sending: list[DecidedDetection], messages: list[Message]) -> None:
         """Publish in a task of its own, so that the next cycle claims meanwhile."""
@@ -485,9 +467,7 @@ def _note_answers(
         remembered.remember(udid, granted, at, now, read=read)
         return
     answers, left = list[Answer](), iter(forbidden)
-    caps = () if each.beacon is None else each.beacon.target.rules.caps
-    for campaign in granted:
-        asked = campaign.delay > 0 or (caps and not campaign.ignores_caps)
+    for campaign, (_, _, _, _, asked) in zip(granted, each.plan.requests, strict=True):
         by = next(left) if asked else 0
         answers.append(by)
         if isinstance(by, list):

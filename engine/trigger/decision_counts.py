@@ -44,10 +44,8 @@ class DecisionCounter:
         self._metrics = metrics
         self.sums = sums
 
-    def count(
-        self, decisions: Sequence[Decision], decided: Sequence[DecidedDetection] = ()
-    ) -> None:
-        """Count decisions. `decided` are those whose grants Redis was asked for."""
+    def count(self, decisions: Sequence[Decision], denied: int = 0) -> None:
+        """Count decisions. Redis has `denied` so many of their throttled campaigns."""
         tallies = Counter(map(_TALLY, decisions))
         detections, campaigns = _by_reason(tallies)
         for reason, count in detections.items():
@@ -55,11 +53,19 @@ class DecisionCounter:
         for reason, count in campaigns.items():
             self._metrics.decisions.labels(reason).inc(count)
         throttled = sum(tally.throttled * n for tally, n in tallies.items())
-        denied = sum([each.denied for each in decided])
         self._metrics.claims.labels("held").inc(throttled - denied)
         if self.sums is not None:
             self.sums.note_decided(decisions, tallies)
-            self.sums.note_claims(decided)
+
+    def count_claimed(self, decided: Sequence[DecidedDetection]) -> None:
+        """Count detections, and moments of visits, for which Redis was asked."""
+        detections = [each for each in decided if each.detection.event is None]
+        if len(detections) < len(decided):
+            self.count_moments([each for each in decided if each.detection.event is not None])
+        decisions = [each.decision for each in detections]
+        self.count(decisions, sum([each.denied for each in detections]))
+        if self.sums is not None:
+            self.sums.note_granted([each for each in decisions if each.granted])
 
     def count_moments(self, decided: Sequence[DecidedDetection]) -> None:
         """Count what moments of visits fire. They are no detections."""
@@ -68,7 +74,7 @@ class DecisionCounter:
         for reason, count in campaigns.items():
             self._metrics.decisions.labels(reason).inc(count)
         if self.sums is not None:
-            self.sums.note_claims(decided)
+            self.sums.note_granted([e.decision for e in decided if e.decision.granted])
 
     def count_sent(self, messages: Sequence[Message], now: float) -> None:
         """Count messages that were published, at `now` (epoch s)."""
@@ -134,9 +140,9 @@ class DecisionSums:
                 self._campaigns += len(decision.open) + sum(n for _, n in decision.closed)
             self._decisions[decision] += count * part
 
-    def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
+    def note_granted(self, decisions: Sequence[Decision]) -> None:
         """Grants that hold their claim or need none."""
-        self._granted.update([each.decision for each in decided if each.decision.granted])
+        self._granted.update(decisions)
         if len(self._granted) > _MOST_WAITING:
             self._add_grants()
 

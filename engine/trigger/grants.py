@@ -13,12 +13,19 @@ from aiokafka import ConsumerRecord
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
-from engine.redis.claims import Answer
+from engine.redis.claims import (
+    COUNTED,
+    NOT_COUNTED,
+    RETURNABLE,
+    Answer,
+    pack_caps,
+    pack_request,
+)
 from engine.redis.devices import DeviceKey, DeviceLookup
-from engine.trigger.claim_memory import RememberedClaims
+from engine.trigger.claim_memory import RememberedClaims, capped_key, claim_key
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, Target, decide, refusal
-from rules.model import Campaigns, CampaignSnapshot, Decision, Reason
+from rules.model import Campaigns, CampaignSnapshot, CompanyRules, Decision, Reason
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -28,19 +35,68 @@ _RANDOM_BITS = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
 _VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 9562
 _MOST_LISTED = 50  # campaigns of a decision that is shown
 _NO_CLAIMS: dict[int, float] = {}
+_NO_RULES = CompanyRules(company_id=0)
 
 # The reasons of decisions that check no campaign; places share such decisions.
 SHARED = frozenset(list(Reason)[: list(Reason).index(Reason.INACTIVE)])
 
 
+class Plan(msgspec.Struct, frozen=True):
+    """What a decision's granted campaigns need, compiled once for all detections that share it.
+
+    `requests` has for each campaign its id, the begun hash of its notification ids, its delay (ms),
+    how the company's caps count it, and whether Redis is asked at all. `held_by` are the keys of
+    the remembered claims (claim_memory.py) that may deny one of the campaigns.
+    """
+
+    decision: Decision
+    rules: CompanyRules
+    requests: tuple[tuple[int, "hashlib._Hash", int, int, bool], ...]
+    held_by: frozenset[int]
+    caps: bytes
+    content_bytes: int
+    has_notifications: bool
+
+
+def plan_of(decision: Decision, beacon: IndexedPlace | None) -> Plan:
+    """The plan of the decision at this place, which remembers the last one."""
+    if beacon is None:
+        return _compile(decision, _NO_RULES)
+    plan: Plan | None = beacon.plan
+    if plan is None or plan.decision is not decision:
+        plan = beacon.plan = _compile(decision, beacon.target.rules)
+    return plan
+
+
+def _compile(decision: Decision, rules: CompanyRules) -> Plan:
+    requests, held_by = [], set[int]()
+    for campaign in decision.granted:
+        counted = NOT_COUNTED
+        if rules.caps and not campaign.ignores_caps:
+            counted = RETURNABLE if campaign.format == "connector" else COUNTED
+            held_by.add(capped_key(decision.company_id))
+        begun, asks = _hash_of_campaign(campaign.id), campaign.delay > 0 or counted > 0
+        requests.append((campaign.id, begun, campaign.delay * 1000, counted, asks))
+        held_by.add(claim_key(campaign))
+    return Plan(
+        decision,
+        rules,
+        tuple(requests),
+        frozenset(held_by),
+        pack_caps(decision.company_id, rules.caps) if rules.caps else b"",
+        sum(len(each.content or "") for each in decision.granted),
+        any(each.format != "connector" for each in decision.granted),
+    )
+
+
 class DecidedDetection(msgspec.Struct, gc=False):
     """A detection and its decision; `beacon` is None if the index does not have it.
 
-    Only one that may fire has a `partition`, where its record is open, and the beacon cache's
-    `version` at which it was decided, when `claims` claims of its device were remembered.
-    `elsewhere` has the campaigns that the same position fires at a geofence before this one,
-    `time_zone` is the device's. A cycle adds the `ids` (16 bytes each) of the notifications of the
-    granted campaigns, and how many claims Redis has denied: the decision is without those.
+    Only one that may fire has a `partition`, where its record is open, the beacon cache's `version`
+    at which it was decided, and a `plan`. `elsewhere` has the campaigns that the same position
+    fires at a geofence before this one, `time_zone` is the device's. A cycle adds the `ids`
+    (16 bytes each) of the notifications of the granted campaigns, and how many claims Redis has
+    denied: the decision is without those.
     Of its messages `unsent` are not acknowledged, `size` bytes in all.
     """
 
@@ -49,10 +105,10 @@ class DecidedDetection(msgspec.Struct, gc=False):
     decision: Decision
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
-    claims: int = 0
-    elsewhere: frozenset[int] = frozenset()
+    elsewhere: Collection[int] = ()
     time_zone: str | None = None
-    ids: list[bytes] = []
+    plan: Plan = None  # type: ignore[assignment]  # of others nobody asks
+    ids: Sequence[bytes] = ()
     denied: int = 0
     unsent: int = 0
     size: int = 0
@@ -66,6 +122,20 @@ class DecidedDetection(msgspec.Struct, gc=False):
     def is_exit(self) -> bool:
         """Whether it is the end of a visit, which may be long after the last detection."""
         return self.detection.event is not None and self.detection.event.type == "exit"
+
+    def prepare(self) -> bytes:
+        """Name the notifications of the granted campaigns. Returns the packed requests for claims,
+        empty if they need none."""
+        detection, ids, packed = self.detection, list[bytes](), b""
+        at = round(detection.detected_at * 1000)
+        identity = _identity(detection, at)
+        for number, begun, delay, counted, asks in self.plan.requests:
+            id_ = _id(begun, identity)
+            ids.append(id_)
+            if asks:
+                packed += pack_request(number, id_, at, delay, counted)
+        self.ids = ids
+        return packed
 
     def deny(self, answers: Sequence[Answer]) -> None:
         """Redis has answered for each granted campaign: 0 grants it, the others are denied."""
@@ -151,13 +221,11 @@ def decide_from_memory(
         return decision
     udid, granted = detection.message.device.udid, decision.granted
     claims = remembered.young.get(udid) or remembered.of(udid)
-    capped: Campaigns = ()
-    if claims:
-        granted = remembered.not_held(claims, granted, at)
-    if elsewhere:
-        granted = tuple(each for each in granted if each.id not in elsewhere)
-    elif not claims:
+    if not elsewhere and (not claims or plan_of(decision, beacon).held_by.isdisjoint(claims)):
         return decision
+    granted = remembered.not_held(claims, granted, at)
+    granted = tuple(each for each in granted if each.id not in elsewhere)
+    capped: Campaigns = ()
     if target.rules.caps and remembered.is_capped(claims, decision.company_id, at):
         capped = tuple(each for each in granted if not each.ignores_caps)
         granted = tuple(each for each in granted if each.ignores_caps)
@@ -189,30 +257,29 @@ def unknown(key: PlaceKey | None) -> Decision:
 
 def notification_ids(detection: DecodedDetection, campaigns: Campaigns) -> list[bytes]:
     """For each campaign the 16 bytes of a UUID (version 5) of campaign, device and record."""
-    identity, ids = _identity(detection), []
-    for campaign in campaigns:
-        hashed = _hash_of_campaign(campaign.id).copy()
-        hashed.update(identity)
-        number = int.from_bytes(hashed.digest()[:16])
-        ids.append((number & _RANDOM_BITS | _VERSION_5).to_bytes(16))
-    return ids
+    identity = _identity(detection, round(detection.detected_at * 1000))
+    return [_id(_hash_of_campaign(campaign.id), identity) for campaign in campaigns]
 
 
-def _identity(detection: DecodedDetection) -> bytes:
-    """The identity of a detection: device and record.
+def _id(begun: "hashlib._Hash", identity: bytes) -> bytes:
+    hashed = begun.copy()
+    hashed.update(identity)
+    number = int.from_bytes(hashed.digest()[:16])
+    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(16)
+
+
+def _identity(detection: DecodedDetection, at: int) -> bytes:
+    """The identity of a detection at `at` (epoch ms): device and record.
 
     A moment of a visit is identified by its event.
     The record is topic, partition, offset and detected_at. The last one is included because a topic
     that is deleted and created again counts its offsets from 0. In a record of several detections
     the index of the detection is included too.
     """
-    record, event = detection.record, detection.event
+    record, event, udid = detection.record, detection.event, detection.message.device.udid
     if event is not None:
-        return b"\0%b\0visit\0%b" % (detection.message.device.udid.encode(), event.id.bytes)
-    identity = (
-        f"\0{detection.message.device.udid}\0{record.topic}\0{record.partition}"
-        f"\0{record.offset}\0{round(detection.detected_at * 1000)}"
-    )
+        return b"\0%b\0visit\0%b" % (udid.encode(), event.id.bytes)
+    identity = f"\0{udid}\0{record.topic}\0{record.partition}\0{record.offset}\0{at}"
     if detection.index:
         identity += f"\0{detection.index}"
     return identity.encode()

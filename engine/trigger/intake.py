@@ -132,8 +132,7 @@ class Intake:
             )
             if decision.granted:
                 each = DecidedDetection(detection, beacon, decision, version=version)
-                each.elsewhere, each.time_zone = frozenset(fired), time_zone
-                each.claims = len(remembered.young.get(detection.message.device.udid, ()))
+                each.elsewhere, each.time_zone = fired, time_zone
                 decided.append(each)
             else:
                 refused.append(decision)
@@ -148,11 +147,11 @@ class Intake:
 
 def _fired_by_record(
     detection: DecodedDetection, decided: list[DecidedDetection]
-) -> frozenset[int]:
+) -> Collection[int]:
     """The campaigns that the same position fires at geofences before this one."""
     last = decided[-1] if decided else None
     if last is None or last.detection.record is not detection.record:
-        return frozenset()
+        return ()
     if last.detection.index != detection.index:
-        return frozenset()
-    return last.elsewhere.union(campaign.id for campaign in last.decision.granted)
+        return ()
+    return {*last.elsewhere, *(campaign.id for campaign in last.decision.granted)}

@@ -6,8 +6,7 @@ engine/kafka/messages.py; a property test compares the two.
 """
 
 from binascii import hexlify
-from functools import lru_cache
-from math import floor
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -34,12 +33,13 @@ _uuid_parts = Struct("8s4s4s4s12s").unpack
 class CampaignParts(msgspec.Struct, frozen=True, gc=False):
     """The encoded parts of a campaign: after the id, after the device, and after the times.
 
-    `campaign`, `connector` and `caps` are what the parts were made from.
+    `campaign` is what the parts were made from; those of a call also from the company's connector
+    and caps (`depends_on`).
     """
 
     campaign: CampaignSnapshot
-    connector: ConnectorEntry | None
-    caps: tuple[Cap, ...]
+    depends_on: tuple[ConnectorEntry | None, tuple[Cap, ...]] | None
+    topic: str
     reference: bytes
     texts: bytes
     content: bytes
@@ -58,64 +58,77 @@ class MessageWriter:
         self._known: dict[int, CampaignParts] = {}
         self._bytes = 0
 
-    def needs_device(self, decided: DecidedDetection) -> bool:
-        """Whether a message is a notification; calls need no record of the device."""
-        return any(each.format != "connector" for each in decided.decision.granted)
-
     def write(
-        self, decided: DecidedDetection, known: DeviceRecord | None, now: float
+        self,
+        sending: Sequence[DecidedDetection],
+        records: Iterable[DeviceRecord | None],
+        now: float,
     ) -> list[Message]:
-        """The message of each granted campaign, at `now` (epoch s), noted as not acknowledged.
+        """The messages of the granted campaigns, at `now` (epoch s), noted as not acknowledged.
 
-        `known` is the catalog's record of the device.
+        `records` are the catalog's of the devices.
         """
-        detection, beacon, event = decided.detection, decided.beacon, decided.detection.event
-        if beacon is None:
-            return []
-        record, received, at = detection.record, detection.message.device, detection.detected_at
-        key = received.udid.encode()
-        device = received if known is None else completed_device(received, known)
-        zone, expires = b"", now if decided.is_exit else at
-        if detection.zone and isinstance(beacon.place, BeaconSnapshot):
-            zone = _ZONES[detection.zone]
-        if event is not None:
-            visit = str(event.visit.uuid).encode()
-            zone += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
-        place = beacon.encoded_place or _place_of(beacon)
-        middle = b'%b%b"device":%b,' % (place, zone, _encode(device))
-        when = times(floor(at), floor(now), floor(expires + self._lifetime))
-        messages, size = list[Message](), 0
-        for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
-            topic, connector, caps = self._notifications, None, _NO_CAPS
-            if campaign.format == "connector":
-                topic, connector = self._connector_calls, beacon.connector
-                caps = _NO_CAPS if campaign.ignores_caps else beacon.target.rules.caps
-            parts = self._known.get(campaign.id)
-            if parts is None or not (
-                parts.campaign is campaign and parts.connector == connector and parts.caps == caps
-            ):
-                parts = self._encode(campaign, connector, caps)
-            text = b"-".join(_uuid_parts(hexlify(id_)))
-            value = b"".join(
-                (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
-            )
-            size += len(value)
-            headers, span = [("id", text), parts.header], None
-            if record.headers:  # else there is no trace to look for
-                span = self._span_of(decided, campaign)
-                headers += span.headers
-            messages.append(Message(topic, key, value, headers, decided, campaign, id_, span))
-        decided.unsent, decided.size = len(messages), size + len(key) * len(messages)
+        messages, times, known_parts = list[Message](), dict[float, bytes](), self._known
+        for decided, known in zip(sending, records, strict=True):
+            detection, beacon = decided.detection, decided.beacon
+            if beacon is None:
+                continue
+            event, received, at = detection.event, detection.message.device, detection.detected_at
+            key = received.udid.encode()
+            place = beacon.encoded_place or _place_of(beacon)
+            if detection.zone and isinstance(beacon.place, BeaconSnapshot):
+                place += _ZONES[detection.zone]
+            device = received if known is None else completed_device(received, known)
+            when = times.get(at)
+            if when is None:
+                when = times[at] = self._times(at, now, at)
+            if event is not None:
+                visit = str(event.visit.uuid).encode()
+                place += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
+                if decided.is_exit:
+                    when = self._times(at, now, now)
+            middle = b'%b"device":%b,' % (place, _encode(device))
+            decided.unsent = decided.size = 0
+            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
+                parts = known_parts.get(campaign.id)
+                if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
+                    parts = self._parts_of(campaign, beacon)
+                text = b"-".join(_uuid_parts(hexlify(id_)))
+                value = b"".join(
+                    (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
+                )
+                decided.unsent += 1
+                decided.size += len(value) + len(key)
+                headers, span = [("id", text), parts.header], None
+                if detection.record.headers:  # else there is no trace to look for
+                    span = self._span_of(decided, campaign)
+                    headers += span.headers
+                messages.append(
+                    Message(parts.topic, key, value, headers, decided, campaign, id_, span)
+                )
         return messages
 
-    def _encode(
-        self, campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
-    ) -> CampaignParts:
+    def _times(self, at: float, now: float, valid_from: float) -> bytes:
+        """The part with the three times."""
+        times = (at, now, valid_from + self._lifetime)
+        written = tuple(format_instant(each).encode() for each in times)
+        return b'"detected_at":"%b","triggered_at":"%b","expires_at":"%b",' % written
+
+    def _parts_of(self, campaign: CampaignSnapshot, beacon: IndexedPlace) -> CampaignParts:
+        """The parts of a campaign that are not known yet, or those of a call."""
+        topic, connector, caps, depends_on = self._notifications, None, _NO_CAPS, None
+        if campaign.format == "connector":
+            topic, connector = self._connector_calls, beacon.connector
+            caps = _NO_CAPS if campaign.ignores_caps else beacon.target.rules.caps
+            depends_on = connector, caps
+            known = self._known.get(campaign.id)
+            if known and known.campaign is campaign and known.depends_on == depends_on:
+                return known
         texts = {name: getattr(campaign, name) for name in ("title", "push", "background", "color")}
         parts = CampaignParts(
             campaign,
-            connector,
-            caps,
+            depends_on,
+            topic,
             b'","campaign":%b,'
             % _encode(CampaignReference(campaign.id, campaign.name, campaign.hash)),
             _encode(texts)[1:-1] + b",",
@@ -145,15 +158,6 @@ class MessageWriter:
         return self._tracer.begin("proximity.trigger", record.headers, attributes)
 
 
-def content_bytes(campaigns: tuple[CampaignSnapshot, ...]) -> int:
-    """About how many bytes the content of these campaigns has."""
-    size = 0
-    for campaign in campaigns:
-        if campaign.content is not None:
-            size += len(campaign.content)
-    return size
-
-
 def _content(
     campaign: CampaignSnapshot, connector: ConnectorEntry | None, caps: tuple[Cap, ...]
 ) -> dict[str, Any]:
@@ -180,11 +184,3 @@ def _place_of(beacon: IndexedPlace) -> bytes:
         _encode(beacon.reference),
     )
     return place
-
-
-@lru_cache(maxsize=4096)
-def times(detected: int, triggered: int, expires: int) -> bytes:
-    """The part with the three times, in epoch seconds."""
-    return b'"detected_at":"%b","triggered_at":"%b","expires_at":"%b",' % tuple(
-        format_instant(each).encode() for each in (detected, triggered, expires)
-    )

@@ -41,7 +41,7 @@ class IndexedPlace:
     `connector` is the company's, if a campaign needs it; `rules` the company's, if it has set any.
     `campaign_ids` are those of all campaigns that are aimed at it, usable or not. `visited` are the
     place and its venue, if somebody needs visits there. `shares` belongs to the cache,
-    `encoded_place` to message.py.
+    `encoded_place` to message.py, `plan` to grants.py.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class IndexedPlace:
         "connector",
         "encoded_place",
         "place",
+        "plan",
         "reference",
         "rules",
         "shares",
@@ -78,6 +79,7 @@ class IndexedPlace:
         venue = place.venue
         self.shares: list[_SharedCampaign] = []
         self.encoded_place: bytes | None = None
+        self.plan: Any = None
         self.reference = _reference(place)
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)

@@ -102,7 +102,7 @@ async def test_the_span_of_a_message_names_its_record_company_and_campaign(
     object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
     writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
     decided = granted(sent, detection=detection)
-    (message,) = writer.write(decided, None, NOW)
+    (message,) = writer.write([decided], [None], NOW)
     assert message.span is not None
     assert message.headers[2:] == message.span.headers
     message.span.end("published")

@@ -74,4 +74,4 @@ def granted(
 
 def messages_of(decided: DecidedDetection, known: DeviceRecord | None = None) -> list[Message]:
     """Its messages, written a minute later."""
-    return MessageWriter(topics=TOPICS, lifetime=300).write(decided, known, NOW)
+    return MessageWriter(topics=TOPICS, lifetime=300).write([decided], [known], NOW)

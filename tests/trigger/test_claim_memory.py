@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
+from engine.trigger.claim_memory import READ, ClaimMemory, RememberedClaims
 from rules.model import CampaignSnapshot
 from tests.trigger.samples import campaign
 
@@ -49,8 +49,8 @@ def test_the_newest_claim_counts() -> None:
     one.remember("phone", [HOURLY], 100.0, NOW)
     one.remember("phone", [HOURLY], 50.0, NOW, read={1: 70.0, 2: 80.0})
     assert dict(one.of("phone")) == {0: 0.0, 1: 100.0, 2: 80.0}
-    assert one.was_read("phone")
-    assert not one.was_read("other")
+    assert READ in one.of("phone")
+    assert READ not in one.of("other")
     assert free(one, 101) == []
 
 

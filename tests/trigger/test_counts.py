@@ -73,7 +73,7 @@ def test_grants_that_redis_denies_are_throttled(two_campaigns):
     full.deny([[2, 3, 0]])
     assert (wholly.ids, alone.ids, full.ids) == ([], [], [])
     decided = [both, one, partly, wholly, alone, full]
-    DecisionCounter(metrics).count([each.decision for each in decided], decided)
+    DecisionCounter(metrics).count_claimed(decided)
     assert totals(metrics, "proximity_detections_total") == {
         "granted": 3,
         "throttled": 1,

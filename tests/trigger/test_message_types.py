@@ -198,7 +198,7 @@ def test_a_message_matches_its_type(
     indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
-    messages = writer.write(decided, record, NOW)
+    messages = writer.write([decided], [record], NOW)
     for message in messages:
         id_ = str(UUID(bytes=message.notification_id))
         assert message.value == as_types_say(message, id_, completed_device(device, record))
@@ -255,7 +255,7 @@ def test_cached_fragments_are_bounded() -> None:
         )
         indexed = IndexedPlace(beacon, [campaign], None)
         decided = granted(campaign, detection=detection, beacon=indexed)
-        (message,) = writer.write(decided, None, NOW)
+        (message,) = writer.write([decided], [None], NOW)
         assert msgspec.json.decode(message.value or b"")["html"] == campaign.content
         held = sum(len(each.content) for each in writer._known.values())
         assert held <= 8 * 1024 * 1024

@@ -19,7 +19,7 @@ from engine.process.metrics import Metrics
 from engine.redis.claims import Answer, ClaimAnswers, Claims, DeviceRequests
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
-from engine.trigger.grants import DecidedDetection, decide_from_memory, notification_ids
+from engine.trigger.grants import DecidedDetection, decide_from_memory, notification_ids, plan_of
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules
 from tests.kafka import records
@@ -127,13 +127,12 @@ class Process:
     async def handle(self, batch: Sequence[tuple[DecodedDetection, IndexedPlace]]) -> list[bytes]:
         """What is to be published of a batch: decided from memory first, then for certain."""
         candidates = [each for each in map(self.decide, batch) if each.decision.granted]
-        self._cycle._decide(candidates, set())
-        await self._cycle._claim(candidates)
+        await self._cycle._claim(*self._cycle._prepare(candidates, set()))
         return [id_ for each in candidates for id_ in each.ids]
 
     def decide(self, made: tuple[DecodedDetection, IndexedPlace]) -> DecidedDetection:
         decision = decide_from_memory(*made, self._partition.remembered, BEGIN, 300.0)
-        return DecidedDetection(*made, decision, self._partition)
+        return DecidedDetection(*made, decision, self._partition, plan=plan_of(decision, made[1]))
 
 
 def all_requests(made: tuple[DecodedDetection, IndexedPlace]) -> list[tuple[ClaimRequest, bytes]]:

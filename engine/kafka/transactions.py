@@ -11,7 +11,6 @@ offset. So it does not matter whether a commit with a lost answer has happened.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -43,12 +42,11 @@ from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-_STARTED_AT_ONCE = 8
 _RETRY_SECONDS = 1.0
 _BACKOFF_MS = 50
 _CLOSE_SECONDS = 1.0
 # Permanent errors, which a person has to correct.
-REFUSALS = (
+_REFUSALS = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
@@ -143,7 +141,7 @@ class TransactionalPublisher(Publisher):
 
 def _classify(error: Any) -> Exception:
     """The error itself if it is permanent, else TransactionLostError."""
-    if isinstance(error, REFUSALS):
+    if isinstance(error, _REFUSALS):
         return cast(Exception, error)
     return TransactionLostError(describe(error))
 
@@ -179,8 +177,6 @@ class Transactions(GroupOffsets):
         self._make = make
         self._refusals = Refusals()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
-        self._starting = asyncio.Semaphore(_STARTED_AT_ONCE)
-        logging.getLogger("asyncio").addFilter(_is_worth_logging)
 
     async def load(self, partitions: Collection[TopicPartition]) -> Positions:
         """The committed positions, read after all previous owners are fenced.
@@ -195,13 +191,6 @@ class Transactions(GroupOffsets):
     ) -> PartitionWorker:
         """A worker for a partition whose position was loaded."""
         return self._make(partition, self._publishers.pop(partition), begin, on_progress)
-
-    async def run(self) -> None:
-        """Wait until cancelled; then close the producers of partitions without a worker."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.gather(*(each.close() for each in self._publishers.values()))
 
     async def _start(self, partition: TopicPartition) -> None:
         """A started producer. Waits while the brokers are down."""
@@ -218,8 +207,7 @@ class Transactions(GroupOffsets):
                 timed=lambda: self._step("commit"),
             )
             try:
-                async with self._starting:
-                    await publisher.start()
+                await publisher.start()
             except BaseException:
                 await publisher.close()
                 raise
@@ -230,17 +218,10 @@ class Transactions(GroupOffsets):
             self._errors,
             "starting a transactional producer",
             may_recover=lambda error: (
-                isinstance(error, _TEMPORARY) and not isinstance(error, REFUSALS)
+                isinstance(error, _TEMPORARY) and not isinstance(error, _REFUSALS)
             ),
             backoff=Backoff(_RETRY_SECONDS, _RETRY_SECONDS),
         )
-
-
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """aiokafka leaves the error of a lost transaction in futures that nobody awaits; the publisher
-    has raised it already."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not (isinstance(error, KafkaError) and "never retrieved" in record.getMessage())
 
 
 # A transaction without a message only moves the offset, which can wait for the next transaction.

@@ -26,7 +26,6 @@ from engine.redis.claims import ClaimUpdater
 from engine.wiring.parts import (
     ProcessParts,
     Role,
-    Service,
     figure_sums,
     publishing_consumer,
 )
@@ -123,7 +122,7 @@ def build_connector(parts: ProcessParts) -> Role:
     ) -> CallPartition:
         return CallPartition(partition, begin, on_progress, role=role, transactions=publisher)
 
-    consumer, transactions = publishing_consumer(
+    consumer = publishing_consumer(
         parts,
         ROLE,
         worker_for=partial(CallPartition, role=role),
@@ -133,15 +132,14 @@ def build_connector(parts: ProcessParts) -> Role:
         batch_records=limits.unfinished,
         in_flight_records=2 * limits.unfinished,
     )
-    background: dict[str, Service] = {
-        "connector calls": run_calls,
-        "call history": history.run,
-        "connector figures": sums.run,
-    }
     return Role(
         name=ROLE,
         consumer=consumer,
-        background=background | transactions,
+        background={
+            "connector calls": run_calls,
+            "call history": history.run,
+            "connector figures": sums.run,
+        },
         checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )

@@ -184,15 +184,15 @@ def publishing_consumer(
     worker_for: WorkerFactory,
     transactional_worker_for: WorkerMaker,
     **options: Any,
-) -> tuple[PartitionedConsumer, dict[str, Service]]:
-    """The consumer of a role that publishes, and what runs in the background for it.
+) -> PartitionedConsumer:
+    """The consumer of a role that publishes. `options` are the consumer's.
 
-    Exactly once, each worker gets a publisher of its own. `options` are the consumer's.
+    Exactly once, each worker gets a publisher of its own.
     """
     settings, metrics = parts.settings, parts.metrics
     make = partial(PartitionedConsumer, settings, role=role, metrics=metrics, **options)
     if settings.delivery == "at_least_once":
-        return make(worker_for=worker_for), {}
+        return make(worker_for=worker_for)
     cluster = KafkaCluster(settings)
     transactions = Transactions(
         settings,
@@ -202,8 +202,7 @@ def publishing_consumer(
         metrics=metrics,
         make=transactional_worker_for,
     )
-    consumer = make(cluster=cluster, positions=transactions, worker_for=transactions.worker_for)
-    return consumer, {f"{role} transactions": transactions.run}
+    return make(cluster=cluster, positions=transactions, worker_for=transactions.worker_for)
 
 
 def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:

@@ -38,6 +38,7 @@ from engine.trigger.visits import VisitTracking
 from engine.wiring.parts import (
     ProcessParts,
     Role,
+    Service,
     Stores,
     build_decision_store,
     figure_sums,
@@ -59,7 +60,7 @@ def build_trigger(parts: ProcessParts) -> Role:
     trigger = trigger_role(parts)
     intake = trigger.intake
     index = intake.index
-    consumer, background = publishing_consumer(
+    consumer = publishing_consumer(
         parts,
         ROLE,
         worker_for=trigger.worker_for,
@@ -76,7 +77,7 @@ def build_trigger(parts: ProcessParts) -> Role:
         metrics=parts.metrics,
         **parts.stores.redis_options,
     )
-    background["index watch"] = watch.run
+    background: dict[str, Service] = {"index watch": watch.run}
     for each in (intake.feed.tail, intake.feed.notes, intake.counter.sums):
         if each is not None:
             background[each.name] = each.run

@@ -185,4 +185,4 @@ def _enum_name(field: Any, number: int) -> str:
     return "unknown" if name == "unspecified" else name
 
 
-PROTOBUF = SchemaKind("PROTOBUF", compiled, form="serialized", indexed=True)
+PROTOBUF = SchemaKind("PROTOBUF", compiled, form="serialized")

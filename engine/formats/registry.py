@@ -3,22 +3,19 @@
 The schemas come from a registry with Confluent's REST interface:
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html
-The message follows a byte 0 and the schema's id in four bytes, or a byte 1 and the schema's GUID in
-sixteen bytes. These may be in a header instead; then the value is the message alone.
+The message follows a byte 0 and the schema's id in four bytes.
 """
 
 import asyncio
 import contextlib
 import ssl
-import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from urllib.parse import quote
-from uuid import UUID
 
 import httpx
 import msgspec
@@ -29,23 +26,21 @@ from engine.process.errors import SchemaRegistryError
 from engine.process.failures import ServerErrors, describe, retry
 
 REGISTRY_SECONDS = 5.0  # deadline of one request
-SCHEMA_HEADER = "__value_schema_id"
 
-# Records name a schema by its number in one registry, or by a GUID that is the same in all.
-SchemaId: TypeAlias = int | UUID
 Decode = Callable[[bytes], object]
 
-_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
-_MOST_SCHEMAS = 1000
-_MOST_UNREADABLE = 10_000
+_HEADERS = {
+    "accept": "application/vnd.schemaregistry.v1+json, application/json",
+    "accept-encoding": "identity",
+}
+_MOST_BYTES = 4 * 1024 * 1024  # of an answer
+_MOST_SCHEMAS = 10_000
 _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
 _RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
 _FOUND, _NOT_FOUND = 200, 404
 _TEMPORARY = (401, 408, 429)  # for any schema, so not for ever
-_ID = 0  # the first byte of a message, before a number; 1 before a GUID
-_NUMBER = struct.Struct(">I")
-_GUID_BYTES = 16
+_FRAME = 5  # bytes: a zero, and the schema's id
 
 
 class UnreadableSchemaError(Exception):
@@ -60,13 +55,18 @@ class RegistryAddress:
         self._tls = ssl.create_default_context(cafile=ca_file)
 
     async def get(self, target: str) -> httpx.Response:
-        """Send a GET request. Returns the answer. Raises SchemaRegistryError."""
+        """Send a GET request. Returns the answer, whose body is cut off after 4 MiB.
+
+        Raises SchemaRegistryError.
+        """
         try:
             async with (
                 asyncio.timeout(REGISTRY_SECONDS),
                 httpx.AsyncClient(verify=self._tls, trust_env=False) as client,
+                client.stream("GET", self._url + target, headers=_HEADERS) as answer,
             ):
-                return await client.get(self._url + target, headers={"accept": _ACCEPT})
+                body = await anext(answer.aiter_raw(_MOST_BYTES), b"")
+                return httpx.Response(answer.status_code, content=body)
         except (httpx.HTTPError, TimeoutError) as error:
             fault = f"the schema registry does not answer: {describe(error)}"
             raise SchemaRegistryError(fault) from error
@@ -108,14 +108,12 @@ class SchemaKind(NamedTuple):
     """A kind of schema, under its name in the registry.
 
     `compile` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
-    detections. `form` is the requested form of schemas, as in ?format=. `indexed`: the indexes of
-    its type precede a message, or follow the schema's id if the id is in a header.
+    detections. `form` is the requested form of schemas, as in ?format=.
     """
 
     name: str
     compile: Callable[[RegisteredSchema], Decode]
     form: str | None = None
-    indexed: bool = False
 
 
 _decode_json = msgspec.json.Decoder().decode
@@ -142,10 +140,9 @@ class SchemaRegistry:
         self._address = address
         self._errors = errors
         self._query = "" if kind.form is None else f"?format={kind.form}"
-        self._decoders: dict[SchemaId, Decode] = {}
-        self._unreadable: dict[SchemaId, _Unreadable] = {}
+        self._known: dict[int, Decode | _Unreadable] = {}
 
-    async def fetch(self, ids: Collection[SchemaId]) -> None:
+    async def fetch(self, ids: Collection[int]) -> None:
         """Fetch these few schemas, except those that are cached or known to be unreadable.
 
         Waits while the registry is down; without `errors` raises SchemaRegistryError instead.
@@ -157,32 +154,27 @@ class SchemaRegistry:
                 else:
                     await retry(partial(self._fetch_one, id_), self._errors, "schemas")
 
-    def decoder(self, id_: SchemaId) -> Decode:
+    def decoder(self, id_: int) -> Decode:
         """The decoder of a schema that `fetch` has fetched. Raises ValueError for an unreadable
         one."""
-        found = self._decoders.get(id_)
-        if found is None:
-            raise ValueError(f"schema {id_} of the registry: {self._unreadable[id_].reason}")
-        return found
+        found = self._known[id_]
+        if not isinstance(found, _Unreadable):
+            return found
+        raise ValueError(f"schema {id_} of the registry: {found.reason}")
 
-    def _knows(self, id_: SchemaId) -> bool:
-        unreadable = self._unreadable.get(id_)
-        return id_ in self._decoders or (
-            unreadable is not None and time.monotonic() < unreadable.until
-        )
+    def _knows(self, id_: int) -> bool:
+        found = self._known.get(id_)
+        return time.monotonic() < found.until if isinstance(found, _Unreadable) else bool(found)
 
-    async def _fetch_one(self, id_: SchemaId) -> None:
-        kind = "guids" if isinstance(id_, UUID) else "ids"
+    async def _fetch_one(self, id_: int) -> None:
+        found: Decode | _Unreadable
         try:
-            made = await self._compiled(f"/schemas/{kind}/{id_}")
+            found = await self._compiled(f"/schemas/ids/{id_}")
         except (UnreadableSchemaError, ValueError) as error:
-            if len(self._unreadable) >= _MOST_UNREADABLE:
-                self._unreadable.clear()
-            self._unreadable[id_] = _Unreadable(str(error), time.monotonic() + _RETRY_UNREADABLE)
-            return
-        if len(self._decoders) >= _MOST_SCHEMAS:
-            self._decoders.clear()
-        self._decoders[id_] = made
+            found = _Unreadable(str(error), time.monotonic() + _RETRY_UNREADABLE)
+        if len(self._known) >= _MOST_SCHEMAS:
+            self._known.clear()
+        self._known[id_] = found
 
     async def _compiled(self, target: str) -> Decode:
         answer = await self._get(target)
@@ -252,42 +244,27 @@ class RegisteredFormat:
 
     def __call__(self, report: Report) -> Sequence[Sighting]:
         """The one detection of the report."""
-        id_, message = self._framed(report)
+        id_ = _schema_of(report)
         decode = self._registry.decoder(id_)
         try:
-            plain = decode(message)
+            plain = decode(report.value[_FRAME:])
         except msgspec.DecodeError:
             raise  # the message is not JSON, which has a dead-letter reason of its own
         except ValueError as error:
             raise ValueError(f"schema {id_}: {error}") from error
         return (Sighting(0, msgspec.convert(plain, Detection)),)
 
-    def _schemas(self, reports: Iterable[Report]) -> set[SchemaId]:
-        ids: set[SchemaId] = set()
+    def _schemas(self, reports: Iterable[Report]) -> set[int]:
+        ids: set[int] = set()
         for report in reports:
             with contextlib.suppress(ValueError):  # `__call__` raises it, for a dead letter
-                ids.add(self._framed(report)[0])
+                ids.add(_schema_of(report))
         return ids
 
-    def _framed(self, report: Report) -> tuple[SchemaId, bytes]:
-        """The schema's id, from the header or else the value's first bytes, and the message."""
-        header = report.header(SCHEMA_HEADER)
-        if header is None:
-            return _unframed(report.value, "the value")
-        id_, indexes = _unframed(header, f"header {SCHEMA_HEADER}")
-        is_indexed = self._registry.kind.indexed
-        if bool(indexes) != is_indexed:
-            expected = "the indexes of a type" if is_indexed else "nothing"
-            raise ValueError(f"in header {SCHEMA_HEADER} {expected} must follow the schema's id")
-        return id_, indexes + report.value
 
-
-def _unframed(framed: bytes, what: str) -> tuple[SchemaId, bytes]:
-    """The schema's id and the bytes after it. Raises ValueError."""
-    if framed[:1] not in (b"\0", b"\1"):
-        raise ValueError(f"{what} begins with neither a zero nor a one: no Confluent wire format")
-    size = _NUMBER.size if framed[0] == _ID else _GUID_BYTES
-    name, rest = framed[1 : 1 + size], framed[1 + size :]
-    if len(name) < size:
-        raise ValueError(f"{what} is too short for a schema's id: no Confluent wire format")
-    return (_NUMBER.unpack(name)[0] if framed[0] == _ID else UUID(bytes=name)), rest
+def _schema_of(report: Report) -> int:
+    """The schema's id in the value's first bytes. Raises ValueError."""
+    frame = report.value[:_FRAME]
+    if len(frame) < _FRAME or frame[0] != 0:
+        raise ValueError("the value begins with no zero and schema's id: no Confluent wire format")
+    return int.from_bytes(frame[1:])

@@ -118,14 +118,13 @@ def _name(record: ConsumerRecord[bytes, bytes]) -> int:
 _LONGEST_DETAIL = 500
 _LONGEST_KEY = 4 * 255  # bytes of a udid
 # The prefix of headers that are copied from the original record: those of CloudEvents, the MQTT
-# topic that names the receiver, the schema's id (engine/formats), and the trace context.
+# topic that names the receiver, and the trace context.
 ORIGINAL = "original-"
 _KEPT = (
     "ce_",
     "content-type",
     "mqtt.topic",
     "api_key",
-    "__value_schema_id",
     "traceparent",
     "tracestate",
 )

@@ -3,7 +3,6 @@
 import io
 import json
 import struct
-import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,12 +67,6 @@ def detection(**fields: Any) -> dict[str, Any]:
 def framed(id_: int, message: bytes) -> bytes:
     """Confluent's wire format."""
     return b"\0" + struct.pack(">I", id_) + message
-
-
-def header(name: int | uuid.UUID, indexes: bytes = b"") -> tuple[str, bytes]:
-    """The same where the schema is named in a header, and the value is the message alone."""
-    head = b"\1" + name.bytes if isinstance(name, uuid.UUID) else framed(name, b"")
-    return "__value_schema_id", head + indexes
 
 
 def avro(message: Any, schema: Any = AVRO_DETECTION) -> bytes:

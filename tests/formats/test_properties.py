@@ -65,7 +65,7 @@ def decoder_of(format_: str) -> Any:
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
         registry = made._schemas._registry
-        registry._decoders[7] = registry.kind.compile(SCHEMAS[bare])
+        registry._known[7] = registry.kind.compile(SCHEMAS[bare])
         registry._get = no_such_schema
     return made
 

@@ -6,11 +6,9 @@ import json
 import math
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from engine.formats.registry import SCHEMA_HEADER
 from engine.kafka.detections import Record
 from engine.kafka.messages import Coordinates, ScannedTag
 from rules.model import Zone
@@ -24,7 +22,6 @@ from tests.formats.registered import (
     decoded_detection,
     detection,
     framed,
-    header,
     protobuf,
     registered_decoder,
 )
@@ -169,52 +166,7 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
     assert "device: it is required" in reason
 
 
-TRIPLE = (BEACON, 1, 42)
-GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
 MESSAGE = avro(detection(detected_at=datetime(2026, 11, 20, 9, 0, 0, 0, UTC), rssi=-50))
-
-
-@pytest.mark.parametrize("name", [7, GUID])
-async def test_a_schema_that_a_header_names(registry: SchemaRegistryService, name: Any) -> None:
-    """As Confluent's HeaderSchemaIdSerializer writes it: a byte of version, and id or GUID."""
-    registry.schemas[name] = registered.AVRO
-    record = report(MESSAGE, headers=[header(name)])
-    batch = await registered_decoder(registry, "avro").decode([record, record])
-    assert [found.key for found in batch.messages] == [TRIPLE] * 2
-    framing = framed(7, b"") if name == 7 else b"\1" + GUID.bytes
-    assert (await decoded_detection(registry, "avro", framing + MESSAGE)).key == TRIPLE
-    assert set(registry.requested) == {f"/schemas/{'ids' if name == 7 else 'guids'}/{name}"}
-
-
-async def test_the_indexes_of_protobuf_stand_in_the_header_too(
-    registry: SchemaRegistryService,
-) -> None:
-    registry.schemas[GUID] = registered.PROTOBUF
-    message = protobuf(**PROTO, rssi=-50).removeprefix(registered.SECOND)
-    record = report(message, headers=[header(GUID, registered.SECOND)])
-    (found,) = (await registered_decoder(registry, "protobuf").decode([record])).messages
-    assert found.key == TRIPLE
-    assert "?format=serialized" in registry.service.received[0].target
-
-
-@pytest.mark.parametrize(
-    ("format_", "framing", "expected"),
-    [
-        ("avro", header(7), "schema 7: "),  # the value's first five bytes are the message's
-        ("avro", header(GUID), f"schema {GUID} of the registry: it has no schema of this id"),
-        ("avro", header(7, b"\0"), "nothing must follow the schema's id"),
-        ("protobuf", header(7), "the indexes of a type must follow the schema's id"),
-        ("avro", (SCHEMA_HEADER, b""), f"header {SCHEMA_HEADER} begins with neither"),
-    ],
-)
-async def test_a_header_that_names_no_schema(
-    registry: SchemaRegistryService, format_: str, framing: tuple[str, bytes], expected: str
-) -> None:
-    registry.schemas[7] = registered.AVRO
-    value = framed(7, MESSAGE)
-    batch = await registered_decoder(registry, format_).decode([report(value, headers=[framing])])
-    (letter,) = batch.dead_letters
-    assert expected in letter.detail
 
 
 def events(*ids: int) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from engine.cli.check import check_registry
 from engine.formats.decoders import detection_decoders
 from engine.kafka.dead_letters import DeadLetterReason
-from engine.process.errors import SchemaRegistryError, SettingsError
+from engine.process.errors import SchemaRegistryError
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings, shown
 from tests.formats import registered
@@ -58,6 +58,7 @@ async def test_a_command_ends_with_what_is_wrong(
     [
         (replying(200, b"{}"), "is not a registry's"),
         (replying(200, b"[" * 100_000), "is not a registry's"),
+        (replying(200, b'{"schema":"' + b"x" * 5_000_000 + b'"}'), "is not a registry's"),
     ],
 )
 async def test_an_answer_that_is_no_schema_makes_a_dead_letter(
@@ -118,19 +119,6 @@ async def test_the_login_of_the_url() -> None:
             await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
     assert "p%40ss" not in shown(given.schema_registry_url)
     assert registry.service.received[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (None, "PROXIMITY_SCHEMA_REGISTRY_URL is required by gateways=avro"),
-        ("localhost:8081", "accepted: http:// or https://"),
-    ],
-)
-def test_a_url_that_cannot_work_is_named(url: str | None, expected: str) -> None:
-    with pytest.raises(SettingsError, match="PROXIMITY_SCHEMA_REGISTRY_URL") as caught:
-        load_settings(detection_topics=f"{TOPIC}=avro", schema_registry_url=url)
-    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -143,26 +143,6 @@ async def delete_before(admin: AIOKafkaAdminClient, topic: str, offset: int) -> 
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=offset)})
 
 
-async def test_records_deleted_by_retention_before_the_start_are_reported(
-    settings: Settings,
-    admin: AIOKafkaAdminClient,
-    made: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    await publish_numbers(settings, made, 0, 100)
-    first, second = RecordedValues(), RecordedValues()
-    async with member(settings, made, first.handle):
-        await eventually(partial(all_of, first, 0, 100))
-    await publish_numbers(settings, made, 100, 100)
-    await delete_before(admin, made, 130)
-    metrics = Metrics()
-    async with member(settings, made, second.handle, metrics=metrics):
-        await eventually(partial(all_of, second, 130, 200))
-    assert second.values == values(130, 200)
-    assert skipped(metrics) == 30
-    assert logged(capsys, "records are gone that were never read")
-
-
 async def test_records_deleted_by_retention_while_running_are_reported(
     settings: Settings,
     admin: AIOKafkaAdminClient,

@@ -42,29 +42,6 @@ async def test_each_partition_is_handled_in_order_and_the_next_member_goes_on(
     assert sorted(second.values) == values(2000, 2300)
 
 
-async def test_batches_in_flight_are_not_committed(settings: Settings, topic: str) -> None:
-    """Two batches of one partition: the first is done, the second is being handled."""
-    seen, started, resume = RecordedValues(), asyncio.Event(), asyncio.Event()
-
-    async def second_waits(partition: TopicPartition, records: Records) -> None:
-        if seen.batches:
-            started.set()
-            await resume.wait()
-        await seen.handle(partition, records)
-
-    async def first_committed() -> bool:
-        return sum(await committed(settings, topic)) == 100
-
-    await publish_numbers(settings, topic, 0, 100, b"one")
-    async with member(settings, topic, second_waits):
-        await eventually(first_committed)
-        await publish_numbers(settings, topic, 100, 100, b"one")
-        await asyncio.wait_for(started.wait(), 10)
-        assert await first_committed()
-        resume.set()
-    assert sum(await committed(settings, topic)) == len(seen.values) == 200
-
-
 async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     settings: Settings, topic: str
 ) -> None:

@@ -99,15 +99,6 @@ def test_a_broken_producer_is_recognized_by_its_earlier_keys():
         go_wrong()
 
 
-def test_a_batch_that_is_read_again_counts_once():
-    """While SQL is down the recorder reads a batch repeatedly: 50 bad records stopped it."""
-    stream = Stream(run=51, share=0.1)
-    batch = stream.batch(f"{n}" for n in range(50))
-    for _ in range(100):
-        stream.limit.note(batch, dead(batch))
-        stream.now += 1
-
-
 class SmallTopics:
     """A publisher of topics that take messages of at most `most` bytes."""
 

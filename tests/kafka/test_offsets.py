@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,11 +107,6 @@ def test_a_text_that_is_too_long_leaves_out_the_last_ranges() -> None:
     kept = read_ranges(text)
     assert MOST_CHARACTERS - 50 < len(text) <= MOST_CHARACTERS
     assert kept == ranges[: len(kept)]
-
-
-@pytest.mark.parametrize("text", ["", "1", "1.2-", "1.2-x.3", "AQ_-8", "1.2.3"])
-def test_of_another_text_nothing_is_read(text: str) -> None:
-    assert read_ranges(text) == []
 
 
 @given(offsets, st.uuids(), st.sampled_from(["", "3.1-2.f"]))

@@ -102,23 +102,6 @@ async def test_too_large_messages_are_named_and_the_rest_published_once(
     assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
 
 
-async def test_too_large_for_one_task_is_no_harm_to_the_others(
-    real: Publisher, kafka_bootstrap: str, topic: str
-) -> None:
-    large = Outgoing(topic, b"k", b"x" * 1_100_000, [])
-
-    async def some(task: int) -> None:
-        for n in range(20):
-            if task == 0 and n % 5 == 0:
-                with pytest.raises(MessageTooLargeError):
-                    await real.publish([large])
-            await real.publish([Outgoing(topic, b"k", f"{task} {n}".encode(), [])])
-
-    await asyncio.gather(*(some(task) for task in range(4)))
-    values = {record.value for record in await read(kafka_bootstrap, topic)}
-    assert values == {f"{task} {n}".encode() for task in range(4) for n in range(20)}
-
-
 async def test_a_topic_with_a_limit_of_its_own(
     real: Publisher, kafka_bootstrap: str, topic: str, admin: AIOKafkaAdminClient
 ) -> None:

@@ -1,7 +1,6 @@
 """The names of the topics, their creation, and how long they keep a message."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -9,7 +8,7 @@ from aiokafka.errors import InvalidReplicationFactorError
 
 from catalog.erasure import TopicRetention
 from engine.cli.check import State, check_kafka
-from engine.kafka.topics import ensure_topics, longest_retention, read_retention
+from engine.kafka.topics import ensure_topics, read_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
@@ -58,25 +57,3 @@ async def test_the_longest_of_all_topics(
 async def test_brokers_that_do_not_say(embedded_kafka: str):
     for address in (embedded_kafka, "127.0.0.1:9"):
         assert await read_retention(load_settings(kafka_bootstrap_servers=address)) == UNKNOWN
-
-
-def topic(error: int = 0, **changed: str) -> dict[str, Any]:
-    configs = {"retention_ms": "1000", "segment_ms": "500", "cleanup_policy": "delete"} | changed
-    entries = [
-        {"config_names": name.replace("_", "."), "config_value": value}
-        for name, value in configs.items()
-    ]
-    return {"error_code": error, "config_entries": entries}
-
-
-@pytest.mark.parametrize(
-    ("topics", "expected"),
-    [
-        ([topic()], TopicRetention(True, timedelta(seconds=1.5))),
-        ([topic(), topic(retention_ms="-1")], TopicRetention(True, None)),
-        ([topic(cleanup_policy="compact,delete")], TopicRetention(True, timedelta(seconds=1.5))),
-        ([topic(), topic(error=29)], UNKNOWN),
-    ],
-)
-def test_the_description_of_topics(topics: list[dict[str, Any]], expected: TopicRetention):
-    assert longest_retention(topics) == expected

@@ -22,11 +22,10 @@ from engine.kafka.tracing import (
 )
 from engine.process.errors import SettingsError
 from engine.process.settings import Settings
-from engine.trigger.message import MessageWriter
 from tests.connectors.calls import ENDPOINT, call_to, caller
 from tests.connectors.test_calls import CONTENT, received
 from tests.servers.http_service import HttpService, content, replying, resetting
-from tests.trigger.samples import NOW, TOPICS, campaign, decoded, granted
+from tests.trigger.samples import NOW
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
@@ -91,31 +90,6 @@ def test_a_sampled_context_gets_a_span_whose_context_is_sent_on(
     }
     assert dict(made.attributes or {}) == {
         "proximity.company": 9,
-        "proximity.outcome": "published",
-    }
-
-
-async def test_the_span_of_a_message_names_its_record_company_and_campaign(
-    exporter: InMemorySpanExporter, tracer: Tracer
-) -> None:
-    detection, sent = decoded(), campaign(format="connector", content=None)
-    object.__setattr__(detection.record, "headers", [("traceparent", SAMPLED), STATE])
-    writer = MessageWriter(topics=TOPICS, lifetime=300, tracer=tracer)
-    decided = granted(sent, detection=detection)
-    (message,) = writer.write([decided], [None], NOW)
-    assert message.span is not None
-    assert message.headers[2:] == message.span.headers
-    message.span.end("published")
-    (made,) = exporter.get_finished_spans()
-    assert made.name == "proximity.trigger"
-    assert dict(made.attributes or {}) == {
-        "messaging.system": "kafka",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": "proximity.detections",
-        "messaging.destination.partition.id": "3",
-        "messaging.kafka.offset": 7,
-        "proximity.company": 9,
-        "proximity.campaign": 7,
         "proximity.outcome": "published",
     }
 

@@ -13,7 +13,6 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from structlog.testing import capture_logs
 
-from catalog.database import sqlstate_may_recover
 from engine.process.failures import (
     Backoff,
     ServerErrors,
@@ -56,14 +55,6 @@ def test_temporary_errors_are_retried(
     assert may_recover(error) is passes
 
 
-@pytest.mark.parametrize(
-    ("state", "passes"),
-    [("08006", True), ("40001", True), ("55P03", True), ("23505", False), ("55P02", False)],
-)
-def test_sqlstates(state: str, passes: bool) -> None:
-    assert sqlstate_may_recover(state) is passes
-
-
 class Server:
     """Gives these answers in turn, the last one for ever."""
 
@@ -94,13 +85,6 @@ async def test_a_call_is_tried_until_the_server_answers(metrics: Metrics) -> Non
         assert await call == 5
     assert errors_of(metrics) == 2
     assert [line["event"] for line in logs] == [FAILED, BACK]
-
-
-async def test_a_call_that_the_server_refuses_is_not_tried_again(metrics: Metrics) -> None:
-    server = Server(redis.ResponseError("ERR"))
-    with pytest.raises(redis.ResponseError):
-        await retry(server, metrics.redis_errors, "a test")
-    assert (server.calls, errors_of(metrics)) == (1, 0)
 
 
 async def test_a_try_has_a_deadline_and_a_cancellation_is_raised_at_once(metrics: Metrics) -> None:

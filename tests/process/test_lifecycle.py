@@ -1,15 +1,13 @@
 """Services: which of them may end, and what an end leads to."""
 
 import asyncio
-import os
-import signal
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from engine.process.errors import ServiceDiedError
-from engine.process.lifecycle import cancel, run_services, stop_on_signals
+from engine.process.lifecycle import cancel, run_services
 
 
 async def until(stop: asyncio.Event, log: list[str], name: str) -> None:
@@ -63,16 +61,6 @@ async def test_an_end_that_nobody_asked_for_drains_the_front_and_is_raised(
     with error:
         await run_services(foreground=front, background=background, stop=stop)
     assert log == ["front drained"]
-
-
-async def test_a_signal_sets_stop():
-    stop = asyncio.Event()
-    with stop_on_signals(stop):
-        os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(5):
-            await stop.wait()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def test_a_task_that_swallows_it_once_is_cancelled_again() -> None:

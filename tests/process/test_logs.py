@@ -6,28 +6,11 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from engine.process.logs import _QUIET, RepeatFilter, configure_logs
+from engine.process.logs import _QUIET, configure_logs
 from engine.process.settings_sources import load_settings
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 _COLOURS = ("\x1b[0m", "\x1b[1m", "\x1b[2m", *(f"\x1b[{number}m" for number in range(30, 38)))
-
-
-def record(name: str, message: str, *values: object) -> logging.LogRecord:
-    return logging.LogRecord(name, logging.ERROR, "file", 1, message, values, None)
-
-
-@pytest.mark.parametrize(("name", "seconds"), [("uvicorn", 10.0), ("aiokafka.conn", 120.0)])
-def test_a_librarys_repeats_are_dropped_for_a_while(name: str, seconds: float):
-    now = 0.0
-    repeats = RepeatFilter(clock=lambda: now)
-    assert repeats.filter(record(name, "node %s is away", 1))
-    assert repeats.filter(record(name, "something else"))
-    now = seconds - 1
-    assert not repeats.filter(record(name, "node %s is away", 2))
-    now = seconds
-    assert repeats.filter(record(name, "node %s is away", 1))
-    assert all(repeats.filter(record("engine.trigger.pipeline", "the same")) for _ in range(3))
 
 
 def fail(why: str, variable: str) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from engine.cli.application import run
-from engine.kafka.client import connection_options
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import (
@@ -14,7 +13,6 @@ from engine.process.settings_sources import (
     load_settings,
     shown_url,
 )
-from engine.wiring.parts import open_stores
 
 PASSWORD = "p4ssw0rd-never-shown"
 REDIS = "PROXIMITY_REDIS_URL"
@@ -128,13 +126,6 @@ def test_a_bad_file_says_so_once(
     assert expected in error
 
 
-def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PROXIMITY_KAFKA_SECURITY_PROTOCOL", "SSL")
-    monkeypatch.setenv("PROXIMITY_KAFKA_SSL_CAFILE", __file__)
-    with pytest.raises(SettingsError, match=r"^PROXIMITY_KAFKA_SSL_CAFILE .*PEM"):
-        connection_options(load_settings())
-
-
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [("5m", 300), ("20", 20), ("1.5h", 5400), ("250ms", 0.25), (" 2 D ", 172_800), ("7s", 7)],
@@ -142,13 +133,6 @@ def test_a_file_that_is_no_certificate_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_durations_are_read(monkeypatch: pytest.MonkeyPatch, written: str, seconds: float):
     monkeypatch.setenv("PROXIMITY_NOTIFICATION_LIFETIME", written)
     assert load_settings().notification_lifetime == seconds
-
-
-async def test_connections_to_sql_are_as_many_as_the_setting_says():
-    settings = load_settings(database_url="postgresql://u:p@127.0.0.1:1/x", database_pool=3)
-    async with open_stores(settings) as stores:
-        assert "size: 3" in stores.database.engine.pool.status()
-        assert stores.database.engine.pool._max_overflow == 0  # type: ignore[attr-defined]
 
 
 def test_settings_prints_every_setting_and_no_secret(
@@ -273,16 +257,3 @@ def test_a_bad_file_is_named_and_never_quoted(
     assert expected in message
     assert "\n" not in message
     assert PASSWORD not in message
-
-
-def test_the_command_shows_the_file_and_not_the_secret(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
-    assert run(["settings", "--json"]) == 0
-    printed = capsys.readouterr().out
-    (line,) = [line for line in printed.splitlines() if f'"{REDIS}"' in line]
-    assert str(file) in line
-    assert "of-the-file" in line
-    assert f"{REDIS}_FILE: a file that holds it" in line
-    assert PASSWORD not in printed

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from uuid import UUID
 
 from tests.servers.http_service import Answer, HttpService, ReceivedRequest, replying
 
@@ -40,10 +39,9 @@ class Registered:
 
 @dataclass
 class SchemaRegistryService:
-    """`schemas` by id or GUID, `subjects` by subject and version. `instead` answers when it is
-    set."""
+    """`schemas` by id, `subjects` by subject and version. `instead` answers when it is set."""
 
-    schemas: dict[int | UUID, Registered] = field(default_factory=dict)
+    schemas: dict[int, Registered] = field(default_factory=dict)
     subjects: dict[tuple[str, int], Registered] = field(default_factory=dict)
     instead: Answer | None = None
     authorization: str | None = None
@@ -78,8 +76,6 @@ class SchemaRegistryService:
         match [unquote(part) for part in path.split("/")[1:]]:
             case ["schemas", "ids", id_]:
                 return self.schemas.get(int(id_))
-            case ["schemas", "guids", guid]:
-                return self.schemas.get(UUID(guid))
             case ["subjects", subject, "versions", version]:
                 return self.subjects.get((subject, int(version)))
         return None
@@ -87,7 +83,7 @@ class SchemaRegistryService:
 
 @asynccontextmanager
 async def schema_registry(
-    schemas: Mapping[int | UUID, Registered] = {}, **options: Any
+    schemas: Mapping[int, Registered] = {}, **options: Any
 ) -> AsyncIterator[SchemaRegistryService]:
     """A registry that runs within the context."""
     registry = SchemaRegistryService(dict(schemas))

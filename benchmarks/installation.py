@@ -23,7 +23,7 @@ from benchmarks.traffic_tally import QUIET, DetectionStream, TopicTally
 from catalog.accounts import NewAccount, create_account
 from catalog.database import open_database
 from catalog.inputs import ALL_PERMISSIONS
-from catalog.models import Connector, Venue
+from catalog.models import Venue
 from catalog.secrets import open_cipher
 from engine.kafka.topics import Topics
 from tests.servers.http_service import (
@@ -42,7 +42,8 @@ from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
-from tests.system.world import Triple, World
+from tests.system.traffic import Triple, triple_of
+from tests.system.world import REQUESTED, World
 
 PARTITIONS = 6
 _PREFIX, _GROUPS = "installation.", "installation-"
@@ -201,45 +202,36 @@ class Estate(NamedTuple):
 
 async def build_estate(database_url: str, service_url: str) -> Estate:
     """Migrate the database and write the catalog."""
-    world = World(datetime.now(UTC).replace(microsecond=0))
+    world = World()
     venue = world.venue(world.company(HALL), "Hall")
     beacons = [world.beacon(venue, number) for number in range(_BEACONS)]
-    plain = [world.campaign(venue, f"plain {beacon.record.name}", [beacon]) for beacon in beacons]
+    plain = [world.campaign(venue, f"plain {beacon.name}", [beacon]) for beacon in beacons]
     for beacon in beacons:
-        world.campaign(venue, f"seldom {beacon.record.name}", [beacon], delay=_DAY)
+        world.campaign(venue, f"seldom {beacon.name}", [beacon], delay=_DAY)
     edited = world.campaign(venue, "edited", beacons[:1], title="edit 0")
-    partners_venue, connector = _partner(world, service_url)
+    partners_venue = _partner(world, service_url)
     partners = [world.beacon(partners_venue, 1000 + number) for number in range(_PARTNERS_BEACONS)]
-    fields = {"format": "connector", "template": None}
     requested = [
-        world.campaign(partners_venue, f"asked {each.record.name}", [each], **fields)
+        world.campaign(partners_venue, f"asked {each.name}", [each], **REQUESTED)
         for each in partners
     ]
-    world.records.append(connector)
     await world.save(database_url)
     await _make_account(database_url)
     return Estate(
-        hall=[beacon.triple for beacon in beacons],
-        partners=[beacon.triple for beacon in partners],
-        plain=frozenset(each.record.id for each in plain),
-        requested=frozenset(each.record.id for each in requested),
-        edited=edited.record.id,
+        hall=[triple_of(beacon) for beacon in beacons],
+        partners=[triple_of(beacon) for beacon in partners],
+        plain=frozenset(each.id for each in plain),
+        requested=frozenset(each.id for each in requested),
+        edited=edited.id,
         venue=venue.id,
     )
 
 
-def _partner(world: World, service_url: str) -> tuple[Venue, Connector]:
+def _partner(world: World, service_url: str) -> Venue:
     company = world.company(PARTNER)
     parameters = open_cipher(SECRET_KEY).encrypt(json.dumps([{"key": "x-token", "value": "t"}]))
-    connector = Connector(
-        company=company,
-        name="the partner's",
-        url=service_url,
-        method="POST",
-        auth="header",
-        parameters=parameters,
-    )
-    return world.venue(company, "Pier"), connector
+    world.connector(company, url=service_url, parameters=parameters)
+    return world.venue(company, "Pier")
 
 
 async def _make_account(database_url: str) -> None:

@@ -154,7 +154,7 @@ async def _final_checks(
 _EDIT_SECONDS = 1.0
 _EDIT_SEEN_SECONDS = 30.0
 _ANSWER = 15.0
-_READY, _STOPPED = 120.0, 60.0
+_READY = 120.0
 
 
 @dataclass
@@ -237,7 +237,7 @@ class Restarts:
         self.done += 1
         try:
             if not is_killed:
-                await process.stop(_STOPPED)
+                await process.stop()
         except Exception as error:  # a status that is not 0, or too late: it is reported at the end
             self.failed.append(f"{name}: {str(error)[:500]}")
             is_killed = True

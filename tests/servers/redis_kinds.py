@@ -13,7 +13,6 @@ from tests.servers.redis import SLOTS, ClusterNode, RedisServer
 from tests.servers.waiting import wait_until
 
 SERVICE = "proximity-primary"
-USER, PASSWORD = "engine", "s3cret-of-redis"
 
 
 class SentinelServer(RedisServer):
@@ -35,45 +34,30 @@ class SentinelServer(RedisServer):
 
 
 class TlsRedisServer(RedisServer):
-    """Speaks TLS only, wants a client's certificate, and knows one user by name."""
+    """Speaks TLS only, and wants a client's certificate."""
 
     def prepare(self) -> None:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.directory / "ca.pem")
-        for name in ("server", "client"):
+        for name in ("server.pem", "client.pem"):
             issued = authority.issue_cert("127.0.0.1", "localhost")
-            issued.private_key_pem.write_to_path(self.directory / f"{name}.key")
-            chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
-            (self.directory / f"{name}.pem").write_bytes(chain)
-        self.more = {
-            "port": "0",
-            "tls_port": str(self.port),
-            "tls_cert_file": str(self.directory / "server.pem"),
-            "tls_key_file": str(self.directory / "server.key"),
-            "tls_ca_cert_file": str(self.directory / "ca.pem"),
+            issued.private_key_and_cert_chain_pem.write_to_path(self.directory / name)
+        own = str(self.directory / "server.pem")
+        self.more = {"port": "0", "tls_port": str(self.port), "tls_cert_file": own}
+        self.more |= {"tls_key_file": own, "tls_ca_cert_file": str(self.directory / "ca.pem")}
+
+    def url_of(self, login: str) -> str:
+        """For a user and password, with an @ after them."""
+        files = {
+            "ssl_ca_certs": "ca.pem",
+            "ssl_certfile": "client.pem",
+            "ssl_keyfile": "client.pem",
         }
-
-    def _of_client(self) -> dict[str, str]:
-        names = {"ssl_ca_certs": "ca.pem", "ssl_certfile": "client.pem"}
-        names["ssl_keyfile"] = "client.key"
-        return {name: str(self.directory / file) for name, file in names.items()}
-
-    @property
-    def url(self) -> str:
-        files = "&".join(map("=".join, self._of_client().items()))
-        return f"rediss://{USER}:{PASSWORD}@127.0.0.1:{self.port}/0?{files}"
+        query = "&".join(f"{name}={self.directory / file}" for name, file in files.items())
+        return f"rediss://{login}127.0.0.1:{self.port}/0?{query}"
 
     def connect(self) -> Redis:
-        files = self._of_client()
-        return Redis(
-            port=self.port,
-            ssl=True,
-            ssl_ca_certs=files["ssl_ca_certs"],
-            ssl_certfile=files["ssl_certfile"],
-            ssl_keyfile=files["ssl_keyfile"],
-            socket_timeout=5.0,
-            decode_responses=True,
-        )
+        return Redis.from_url(self.url_of(""), socket_timeout=5.0, decode_responses=True)
 
 
 @contextlib.contextmanager
@@ -87,17 +71,13 @@ def sentinel_and_two() -> Iterator[tuple[str, RedisServer]]:
         def sentinel(directory: Path, port: int) -> SentinelServer:
             return SentinelServer(directory, port, primary=str(primary.port))
 
-        with (
-            started(replica) as second,
-            started(sentinel) as watcher,
-            watcher.connect() as client,
-            second.connect() as of_second,
-        ):
-            wait_until(
-                lambda: int(client.sentinel_masters()[SERVICE]["num-slaves"]) == 1,
-                what="Sentinel knows the replica",
-            )
-            wait_until(lambda: _has_data(of_second), what="the replica has the data")
+        with started(replica) as second, started(sentinel) as watcher:
+            with watcher.connect() as client:
+                wait_until(
+                    lambda: int(client.sentinel_masters()[SERVICE]["num-slaves"]) == 1,
+                    what="Sentinel knows the replica",
+                )
+            until_it_has_the_data(second)
             yield f"redis+sentinel://127.0.0.1:{watcher.port}/{SERVICE}", primary
 
 
@@ -109,27 +89,30 @@ def cluster_of_three() -> Iterator[tuple[str, RedisServer]]:
         clients = [stack.enter_context(node.connect()) for node in nodes]
         third = SLOTS // 3 + 1
         for number, client in enumerate(clients):
-            slots = range(number * third, min((number + 1) * third, SLOTS))
-            if slots:
+            if slots := range(number * third, min((number + 1) * third, SLOTS)):
                 client.execute_command("CLUSTER ADDSLOTS", *slots)
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             client.execute_command("CLUSTER MEET", "127.0.0.1", nodes[0].port)
         first = clients[0].execute_command("CLUSTER MYID")
-        wait_until(lambda: _follows(clients[3], first), what="a replica follows")
+
+        def follows() -> bool:
+            with contextlib.suppress(RedisError):  # it does not know that node yet
+                return bool(clients[3].execute_command("CLUSTER REPLICATE", first))
+            return False
+
+        wait_until(follows, what="a replica follows")
         wait_until(lambda: all(map(_is_whole, clients)), what="a cluster")
-        wait_until(lambda: _has_data(clients[3]), what="the replica has the data")
+        until_it_has_the_data(nodes[3])
         yield nodes[1].url, nodes[0]
 
 
-def _follows(client: Redis, primary: str) -> bool:
-    with contextlib.suppress(RedisError):  # it does not know that node yet
-        client.execute_command("CLUSTER REPLICATE", primary)
-        return True
-    return False
-
-
-def _has_data(replica: Redis) -> bool:
-    return str(replica.info("replication")["master_link_status"]) == "up"
+def until_it_has_the_data(replica: RedisServer) -> None:
+    """Wait until a replica follows its primary."""
+    with replica.connect() as client:
+        wait_until(
+            lambda: client.info("replication")["master_link_status"] == "up",
+            what="the replica has the data",
+        )
 
 
 def _is_whole(client: Redis) -> bool:

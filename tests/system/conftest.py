@@ -14,14 +14,13 @@ from tests.system.world import small_world
 
 @pytest.fixture
 def topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
-    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.trigger")
+    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.")
 
 
 @pytest.fixture
-def call_topics(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
-    """The topics as the group of the connector role sees them."""
-    group = f"{topic_prefix}g.connector"
-    return TopicSet(kafka_bootstrap, topic_prefix, group, source="connector-calls")
+def committed(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
+    """The same, read with read_committed."""
+    return TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.", committed=True)
 
 
 @pytest.fixture
@@ -44,13 +43,6 @@ def on_own_redis(rig: Rig, own_redis: RedisServer, sqlite_url: str) -> Rig:
     """The rig with a Redis that the test may stop, and SQLite."""
     rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
     return rig
-
-
-@pytest.fixture
-async def scene_of_places(stores: Rig, topics: TopicSet) -> Scene:
-    """The same with places of every kind, and caps."""
-    caps = [{"max": 2, "per": "PT1M"}, {"max": 3, "per": "PT90S"}, {"max": 20, "per": "month"}]
-    return await Scene(stores, topics, small_world(places=20, caps=caps)).begin()
 
 
 @pytest.fixture

@@ -10,21 +10,20 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-from catalog.models import Geofence
-from rules.model import Reason, Zone
+from catalog.models import Beacon, Campaign, Geofence
+from rules.model import CampaignSnapshot, Reason, Zone
 from rules.parsing import parse_delay
 from tests.rules import schedule_oracle
 from tests.system.topics import Record
-from tests.system.traffic import WORDS, Case
-from tests.system.world import CampaignPlan, PlacePlan, World
+from tests.system.traffic import WORDS, Case, triple_of
+from tests.system.world import Place, World, kind_of
 
 NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42")
 LIFETIME = 300
 EARTH = 6_371_008.8  # metres
-MAX_AGE = 300
 ORDER = [reason.value for reason in Reason]
 REACH = {
     "immediate": {Zone.IMMEDIATE},
@@ -47,20 +46,20 @@ class Expected:
 
 
 class Oracle:
-    """`now` (epoch s) is any time of the run, because no detection is near a bound of age."""
+    """`now` (epoch s) is any time of the run, because no detection is near the bound `max_age`."""
 
-    def __init__(self, world: World, cases: list[Case], now: float) -> None:
-        self._beacons = {plan.triple: plan for plan in world.beacons}
-        self._connectors = {c.company.name: c for c in world.connectors.values()}
-        self._places = world.places
-        self._keys = world.keys
-        plans = [*world.beacons, *world.places]
-        self._models = {id(c): c.model for plan in plans for c in plan.campaigns}
+    def __init__(self, world: World, cases: list[Case], now: float, max_age: float = 300) -> None:
+        self._world = world
+        self._beacons = {triple_of(each): each for each in world.beacons}
+        self._campaigns = {
+            id(place): _at(place, world) for place in (*world.beacons, *world.places)
+        }
         self._cases = cases
         self._now = now
+        self._max_age = max_age
         self._claims: dict[tuple[int, str], list[float]] = {}
         self._counted: dict[tuple[str, str], list[int]] = {}  # by company and device
-        self._verdict = lru_cache(maxsize=None)(self._verdict_of)
+        self._verdict = cache(lambda c, second: schedule_oracle.verdict(_snapshot(c), second))
 
     def walk(self, records: Iterable[Record]) -> Expected:
         """Decide all detections; `records` are in order of partition and offset."""
@@ -78,147 +77,155 @@ class Oracle:
         if case.place.get("geofence", {}).get("transition") == "exit":
             expected.exits += 1
             return
-        plans = self._plans(case)
+        places = self._places(case)
         fired: set[int] = set()  # by one position, which may be in several geofences
-        for plan in [plans] if isinstance(plans, str) else plans:
-            refused = self._refusal(plan, case.zone, ms / 1000)
-            if isinstance(plan, str) or refused is not None:
+        for place in [places] if isinstance(places, str) else places:
+            refused = (
+                place if isinstance(place, str) else self._refusal(place, case.zone, ms / 1000)
+            )
+            if isinstance(place, str) or refused is not None:
                 expected.detections[str(refused)] += 1
                 expected.decisions[str(refused)] += 1
                 continue
             fates = []
-            order = sorted(plan.campaigns, key=lambda c: (-c.record.priority, c.record.id))
+            order = sorted(self._campaigns[id(place)], key=lambda each: (-each.priority, each.id))
             for campaign in order:
                 fate = self._fate(campaign, case.device, ms, fired)
                 fates.append(fate)
                 if fate == "granted":
-                    fired.add(campaign.record.id)
-                    self._send(record, case, ms, plan, campaign, expected)
+                    fired.add(campaign.id)
+                    self._send(record, case, ms, place, campaign, expected)
             expected.decisions.update(fates)
             expected.detections[max(fates, key=ORDER.index)] += 1
 
-    def _plans(self, case: Case) -> list[PlacePlan] | str:
+    def _places(self, case: Case) -> list[Any] | str:
         """The places of a detection, or why it has none."""
         place = case.place
         if not place:
             beacon = self._beacons.get(case.triple)
             return "unknown_beacon" if beacon is None else [beacon]
+        fences = [each for each in self._world.places if isinstance(each, Geofence)]
         if "geofence" in place:
             id_ = place["geofence"]["id"]
-            fences = [each for each in self._places if each.kind == "geofence"]
-            return [each for each in fences if each.record.id == id_] or "unknown_geofence"
-        company = self._keys.get(place["api_key"])
+            return [each for each in fences if each.id == id_] or "unknown_geofence"
+        company = self._world.keys.get(place["api_key"])
         if company is None:
             return "unknown_application"
-        own = [each for each in self._places if each.venue.company is company]
         if "tag" in place:
-            scan = (place["tag"]["kind"], place["tag"]["value"])
-            tags = [each for each in own if each.kind != "geofence"]
-            return [
-                each for each in tags if (each.kind, each.record.value) == scan
-            ] or "unknown_tag"
+            scan = (place["tag"]["kind"], place["tag"]["value"], company)
+            tags = [each for each in self._world.places if not isinstance(each, Geofence)]
+            found = [each for each in tags if (each.kind, each.value, each.venue.company) == scan]
+            return found or "unknown_tag"
         position = place["position"]
-        inside = [
-            each for each in own if each.kind == "geofence" and is_inside(position, each.record)
-        ]
+        own = [each for each in fences if each.venue.company is company]
+        inside = [each for each in own if is_inside(position, each)]
         accuracy = position.get("accuracy", 0)
-        accurate = [each for each in inside if accuracy <= max(each.record.radius, 100)]
-        accurate.sort(key=lambda each: each.record.id)
+        accurate = [each for each in inside if accuracy <= max(each.radius, 100)]
+        accurate.sort(key=lambda each: each.id)
         return accurate or ("inaccurate" if inside else "outside")
 
-    def _refusal(self, plan: PlacePlan | str, zone: Zone, t: float) -> str | None:
-        if isinstance(plan, str):
-            return plan
-        group = {"nfc": "tag", "qrcode": "tag"}.get(plan.kind, plan.kind)
-        beacon = plan.record if plan.kind == "beacon" else None
+    def _refusal(self, place: Place, zone: Zone, t: float) -> str | None:
+        group = {"nfc": "tag", "qrcode": "tag"}.get(kind_of(place), kind_of(place))
+        beacon = place if isinstance(place, Beacon) else None
         failed = {
-            "inactive_venue": not plan.venue.active,
-            f"inactive_{group}": not plan.record.active,
-            "no_campaign": not plan.campaigns,
+            "inactive_venue": not place.venue.active,
+            f"inactive_{group}": not place.active,
+            "no_campaign": not self._campaigns[id(place)],
             "unknown_proximity": beacon and zone is Zone.UNKNOWN,
             "too_far": beacon and zone not in REACH[beacon.proximity],
-            "stale": t < self._now - MAX_AGE,
-            "future": t > self._now + MAX_AGE,
+            "stale": t < self._now - self._max_age,
+            "future": t > self._now + self._max_age,
         }
         return next((reason for reason, fails in failed.items() if fails), None)
 
-    def _fate(self, plan: CampaignPlan, device: dict[str, Any], ms: int, fired: set[int]) -> str:
-        closed = self._verdict(id(plan), ms // 1000)
+    def _fate(self, campaign: Campaign, device: dict[str, Any], ms: int, fired: set[int]) -> str:
+        closed = self._verdict(campaign, ms // 1000)
         if closed is not None:
-            return closed
-        company = plan.venue.company.name
-        if plan.record.format == "connector" and company not in self._connectors:
+            return str(closed.value)
+        company = campaign.venue.company
+        if campaign.format == "connector" and company.name not in self._world.connectors:
             return "no_connector"
-        udid, firm = str(device["udid"]), plan.venue.company
-        if firm.quiet_hours and not plan.record.ignores_quiet_hours:
-            zone = device.get("time_zone") or plan.venue.time_zone or firm.time_zone
-            if schedule_oracle.is_within(firm.quiet_hours, str(zone), ms // 1000):
+        udid = str(device["udid"])
+        if company.quiet_hours and not campaign.ignores_quiet_hours:
+            zone = device.get("time_zone") or campaign.venue.time_zone or company.time_zone
+            if schedule_oracle.is_within(company.quiet_hours, str(zone), ms // 1000):
                 return "quiet_hours"
-        if plan.record.id in fired:
+        claims = self._claims.setdefault((campaign.id, udid), [])
+        delay = campaign.delay * 1000
+        if campaign.id in fired or (delay and any(ms < each + delay for each in claims)):
             return "throttled"
-        delay = plan.record.delay * 1000
-        claims = self._claims.setdefault((plan.record.id, udid), [])
-        if delay and any(ms < granted + delay for granted in claims):
-            return "throttled"
-        if not plan.record.ignores_caps:
-            counted = self._counted.setdefault((company, udid), [])
-            if any(is_over([*counted, ms], cap) for cap in firm.caps):
+        if not campaign.ignores_caps:
+            counted = self._counted.setdefault((company.name, udid), [])
+            if any(is_over([*counted, ms], cap) for cap in company.caps):
                 return "capped"
             counted.append(ms)
         claims.append(ms)
         return "granted"
-
-    def _verdict_of(self, key: int, second: int) -> str | None:
-        reason = schedule_oracle.verdict(self._models[key], second)
-        return None if reason is None else reason.value
 
     def _send(
         self,
         record: Record,
         case: Case,
         ms: int,
-        plan: PlacePlan,
-        campaign: CampaignPlan,
+        place: Place,
+        campaign: Campaign,
         expected: Expected,
     ) -> None:
-        name = (campaign.record.id, case.device["udid"], record.topic, record.partition)
+        name = (campaign.id, case.device["udid"], record.topic, record.partition)
         number = uuid.uuid5(NAMESPACE, "\0".join(map(str, (*name, record.offset, ms))))
-        body = _common(str(number), case, ms, plan, campaign)
-        if campaign.record.format == "connector":
-            body["delay"] = campaign.record.delay
-            caps = plan.venue.company.caps
-            if caps and not campaign.record.ignores_caps:
-                body["caps"] = [[each["max"], parse_delay(each["per"])] for each in caps]
-            connector = self._connectors[plan.venue.company.name]
+        body = _common(str(number), case, ms, place, campaign)
+        if campaign.format == "connector":
+            body["delay"] = campaign.delay
+            company = campaign.venue.company
+            if company.caps and not campaign.ignores_caps:
+                body["caps"] = [[each["max"], parse_delay(each["per"])] for each in company.caps]
+            connector = self._world.connectors[company.name]
             names = ("id", "name", "url", "method", "auth", "parameters")
             body["connector"] = {each: getattr(connector, each) for each in names}
             expected.connector_calls[str(number)] = body
         else:
-            kind = campaign.record.format
+            kind = campaign.format
             expected.formats[kind] += 1
-            body |= {"format": kind, kind: getattr(campaign.record, kind)}
+            body |= {"format": kind, kind: getattr(campaign, kind)}
             expected.notifications[str(number)] = body
 
 
-def _common(
-    number: str, case: Case, ms: int, plan: PlacePlan, campaign: CampaignPlan
-) -> dict[str, Any]:
-    place, venue, record = plan.record, plan.venue, campaign.record
-    reference: dict[str, Any] = {plan.kind: {"id": place.id, "name": place.name}}
-    if plan.kind == "beacon":
+def _at(place: Place, world: World) -> list[Campaign]:
+    """The campaigns that target a place, by itself or by a tag."""
+    return [
+        each
+        for each in world.campaigns
+        if place in (*each.beacons, *each.geofencings, *each.scan_tags)
+        or (each.venue is place.venue and set(each.tags) & set(place.tags))
+    ]
+
+
+def _snapshot(campaign: Campaign) -> CampaignSnapshot:
+    names = set(CampaignSnapshot.__struct_fields__) - {"content", "time_zone", "asleep"}
+    return CampaignSnapshot(
+        content=getattr(campaign, campaign.format, None),
+        time_zone=campaign.venue.time_zone,
+        **{name: getattr(campaign, name) for name in names},
+    )
+
+
+def _common(number: str, case: Case, ms: int, place: Place, campaign: Campaign) -> dict[str, Any]:
+    venue = place.venue
+    reference: dict[str, Any] = {kind_of(place): {"id": place.id, "name": place.name}}
+    if isinstance(place, Beacon):
         triple = {"uuid": place.uuid, "major": place.major, "minor": place.minor}
         reference = {"beacon": reference["beacon"] | triple, "proximity": WORDS[case.zone]}
     return {
         "id": number,
-        "campaign": {"id": record.id, "name": record.name, "hash": record.hash},
+        "campaign": {"id": campaign.id, "name": campaign.name, "hash": campaign.hash},
         "company": {"id": venue.company.id},
         "venue": {"id": venue.id, "name": venue.name},
         **reference,
         "device": case.device,
-        "title": record.title,
-        "push": record.push,
-        "background": record.background,
-        "color": record.color,
+        "title": campaign.title,
+        "push": campaign.push,
+        "background": campaign.background,
+        "color": campaign.color,
         "detected_at": written(ms / 1000),
         "expires_at": written(ms / 1000 + LIFETIME),
     }

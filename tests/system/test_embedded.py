@@ -5,8 +5,8 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from tests.system.probe import Probe
 from tests.system.rig import Rig
+from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
 
@@ -24,15 +24,10 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         bootstrap = servers["PROXIMITY_KAFKA_BOOTSTRAP_SERVERS"]
         assert bootstrap
         assert servers["PROXIMITY_DATABASE_URL"] == database
-        topics = TopicSet(bootstrap, "proximity.", "proximity-trigger", partitions=4)
-        assert await Probe(topics).fires(world.beacons[0].triple) == {
-            "always 0",
-            "seldom 0",
-            "now and then",
-        }
+        topics = TopicSet(bootstrap, "proximity.", "proximity-", partitions=4)
+        fired = await Scene(rig, topics, world).fires(world.beacons[0])
+        assert fired == {"always 0", "seldom 0", "now and then"}
         assert await topics.count("connector-calls") == 1
-        _, metrics = await engine.get("/metrics")
-        assert "\nprocess_resident_memory_bytes " in metrics
         await engine.stop()
         assert "GET /" not in engine.output  # probes and scrapes have no line each
     finally:

@@ -1,46 +1,33 @@
 """Two triggers of a group are killed at random under load: no notification is lost or added."""
 
-import asyncio
 import random
 
-from tests.system.scene import Scene, assert_equal
+from tests.system.rig import Crew, Rig
+from tests.system.scene import Scene, assert_dead_letters
+from tests.system.topics import TopicSet
+from tests.system.world import small_world
 
 ROUNDS = 4
-SEED = 11
-RATE = 200
 BURST = 4000  # so much at once that a kill mostly comes in the middle of a batch
-SETTINGS = {"KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
+CAPS = [{"max": 2, "per": "PT1M"}, {"max": 3, "per": "PT90S"}, {"max": 20, "per": "month"}]
 
 
-async def test_kills_under_load(scene_of_places: Scene) -> None:
-    scene = scene_of_places
-    topics, dice = scene.topics, random.Random(SEED)
-    pair = [scene.rig.trigger(**SETTINGS) for _ in range(2)]
-    async with (
-        scene.load(seed=SEED, rate=RATE, devices=2000),
-        topics.counting("notifications") as count,
-    ):
-        for each in pair:
-            await each.until_ready()
+async def test_kills_under_load(stores: Rig, topics: TopicSet) -> None:
+    """In a world with places of every kind, and caps."""
+    world, dice = small_world(places=20, caps=CAPS), random.Random(11)
+    scene = await Scene(stores, topics, world, devices=2000).begin()
+    pair = Crew(stores, "trigger", 2, dice)
+    async with scene.load(rate=200):
+        await pair.until_ready()
         for _ in range(ROUNDS):
-            wanted = await count() + dice.randint(1, BURST)
+            wanted = await topics.count("notifications") + dice.randint(1, BURST)
             await topics.publish(scene.detections(BURST))
-            async with asyncio.timeout(40):
-                while await count() < wanted:  # without a pause, to hit a batch
-                    assert all(each.process.poll() is None for each in pair)
-            victim = dice.randrange(2)
-            pair[victim].kill()
-            pair[victim] = scene.rig.trigger(**SETTINGS)
+            await topics.until("notifications", wanted, pair.assert_running)
+            await pair.harm("kill")
     expected = await scene.assert_published(repeats=True)
-    for each in pair:
-        await each.until_ready()
-        await each.stop()
+    await pair.stop()
     assert len(expected.notifications) > ROUNDS * BURST
     fired = {kind for each in expected.notifications.values() for kind in each}
     assert {"beacon", "geofence", "nfc", "qrcode"} <= fired
-    assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=True)
-    letters = {
-        tuple(dict(letter.headers)[name] for name in ("partition", "offset"))
-        for letter in await topics.read("dead-letters")
-    }
-    assert letters == {(str(p).encode(), str(o).encode()) for p, o in expected.dead}
+    await scene.assert_calls(expected, repeats=True)
+    await assert_dead_letters(expected, topics, repeats=True)

@@ -1,8 +1,6 @@
 """Processes of this version go on beside a newer one, whose tables they find: one release apart."""
 
-import json
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,10 @@ from catalog.migrate import migrate
 from tests.catalog.newer_version import add_newer_version
 from tests.servers.http_service import content, serving
 from tests.servers.waiting import eventually
-from tests.system.connectors.customers import SETTINGS, Customers
+from tests.system.connectors.customers import SETTINGS, add_customer
 from tests.system.rig import Rig
 from tests.system.topics import TopicSet
+from tests.system.traffic import detection
 from tests.system.world import World
 
 
@@ -26,17 +25,15 @@ async def test_old_processes_on_new_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig.environment |= SETTINGS | {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
-    customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
-    seen = dict[str, int]()
+    world, seen = World(), dict[str, int]()
 
     async def come(*udids: str) -> None:
         """New devices come. Each device so far must have received both campaigns once."""
         seen.update(dict.fromkeys(udids, 2))
-        await topics.publish([customer.detection(udid) for udid in udids])
+        await topics.publish([detection(world.beacons[0], udid) for udid in udids])
 
         async def all_have_both() -> bool:
-            published = await topics.read("notifications")
-            bodies = {(each := json.loads(record.value))["id"]: each for record in published}
+            bodies = {each["id"]: each for each in await topics.bodies("notifications")}
             return Counter(each["device"]["udid"] for each in bodies.values()) == seen
 
         await eventually(all_have_both, what="each has both, and both once")
@@ -45,10 +42,9 @@ async def test_old_processes_on_new_tables(
         return await rig.start("verify").ended() == 0
 
     async with serving(content()) as service:
-        customer = customers.add("asked", service.url())
-        beacon = customer.beacon
-        customers.world.campaign(beacon.venue, "Welcome", [beacon], delay=86_400)
-        await customers.world.save(postgres_url)
+        beacon = add_customer(world, "asked", service.url())
+        world.campaign(beacon.venue, "Welcome", [beacon], delay=86_400)
+        await world.save(postgres_url)
         await topics.create()
         running = rig.start("run")
         await running.until_ready()

@@ -1,15 +1,16 @@
 """The topics, through aiokafka alone: publish, read to the end, read commits."""
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.servers.waiting import eventually
-from tests.system.traffic import Message
 
 PARTITIONS = 6
 NAMES = (
@@ -20,29 +21,40 @@ NAMES = (
     "connector-calls",
     "dead-letters",
 )
-DEADLINE = 90.0
+SOURCES = {"trigger": "detections", "connector": "connector-calls"}
+DEADLINE = 200.0
 
 Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 
 
-class TopicSet:
-    """All topics under one prefix on one broker, and the trigger's consumer group."""
+class Message(NamedTuple):
+    """A record to publish. `case` numbers it, in a header that the engine does not know."""
 
-    isolation = "read_uncommitted"
+    key: bytes | None
+    value: bytes | None
+    case: int = 0
+
+
+class TopicSet:
+    """All topics under one prefix on one broker, and the roles' groups under another.
+
+    With `committed`, the records of transactions that were aborted are not seen.
+    """
 
     def __init__(
         self,
         bootstrap: str,
         prefix: str,
-        group: str,
+        groups: str,
         partitions: int = PARTITIONS,
-        source: str = "detections",
+        *,
+        committed: bool = False,
     ) -> None:
-        self._partitions = partitions
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._prefix = prefix
-        self._group = group
-        self._source = source
+        self._groups = groups
+        self._partitions = partitions
+        self._isolation = "read_committed" if committed else "read_uncommitted"
 
     def name(self, short: str) -> str:
         """The full name of a topic."""
@@ -52,29 +64,29 @@ class TopicSet:
         """Create all topics; with `broker_time` the broker sets the timestamps of records."""
         kind = {"message.timestamp.type": "LogAppendTime" if broker_time else "CreateTime"}
         topics = [NewTopic(self.name(n), self._partitions, 1, topic_configs=kind) for n in NAMES]
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
             await admin.create_topics(topics)
         finally:
             await admin.close()
 
-    async def publish(self, messages: Iterable[Message]) -> None:
-        """Publish detections in order, with their keys."""
-        async with self.publishing() as send:
+    async def publish(self, messages: Iterable[Message], short: str = "detections") -> None:
+        """Publish in order, with the messages' keys."""
+        async with self.publishing(short) as send:
             for message in messages:
                 await send(message)
 
     @asynccontextmanager
-    async def publishing(self) -> AsyncIterator["Send"]:
+    async def publishing(self, short: str = "detections") -> AsyncIterator["Send"]:
         """A sender of single messages; all are acknowledged at the end of the context."""
         async with AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            bootstrap_servers=self.bootstrap,
             linger_ms=20,
             max_batch_size=200_000,
             enable_idempotence=True,
         ) as producer:
-            send = Send(producer, self.name("detections"))
+            send = Send(producer, self.name(short))
             yield send
             await send.settle()
 
@@ -92,6 +104,10 @@ class TopicSet:
                         records += batch
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
+    async def bodies(self, short: str) -> list[dict[str, Any]]:
+        """The decoded values of a topic's records."""
+        return [json.loads(record.value or b"") for record in await self.read(short)]
+
     async def count(self, short: str) -> int:
         """How many records a topic holds."""
         async with self.counting(short) as count:
@@ -107,33 +123,50 @@ class TopicSet:
 
             yield count
 
-    async def lag(self) -> int:
-        """How many records the group has yet to commit."""
-        return await self.count(self._source) - sum((await self.committed()).values())
+    async def until(
+        self, short: str, count: int, check: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until a topic holds so many records; `check` may raise meanwhile."""
+        async with self.counting(short) as counted:
 
-    async def committed(self) -> dict[int, int]:
-        """The committed offsets of the group, by partition."""
-        async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, self._source)
+            async def is_enough() -> bool:
+                check()
+                return await counted() >= count
+
+            await eventually(is_enough, deadline=DEADLINE, what=f"{count} in {short}")
+
+    async def lag(self, role: str = "trigger") -> int:
+        """How many records the group has yet to commit."""
+        return await self.count(SOURCES[role]) - sum((await self.committed(role)).values())
+
+    async def committed(self, role: str = "trigger") -> dict[int, int]:
+        """The committed offsets of the role's group, by partition."""
+        async with self._reader(self._groups + role) as consumer:
+            ends = await self._ends(consumer, SOURCES[role])
             return {tp.partition: await consumer.committed(tp) or 0 for tp in ends}
 
-    async def until_done(self, deadline: float = DEADLINE) -> None:
-        """Wait until every record that the group reads is committed."""
-        async with self._reader(self._group) as consumer:
-            ends = await self._ends(consumer, self._source)
+    async def until_done(self, *roles: str) -> None:
+        """Wait until each role has committed every record that can be seen now."""
+        for role in roles or ("trigger",):
+            ends: Counter[TopicPartition] = Counter()
+            for record in await self.read(SOURCES[role]):
+                # (After them there may be the ends of transactions, and what was given up.)
+                ends[TopicPartition(record.topic, record.partition)] = record.offset + 1
+            async with self._reader(self._groups + role) as consumer:
 
-            async def done() -> bool:
-                committed = [await consumer.committed(tp) or 0 for tp in ends]
-                return committed == list(ends.values())
+                async def is_done(
+                    consumer: AIOKafkaConsumer = consumer, ends: Counter[TopicPartition] = ends
+                ) -> bool:
+                    return all([(await consumer.committed(tp) or 0) >= ends[tp] for tp in ends])
 
-            await eventually(done, deadline=deadline, what="all is committed")
+                await eventually(is_done, deadline=DEADLINE, what=f"{role} has committed all")
 
     def _reader(self, group: str | None = None) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            bootstrap_servers=self.bootstrap,
             group_id=group,
             enable_auto_commit=False,
-            isolation_level=self.isolation,
+            isolation_level=self._isolation,
         )
 
     async def _ends(self, consumer: AIOKafkaConsumer, short: str) -> dict[TopicPartition, int]:

@@ -2,27 +2,28 @@
 them, written to two before it is acknowledged."""
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.servers.kafka.server import KafkaServer, new_cluster
-from tests.servers.process import free_ports
+from tests.servers.process import free_ports, started
 from tests.servers.waiting import wait_until
 
-_DEADLINE = 120.0
+_DEADLINE = 180.0
 
 
 class KafkaNode(KafkaServer):
     """One of several; `voters` are the controllers' ports by the nodes' numbers."""
 
-    start_deadline = _DEADLINE
     number: int
     voters: Mapping[int, int]
+
+    def answers(self) -> bool:
+        return True  # none does before two of them run
 
     def properties(self) -> dict[str, object]:
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self.voters.items())
@@ -34,8 +35,6 @@ class KafkaNode(KafkaServer):
             "default.replication.factor": 3,
             "min.insync.replicas": 2,
             "offsets.topic.replication.factor": 3,
-            "transaction.state.log.replication.factor": 3,
-            "transaction.state.log.min.isr": 2,
             "controller.quorum.election.timeout.ms": 1000,
             "controller.quorum.fetch.timeout.ms": 2000,
             "replica.lag.time.max.ms": 3000,
@@ -49,6 +48,12 @@ class KafkaCluster:
         self.nodes = nodes
         self.bootstrap_servers = ",".join(node.bootstrap_servers for node in nodes)
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def has_brokers(self) -> bool:
+        """Whether all nodes have joined."""
+        with contextlib.suppress(KafkaException):
+            return len(self._admin.list_topics(timeout=5).brokers) == len(self.nodes)
+        return False
 
     def replicas(self, topic: str) -> list[tuple[int, int, int]]:
         """Leader (a node's number), replicas, and how many are in sync, by partition."""
@@ -69,21 +74,15 @@ class KafkaCluster:
 @contextlib.contextmanager
 def kafka_cluster() -> Iterator[KafkaCluster]:
     """Three nodes that run, in directories that go with them."""
-    with tempfile.TemporaryDirectory(prefix="proximity-test-", ignore_cleanup_errors=True) as base:
-        voters, cluster = {number: free_ports() for number in (1, 2, 3)}, new_cluster()
-        nodes = []
-        for number in voters:
-            directory = Path(base) / str(number)
-            directory.mkdir()
-            node = KafkaNode(directory, free_ports())
-            node.number, node.voters, node.cluster = number, voters, cluster
-            node.prepare()
-            nodes.append(node)
-        try:
-            # None answers before two of them run.
-            with ThreadPoolExecutor(len(nodes)) as threads:
-                list(threads.map(KafkaNode.start, nodes))
-            yield KafkaCluster(nodes)
-        finally:
-            for node in nodes:
-                node.kill()
+    voters, id_ = {number: free_ports() for number in (1, 2, 3)}, new_cluster()
+
+    def node(number: int, directory: Path, port: int) -> KafkaNode:
+        made = KafkaNode(directory, port)
+        made.number, made.voters, made.cluster = number, voters, id_
+        return made
+
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(started(partial(node, number))) for number in voters]
+        cluster = KafkaCluster(nodes)
+        wait_until(cluster.has_brokers, deadline=_DEADLINE, what="three brokers")
+        yield cluster

@@ -3,22 +3,19 @@ cap, and what failed calls gave back is free again."""
 
 import random
 from collections import Counter
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from tests.servers.http_service import ReceivedRequest, content, replying, serving
-from tests.servers.waiting import eventually
-from tests.system.connectors.customers import SETTINGS, Customers, account
-from tests.system.rig import Rig
+from tests.system.connectors.customers import SETTINGS, account, add_customer
+from tests.system.rig import Crew, Rig
 from tests.system.topics import TopicSet
+from tests.system.traffic import detection
 from tests.system.world import World
 
 ROUNDS = 4
 BURST = 200
 DEVICES = [f"phone {number}" for number in range(160)]  # most keep room for the next round
 MOST = 2
-KILLED = {**SETTINGS, "KAFKA_SESSION_TIMEOUT": "2", "DRAIN_TIMEOUT": "5"}
 
 
 class Moody:
@@ -34,30 +31,27 @@ class Moody:
 
 
 async def test_nobody_is_over_a_cap_and_nothing_given_back_is_lost(
-    stores: Rig, topics: TopicSet, call_topics: TopicSet
+    stores: Rig, topics: TopicSet
 ) -> None:
-    dice, moody = random.Random(3), Moody()
-    stores.environment |= KILLED
-    async with serving(moody.answer) as service, topics.counting("connector-calls") as calls:
-        customers = Customers(World(datetime.now(UTC).replace(microsecond=0)))
-        customer = customers.add("moody", service.url("/moody"))
-        customer.company.caps = [{"max": MOST, "per": "hour"}, {"max": 9, "per": "month"}]
-        for campaign in customer.beacon.campaigns:
-            campaign.record.delay = 0
-        await customers.world.save(stores.environment["DATABASE_URL"])
+    dice, moody, world = random.Random(3), Moody(), World()
+    # (A machine that stands still lets no call fail.)
+    stores.environment |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "30"}
+    async with serving(moody.answer) as service:
+        beacon = add_customer(world, "moody", service.url())
+        beacon.venue.company.caps = [{"max": MOST, "per": "hour"}, {"max": 9, "per": "month"}]
+        world.campaigns[0].delay = 0
+        await world.save(stores.environment["DATABASE_URL"])
         await topics.create()
-        roles = [stores.trigger(), stores.start("run", "--role", "connector")]
+        roles = [Crew(stores, role, 1, dice) for role in ("trigger", "connector")]
         for each in roles:
             await each.until_ready()
         for number in range(ROUNDS):
-            begun = await calls()
-            await topics.publish(customer.detection(dice.choice(DEVICES)) for _ in range(BURST))
-            await eventually(partial(_more_than, calls, begun), what="calls are made")
-            victim = number % 2
-            roles[victim].kill()
-            roles[victim] = stores.start("run", "--role", ("trigger", "connector")[victim])
-        await _until_done(topics, call_topics)
-        found = await account(topics, customers)
+            begun = await topics.count("connector-calls")
+            await topics.publish(detection(beacon, dice.choice(DEVICES)) for _ in range(BURST))
+            await topics.until("connector-calls", begun + 1)
+            await roles[number % 2].harm("kill")
+        await topics.until_done("trigger", "connector")
+        found = await account(topics, world)
         sent = _sent(found.notifications["moody"])
         assert max(sent.values()) <= MOST
         assert sum(sent.values()) < MOST * len(DEVICES), "no place was given back"
@@ -66,23 +60,13 @@ async def test_nobody_is_over_a_cap_and_nothing_given_back_is_lost(
 
         # A new process remembers no refusal: each device gets what is left of its cap.
         moody.is_calm = True
-        await roles[0].stop()
-        roles[0] = stores.trigger()
-        await topics.publish(customer.detection(udid) for udid in DEVICES * (MOST + 1))
-        await _until_done(topics, call_topics)
-        sent = _sent((await account(topics, customers)).notifications["moody"])
+        await roles[0].harm("restart")
+        await topics.publish(detection(beacon, udid) for udid in DEVICES * (MOST + 1))
+        await topics.until_done("trigger", "connector")
+        sent = _sent((await account(topics, world)).notifications["moody"])
         assert sent == dict.fromkeys(DEVICES, MOST)
         for each in roles:
             await each.stop()
-
-
-async def _until_done(topics: TopicSet, call_topics: TopicSet) -> None:
-    await topics.until_done()
-    await call_topics.until_done()
-
-
-async def _more_than(count: Any, before: int) -> bool:
-    return bool(await count() > before)
 
 
 def _sent(notifications: list[dict[str, Any]]) -> Counter[str]:

@@ -5,7 +5,6 @@ import json
 import uuid
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
 
 from catalog.database import open_database
 from catalog.models import Company, Device
@@ -18,9 +17,7 @@ from tests.servers.http_service import content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
-from tests.servers.waiting import eventually
-from tests.system.connectors.calls import bodies, call, publish
-from tests.system.connectors.customers import SETTINGS, by_path
+from tests.system.connectors.customers import SETTINGS, by_path, call, publish_calls
 from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
@@ -29,44 +26,30 @@ async def start(rig: Rig, topics: TopicSet, **settings: str) -> Command:
     rig.environment |= SETTINGS | settings
     await make_schema(rig.environment["DATABASE_URL"])
     await topics.create()
-    connector = rig.start("run", "--role", "connector")
-    await connector.until_ready()
-    return connector
-
-
-async def until_published(topics: TopicSet, count: int) -> list[dict[str, Any]]:
-    async def enough() -> bool:
-        return await topics.count("notifications") >= count
-
-    await eventually(enough, what=f"{count} notifications")
-    return bodies(await topics.read("notifications"))
+    return await rig.ready("connector")
 
 
 async def test_sql_that_stops_stops_no_call(
-    rig: Rig,
-    call_topics: TopicSet,
-    kafka_bootstrap: str,
-    redis_url: str,
-    own_postgres: PostgresServer,
+    rig: Rig, topics: TopicSet, redis_url: str, own_postgres: PostgresServer
 ) -> None:
     url = create_database(own_postgres.admin_url)
-    topic = call_topics.name("connector-calls")
     async with serving(content()) as service:
-        connector = await start(rig, call_topics, REDIS_URL=redis_url, DATABASE_URL=url)
+        connector = await start(rig, topics, REDIS_URL=redis_url, DATABASE_URL=url)
         await add_devices(url)
         udids = ("known", "test phone", "stranger")
-        await publish(kafka_bootstrap, topic, [call(service.url(), udid) for udid in udids])
-        published = await until_published(call_topics, 3)
+        await publish_calls(topics, *(call(service.url(), udid) for udid in udids))
+        await topics.until("notifications", 3)
         await asyncio.to_thread(own_postgres.kill)
-        more = [call(service.url(), udid, delay=0) for udid in ("later", "known")]
-        await publish(kafka_bootstrap, topic, more)
-        await until_published(call_topics, 5)
+        more = (call(service.url(), udid, delay=0) for udid in ("later", "known"))
+        await publish_calls(topics, *more)
+        await topics.until("notifications", 5)
         await connector.stop()
     sent = {each.json["device"]["udid"]: each.json["device"] for each in service.received}
     tested = {"known": False, "test phone": True, "stranger": False, "later": None}
     assert {udid: device["test"] for udid, device in sent.items()} == tested
     assert sent["known"]["id_connector"] == 4711
-    devices = {body["device"]["udid"]: body["device"] for body in published}
+    bodies = await topics.bodies("notifications")
+    devices = {body["device"]["udid"]: body["device"] for body in bodies}
     assert devices["known"]["id_connector"] == 4711
     assert "id" not in devices["stranger"]
 
@@ -84,51 +67,40 @@ async def add_devices(url: str) -> None:
     await database.close()
 
 
-async def test_without_redis_calls_still_leave_and_claims_are_settled_later(
-    rig: Rig,
-    call_topics: TopicSet,
-    kafka_bootstrap: str,
-    own_redis: RedisServer,
-    sqlite_url: str,
-    topic_prefix: str,
+async def test_redis_down_publishes_content_and_keeps_what_gives_claims_back(
+    on_own_redis: Rig, topics: TopicSet, own_redis: RedisServer, topic_prefix: str
 ) -> None:
-    topic = call_topics.name("connector-calls")
-    async with serving(by_path({"fails": replying(404), "": content()})) as service:
-        connector = await start(rig, call_topics, REDIS_URL=own_redis.url, DATABASE_URL=sqlite_url)
+    answers = {"": content(), "fails": replying(404)}
+    async with serving(by_path(answers)) as service:
+        connector = await start(on_own_redis, topics)
         failing = call(service.url("/fails"), "fails")
         assert await takes(own_redis, topic_prefix, failing)
         await asyncio.to_thread(own_redis.kill)
         goods = [call(service.url(), f"phone {number}") for number in range(20)]
-        await publish(kafka_bootstrap, topic, [failing, *goods])
-        await until_published(call_topics, 20)
-        assert await call_topics.lag() > 0
+        await publish_calls(topics, failing, *goods)
+        await topics.until("notifications", 20)
+        assert await topics.lag("connector") > 0
         await asyncio.to_thread(own_redis.start)
-        await call_topics.until_done()
-        assert await call_topics.count("dead-letters") == 1
+        await topics.until_done("connector")
+        assert await topics.count("dead-letters") == 1
         another = call(service.url(), "fails")
         assert await takes(own_redis, topic_prefix, another), "the claim was given back"
         await connector.stop()
 
 
 async def test_a_repeated_call_publishes_only_if_its_claim_is_still_its_own(
-    rig: Rig,
-    call_topics: TopicSet,
-    kafka_bootstrap: str,
-    own_redis: RedisServer,
-    sqlite_url: str,
-    topic_prefix: str,
+    on_own_redis: Rig, topics: TopicSet, own_redis: RedisServer, topic_prefix: str
 ) -> None:
     async with serving(content()) as service:
         lost, held, free = (call(service.url(), udid) for udid in ("lost", "held", "free"))
         # After a crash: the first one gave its claim back, and another detection took it.
         assert await takes(own_redis, topic_prefix, call(service.url(), "lost"))
         assert await takes(own_redis, topic_prefix, held)
-        connector = await start(rig, call_topics, REDIS_URL=own_redis.url, DATABASE_URL=sqlite_url)
-        topic = call_topics.name("connector-calls")
-        await publish(kafka_bootstrap, topic, [lost, held, free])
-        await call_topics.until_done()
-        published = await until_published(call_topics, 2)
+        connector = await start(on_own_redis, topics)
+        await publish_calls(topics, lost, held, free)
+        await topics.until_done("connector")
         await connector.stop()
+    published = await topics.bodies("notifications")
     assert {body["device"]["udid"] for body in published} == {"held", "free"}
     assert len(service.received) == 3
 
@@ -136,7 +108,7 @@ async def test_a_repeated_call_publishes_only_if_its_claim_is_still_its_own(
 async def takes(server: RedisServer, prefix: str, one: ConnectorCall) -> bool:
     """Whether a claim for the call is granted."""
     redis = connect_redis(server.url)
-    claims = Claims(redis=redis, prefix=prefix, retain=600, deadline=5, metrics=Metrics())
+    claims = Claims(redis=redis, prefix=prefix, retain=600, deadline=30, metrics=Metrics())
     at = parse(one.detected_at)
     owner = uuid.UUID(one.id).bytes
     try:
@@ -147,26 +119,27 @@ async def takes(server: RedisServer, prefix: str, one: ConnectorCall) -> bool:
 
 
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
-    stores: Rig, call_topics: TopicSet, kafka_bootstrap: str
+    stores: Rig, topics: TopicSet
 ) -> None:
     """One call of many hangs; the next process repeats no finished call and loses none."""
-    topic = call_topics.name("connector-calls")
-    async with serving(by_path({"hangs": hanging, "": content(after=0.2)})) as service:
-        first = await start(stores, call_topics, DRAIN_TIMEOUT="5", CONNECTOR_CALL_TIMEOUT="30")
-        calls = [call(service.url("/hangs"), "phone", company=2)]
-        calls += [call(service.url(), "phone", delay=0) for number in range(300)]
-        await publish(kafka_bootstrap, topic, calls)
-        await until_published(call_topics, 100)
+    answers = {"hangs": hanging, "": content(after=1.0)}
+    async with serving(by_path(answers)) as service:
+        first = await start(stores, topics, DRAIN_TIMEOUT="8", CONNECTOR_CALL_TIMEOUT="60")
+        hung = call(service.url("/hangs"), "phone", company=2)
+        others = [call(service.url(), "phone", delay=0) for _ in range(300)]
+        await publish_calls(topics, hung, *others)
+        await topics.until("notifications", 50)
         await first.stop()
         requested_before = {each.id for each in service.received if each.path != "/hangs"}
-        published_before = {body["id"] for body in bodies(await call_topics.read("notifications"))}
+        published_before = {body["id"] for body in await topics.bodies("notifications")}
         assert published_before == requested_before, "what was in flight was finished"
         assert len(published_before) < 300
-        assert await call_topics.lag() == 301, "nothing is committed past the call that hangs"
-        second = stores.start("run", "--role", "connector", CONNECTOR_CALL_TIMEOUT="0.5")
-        await call_topics.until_done()
+        assert await topics.lag("connector") == 301, "nothing is committed past what hangs"
+        answers |= {"": content(), "hangs": replying(404)}
+        second = stores.role("connector")
+        await topics.until_done("connector")
         await second.stop()
-    notified = Counter(body["id"] for body in bodies(await call_topics.read("notifications")))
-    assert notified == Counter(one.id for one in calls[1:]), "each once"
-    (letter,) = await call_topics.read("dead-letters")
-    assert json.loads(letter.value or b"")["id"] == calls[0].id
+    notified = Counter(body["id"] for body in await topics.bodies("notifications"))
+    assert notified == Counter(each.id for each in others), "each once"
+    (letter,) = await topics.read("dead-letters")
+    assert json.loads(letter.value or b"")["id"] == hung.id

@@ -1,10 +1,8 @@
 """Topics deleted and created again under a recorder: SQL has the records of both, each once."""
 
-import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -14,7 +12,7 @@ from catalog.database import Database, open_database
 from tests.recorder.estate import build_estate
 from tests.recorder.flood import Flood, assert_written
 from tests.servers.waiting import eventually
-from tests.system.recorder.test_exact import SEED, SETTINGS, publish
+from tests.system.recorder.flooding import publish
 from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 
@@ -22,7 +20,6 @@ from tests.system.topics import TopicSet
 PARTITIONS = 4
 TOPICS = ("detections", "notifications", "authentications")
 TOPIC_REPLACED = "the topic is another one, reading it from its beginning"
-CATCH_UP = 60.0
 OFFSETS = "SELECT topic_id, next_offset FROM recorder_offset WHERE topic NOT LIKE '%presence'"
 
 
@@ -33,9 +30,10 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
-async def recreate(bootstrap: str, names: list[str]) -> None:
+async def recreate(topics: TopicSet) -> None:
     """Delete the topics, and create them again (unless a client's request has)."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    names = [topics.name(short) for short in TOPICS]
+    admin = AIOKafkaAdminClient(bootstrap_servers=topics.bootstrap)
     await admin.start()
     await admin.delete_topics(names)
 
@@ -51,13 +49,18 @@ async def recreate(bootstrap: str, names: list[str]) -> None:
     await admin.close()
 
 
-async def has_recorded(database: Database, count: int, before: set[str]) -> set[str]:
-    """The topics' ids once SQL has so many records of topics that were not there before."""
-    async with database.engine.connect() as connection:
-        found = (await connection.execute(text(OFFSETS))).all()
-    ids = {row.topic_id for row in found}
-    is_done = sum(row.next_offset for row in found) == count and not ids & before
-    return ids if is_done else set()
+async def until_recorded(database: Database, count: int, before: set[str]) -> set[str]:
+    """Wait until SQL has so many records of topics that were not there before. Their ids."""
+
+    async def ids() -> set[str]:
+        async with database.engine.connect() as connection:
+            found = (await connection.execute(text(OFFSETS))).all()
+        ids = {row.topic_id for row in found}
+        is_done = sum(row.next_offset for row in found) == count and not ids & before
+        return ids if is_done else set()
+
+    found: set[str] = await eventually(ids, what="all is recorded")
+    return found
 
 
 @pytest.mark.parametrize("is_away", [False, True])
@@ -70,49 +73,38 @@ async def test_counters_and_traces_are_exact(
     postgres_url: str,
     is_away: bool,
 ) -> None:
-    rig.environment |= {**SETTINGS, "REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     now_ms = time.time_ns() // 1_000_000
-    flood = Flood(await build_estate(postgres_url), random.Random(SEED), devices=200, now_ms=now_ms)
-    topics = TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.recorder", PARTITIONS)
-    names = [topics.name(name) for name in TOPICS]
+    flood = Flood(await build_estate(postgres_url), random.Random(5), devices=200, now_ms=now_ms)
+    topics = TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.", PARTITIONS)
     await topics.create()
 
     async def publish_some(size: int) -> int:
         made = [*flood.detections(10 * size), *flood.notifications(2 * size)]
-        made += flood.authentications(size)
-        return await asyncio.to_thread(publish, kafka_bootstrap, topic_prefix, made)
+        return await publish(topics, [*made, *flood.authentications(size)])
 
-    async def until_recorded(count: int, before: set[str]) -> set[str]:
-        recorded = partial(has_recorded, database, count, before)
-        found: set[str] = await eventually(recorded, deadline=CATCH_UP, what="all is recorded")
-        return found
-
-    recorder = rig.recorder()
-    first = await until_recorded(await publish_some(300), set())
+    recorder = rig.role("recorder")
+    first = await until_recorded(database, await publish_some(300), set())
     assert len(first) == len(TOPICS)
     if is_away:
         await recorder.stop()
-        await recreate(kafka_bootstrap, names)
+        await recreate(topics)
         count = await publish_some(1000)
         verify = rig.start("verify")  # there is nothing to compare with
         assert await verify.ended() == 1, verify.output
-        for name in names:
+        for short in TOPICS:
+            name = topics.name(short)
             recreated = f"{name}/0: the topic was created again since SQL recorded it"
             assert recreated in verify.output
-        recorder = rig.recorder()
+        recorder = rig.role("recorder")
     else:
-        await recreate(kafka_bootstrap, names)
+        await recreate(topics)
         everywhere = len(TOPICS) * PARTITIONS
-        await eventually(
-            lambda: recorder.output.count(TOPIC_REPLACED) == everywhere,
-            deadline=CATCH_UP,
-            what="it is seen",
-        )
+        await eventually(lambda: recorder.output.count(TOPIC_REPLACED) >= everywhere)
         count = await publish_some(60)
-    await until_recorded(count, first)
+    await until_recorded(database, count, first)
     await assert_written(database, flood.expected)
     await recorder.stop()
-    verify = rig.start("verify")
-    assert await verify.ended() == 0, verify.output
-    for name in names:
-        assert f"another topic {name} was recorded before this one" in verify.output
+    verify = await rig.verify()
+    for short in TOPICS:
+        assert f"another topic {topics.name(short)} was recorded before this one" in verify.output

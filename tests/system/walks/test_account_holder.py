@@ -17,7 +17,6 @@ from aiopenapi3 import OpenAPI
 from tests.api.process import EMAIL, PASSWORD, ApiProcess
 from tests.servers.schema import make_schema
 from tests.system.rig import Rig
-from tests.system.walks.holder import beacon
 from tests.system.walks.user import ROOT
 
 PAGE = (ROOT / "docs" / "interface.md").read_text(encoding="utf-8")
@@ -78,7 +77,7 @@ async def walked(database_url: str, processes: Rig, tmp_path: Path) -> list[tupl
             script.append(f"echo; echo '{MARK}'")
     bash = ["bash", "-eu", "-c", "\n".join(script)]
     done = await asyncio.to_thread(
-        subprocess.run, bash, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, bash, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
     answers = [json.loads(text) for text in done.stdout.split(MARK)[:-1]]
@@ -113,7 +112,8 @@ async def test_a_generated_client_signs_in_and_manages_a_venue(served: ApiProces
     envelope = await call.authenticate(data={"email": EMAIL, "password": PASSWORD})
     client.authenticate(key=EMAIL, token=envelope.session.token)
     venue = await call.create_venue(data={"name": "Pier", "address": "2 Quai", "active": True})
-    fields = beacon(minor=1)
+    triple = {"uuid": "f7826da6-4fa2-4e98-8024-bc5b71e0893e", "major": 9, "minor": 1}
+    fields = {"name": "door", **triple, "active": True, "proximity": "near"}
     made = await call.create_beacon(parameters={"id": venue.id}, data=fields)
     listed = await call.list_beacons(parameters={"id": venue.id})
     assert [each.id for each in listed] == [made.id]

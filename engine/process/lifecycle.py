@@ -30,7 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _YOUNG = 50_000  # allocations between collections; the default of 700 is one in 150 records
 _OLDER = 20
 _POLL_SECONDS = 0.5
-_CANCEL_SECONDS = 2.0  # enough for what a service writes at its end
+_CANCEL_SECONDS = 5.0  # enough for what a service writes at its end
 
 
 def tune_garbage_collector() -> None:

@@ -143,11 +143,14 @@ class FigureSums:
 
     async def run(self) -> None:
         """Write every few seconds until cancelled, and then the rest."""
+        writing = asyncio.create_task(self.write())
         try:
             while True:
+                await asyncio.shield(writing)
                 await asyncio.sleep(_WRITE_SECONDS)
-                await self.write()
+                writing = asyncio.create_task(self.write())
         finally:
+            await writing  # what it took is nowhere else
             await self.write()
 
     async def write(self) -> None:

@@ -120,6 +120,9 @@ class Cycle:
         self._unacknowledged = 0
         for send in sends.values():
             send.close()
+        # What the brokers have is still to be counted.
+        if acknowledged := [task for task, send in sends.items() if send.is_acknowledged]:
+            await asyncio.wait(acknowledged)
         await cancel([*running, *sends])
 
     def put(self, decided: Iterable[DecidedDetection]) -> None:
@@ -407,6 +410,11 @@ class _Send:
         self._is_closed = False
         for partition in self._left:
             partition.unfinished_sends += 1
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the brokers have all messages."""
+        return not any(self._left.values())
 
     def note_acknowledged(self, messages: Sequence[Outgoing]) -> None:
         """The brokers have these messages."""

@@ -231,6 +231,7 @@ async def test_finishing_works_off_what_was_taken_in_and_drops_the_rest(
     assert trigger.worker.done_offset == 1
     assert trigger.worker.failure is None
     assert len(await trigger.left("notifications")) == 1
+    assert trigger.count("notifications_total", format="template") == 1
 
 
 async def test_too_many_dead_letters_stop_the_worker(

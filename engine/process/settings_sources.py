@@ -6,7 +6,6 @@ Docker provide it. An unknown name is refused. Whatever is shown has no secrets.
 
 import difflib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -21,10 +20,7 @@ from engine.process.settings import PREFIX, Settings, unit_of, variable_name
 HIDDEN = "********"
 _SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_password")
 # The prefix of the variables that name servers for the project's tests; they are no settings.
-_TEST_PREFIX = "TEST_"
-# Variables that Kubernetes sets in every container for a service whose name begins with the prefix.
-_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR))")
-_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+_OF_TESTS = f"{PREFIX}TEST_"
 
 
 class GivenSetting(NamedTuple):
@@ -59,7 +55,7 @@ def given_settings(env_file: Path | None) -> dict[str, GivenSetting]:
         for variable, text in variables.items():
             name = plain.get(variable) or of_files.get(variable)
             if name is None:
-                _refuse_unknown(variable, text, {*plain, *of_files}, place)
+                _refuse_unknown(variable, {*plain, *of_files}, place)
             elif name in here:
                 other = f"{variable_name(name)} is set as well; set one of them"
                 raise SettingsError(f"{file_variable(name)}: {other}")
@@ -163,20 +159,13 @@ def _one_line(error: ValidationError, given: Mapping[str, GivenSetting]) -> str:
                 number = f"{value:g}" if isinstance(value, float) else value
                 message = f"{number}: {message} {unit}"
             message = f"{named}: {message}"
-            if isinstance(value, str) and _LINK_VALUE.match(value):
-                message += (
-                    "; Kubernetes sets this for a service of that name: enableServiceLinks: false"
-                )
         faults.append(message)
     return "; ".join(faults)
 
 
-def _refuse_unknown(variable: str, text: str, names: set[str], place: str) -> None:
+def _refuse_unknown(variable: str, names: set[str], place: str) -> None:
     """Raise SettingsError for a variable with the prefix that names no setting."""
-    name = variable.removeprefix(PREFIX)
-    if variable == name or name.startswith(_TEST_PREFIX):
-        return
-    if not _LINK.fullmatch(name) and not _LINK_VALUE.match(text):
+    if variable.startswith(PREFIX) and not variable.startswith(_OF_TESTS):
         close = difflib.get_close_matches(variable, names, n=1, cutoff=0.85)
         meant = f"did you mean {close[0]}?" if close else "`proximity settings` prints all"
         raise SettingsError(f"{variable} ({place}): no setting has this name; {meant}")

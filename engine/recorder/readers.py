@@ -50,7 +50,7 @@ from engine.recorder.ledger import (
     VisitFigures,
     VisitKey,
 )
-from engine.recorder.places import PlaceFinder, PlacesOf
+from engine.recorder.places import PlacesOf, find_places
 from engine.redis.figures import MINUTES, BeaconMinute
 from rules.model import PlaceKind, Zone
 from rules.visits import length_class
@@ -158,7 +158,6 @@ class DetectionReader(RecordReader):
 
     def __post_init__(self) -> None:
         self.only_changes = self.trace == "changes"
-        self._finder = PlaceFinder()
 
     async def read(self, records: Records) -> list[DecodedDetection]:
         decoded, dead = await self.decoder.decode(records)
@@ -174,7 +173,7 @@ class DetectionReader(RecordReader):
     async def count(
         self, transaction: LedgerTransaction, batch: list[DecodedDetection]
     ) -> list[Counted]:
-        return self.at(await self._finder.find(transaction, batch), batch)
+        return self.at(await find_places(transaction, batch), batch)
 
     def at(self, places_of: PlacesOf, batch: Iterable[DecodedDetection]) -> list[Counted]:
         """The detections, one for each of their places."""

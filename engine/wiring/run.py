@@ -69,11 +69,7 @@ async def run_roles(
         tracer = await stack.enter_async_context(open_tracer(settings))
         await refuse_old_schema(stores)
         parts = ProcessParts(
-            settings=settings,
-            stores=stores,
-            publisher=publisher,
-            metrics=metrics,
-            tracer=tracer,
+            settings=settings, stores=stores, publisher=publisher, metrics=metrics, tracer=tracer
         )
         roles = [BUILDERS[name](parts) for name in names]
         probes = _probes(parts, cluster)
@@ -95,7 +91,7 @@ async def run_roles(
             | {
                 "outbox drain": outbox_drainer(stores, metrics).run(),
                 "metrics port": health.run(),
-                "server watch": ServerWatch(parts, roles, probes).run(),
+                "server watch": _watch_servers(parts, roles, probes),
             },
             stop=stop,
         )
@@ -129,69 +125,53 @@ def _checks(
     roles: Collection[Role], servers: Mapping[str, Check], stop: asyncio.Event
 ) -> dict[str, Check]:
     """The checks of all roles. A check that several roles have passes if it does for all."""
-    by_name: dict[str, list[Callable[[], bool]]] = {"running": [lambda: not stop.is_set()]}
-    for role in roles:
-        for name, check in role.checks.items():
-            by_name.setdefault(name, []).append(check)
-    checks: dict[str, Check] = {name: partial(_all_hold, found) for name, found in by_name.items()}
+
+    async def is_running() -> bool:
+        return not stop.is_set()
+
+    async def holds(name: str) -> bool:
+        return all(role.checks[name]() for role in roles if name in role.checks)
+
+    names = {name for role in roles for name in role.checks}
     needed = _ALWAYS_NEEDED.union(*(role.needs for role in roles))
-    return checks | {name: check for name, check in servers.items() if name in needed}
+    return {
+        "running": is_running,
+        **{name: partial(holds, name) for name in sorted(names)},
+        **{name: check for name, check in servers.items() if name in needed},
+    }
 
 
-async def _all_hold(checks: Collection[Callable[[], bool]]) -> bool:
-    return all(check() for check in checks)
+async def _watch_servers(
+    parts: ProcessParts, roles: Collection[Role], probes: Mapping[str, Check]
+) -> None:
+    """Every 5 s run the probes, inspect Redis and the clocks, and write reports on the roles.
 
-
-class ServerWatch:
-    """Every 5 s runs the probes, inspects Redis and the clocks, and writes reports on the roles.
-
-    The probes count and log failures.
+    The probes count and log failures. While Redis is down no report is written.
     """
-
-    def __init__(
-        self,
-        parts: ProcessParts,
-        roles: Collection[Role],
-        probes: Mapping[str, Check],
-    ) -> None:
-        self._roles = roles
-        self._probes = probes
-        self._errors = parts.metrics.redis_errors
-        self._states = RoleStateStore(**parts.stores.redis_options)
-        inspection = RedisInspection(
-            redis=parts.stores.redis, metrics=parts.metrics, deadline=REDIS_SECONDS
-        )
-        self._inspections: list[Callable[[], Awaitable[None]]] = [
-            inspection.inspect,
-            *(partial(parts.clocks.measure, server) for server in parts.clocks.servers),
-        ]
-        self._instance = secrets.token_hex(8)
-
-    async def run(self) -> None:
-        """Run until cancelled. While Redis is down no report is written."""
-        while True:
-            answers = await asyncio.gather(*(probe() for probe in self._probes.values()))
-            failing = {name for name, ok in zip(self._probes, answers, strict=True) if not ok}
-            await asyncio.gather(*map(_ignore_outage, self._inspections))
-            try:
-                for role in self._roles:
-                    await self._report(role, failing)
-            except (RedisError, OSError, TimeoutError):
-                self._errors.inc()
-            await asyncio.sleep(_PROBE_INTERVAL)
-
-    async def _report(self, role: Role, failing: Collection[str]) -> None:
-        needed = _ALWAYS_NEEDED.union(role.needs)
-        failing_checks = [name for name, holds in role.checks.items() if not holds()]
-        await self._states.write(
-            self._instance,
-            role.name,
-            behind=role.consumer.seconds_behind(time.time()),
-            waits_for=[*sorted(needed.intersection(failing)), *failing_checks],
-        )
-
-
-async def _ignore_outage(inspect: Callable[[], Awaitable[None]]) -> None:
-    # The probes log an outage. A server that forbids INFO or TIME is not inspected.
-    with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
-        await inspect()
+    redis, metrics, clocks = parts.stores.redis, parts.metrics, parts.clocks
+    inspection = RedisInspection(redis=redis, metrics=metrics, deadline=REDIS_SECONDS)
+    inspections: list[Callable[[], Awaitable[None]]] = [
+        inspection.inspect,
+        *(partial(clocks.measure, server) for server in clocks.servers),
+    ]
+    states, instance = RoleStateStore(**parts.stores.redis_options), secrets.token_hex(8)
+    while True:
+        answers = await asyncio.gather(*(probe() for probe in probes.values()))
+        failing = {name for name, ok in zip(probes, answers, strict=True) if not ok}
+        for inspect in inspections:
+            # A server that forbids INFO or TIME is not inspected.
+            with suppress(RedisError, SQLAlchemyError, OSError, TimeoutError):
+                await inspect()
+        try:
+            for role in roles:
+                needed = _ALWAYS_NEEDED.union(role.needs)
+                failing_checks = [name for name, holds in role.checks.items() if not holds()]
+                await states.write(
+                    instance,
+                    role.name,
+                    behind=role.consumer.seconds_behind(time.time()),
+                    waits_for=[*sorted(needed & failing), *failing_checks],
+                )
+        except (RedisError, OSError, TimeoutError):
+            metrics.redis_errors.inc()
+        await asyncio.sleep(_PROBE_INTERVAL)

@@ -21,8 +21,6 @@ GATEWAY = orjson.loads(samples.MINEW)[0]
 EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
 BATCH = [("content-type", b"application/cloudevents-batch+json")]
 UUID = BEACON["ibeaconUuid"]
-MIST = orjson.loads(samples.MIST)["events"][0]
-KIO = orjson.loads(samples.KIO_TELEMETRY)
 
 
 def many(value: Any) -> bytes:
@@ -34,15 +32,13 @@ def many(value: Any) -> bytes:
     ("format_", "record"),
     [
         ("minew", report(many(BEACON))),
-        ("mist", report(b'{"topic":"asset-raw-rssi","events":' + many(MIST) + b"}")),
-        ("kontakt-cloud", report(many(KIO))),
         ("cloudevents+own", report(many(EVENT | {"data": {}}), headers=BATCH)),
         (
             "cloudevents+minew",
             report([EVENT | {"data": [GATEWAY, *[BEACON] * 900]}] * 100, headers=BATCH),
         ),
     ],
-    ids=["minew", "mist", "kontakt-cloud", "batch", "batch of reports"],
+    ids=["minew", "batch", "batch of reports"],
 )
 def test_a_hundred_thousand_sightings(
     format_: str, record: Any, monkeypatch: pytest.MonkeyPatch

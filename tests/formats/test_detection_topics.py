@@ -2,19 +2,11 @@
 
 import pytest
 
-from engine.formats.decoders import OwnFormatDecoder, detection_decoders
+from engine.formats.decoders import detection_decoders
 from engine.kafka.topics import Topics, detection_topics
 from engine.process.errors import SettingsError
 from engine.process.settings import DetectionTopic
 from engine.process.settings_sources import load_settings
-
-
-def test_without_the_setting_there_is_one_topic_in_the_engines_format():
-    settings = load_settings(topic_prefix="p.")
-    assert detection_topics(settings) == (DetectionTopic("p.detections"),)
-    assert Topics.of(settings) == Topics.named("p.")
-    (decoder,) = detection_decoders(settings).values()
-    assert isinstance(decoder, OwnFormatDecoder)
 
 
 def test_topics_stand_beside_ours_in_the_order_of_the_setting():

@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from engine.formats.gateways import IBeaconFrame, ibeacon_frame
-from rules.model import Zone
 from tests.formats import samples
 from tests.formats.records import (
     ARRIVED_AT,
@@ -190,21 +189,6 @@ def test_ibeacons_among_kontakts_events():
     # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
     assert seen("kontakt", uploaded) == [f"1 {INGICS} 1688335200.0", f"2 {INGICS} {ARRIVED_AT}"]
     assert seen("kontakt", kontakt_upload(4, nested)) == [f"0 {INGICS} 1688335200.123"]
-
-
-@pytest.mark.parametrize(
-    ("times", "at"),
-    [
-        ({}, 1_633_606_867.988),
-        ({"gatewayTimestamp": None}, 1_633_585_267.985),
-        ({"gatewayTimestamp": 1_633_606_867}, 1_633_606_867.0),
-        ({"gatewayTimestamp": None, "timestamp": None}, ARRIVED_AT),
-    ],
-)
-def test_a_gateway_dates_what_kontakts_cloud_reports(times: dict[str, Any], at: float):
-    event = orjson.loads(samples.KIO_TELEMETRY) | times | {"rssi": -80}
-    (found,) = decoded("kontakt-cloud", report(event))
-    assert (found.detected_at, found.zone) == (at, Zone.NEAR)  # -77 dBm at one metre
 
 
 @pytest.mark.parametrize(

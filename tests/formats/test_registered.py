@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -84,29 +83,6 @@ async def test_protobuf_of_another_place(
     assert expected in (found.message.position, found.message.tag)
 
 
-async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
-    """Only there may a number be NaN, which is nowhere."""
-    degrees = [{"name": name, "type": "double"} for name in ("latitude", "longitude")]
-    schema = registered.AVRO_DETECTION | {
-        "fields": [
-            {"name": "position", "type": {"type": "record", "name": "P", "fields": degrees}},
-            {"name": "api_key", "type": "string"},
-            {"name": "device", "type": registered.AVRO_DEVICE},
-        ]
-    }
-    registry.schemas[7] = Registered("AVRO", json.dumps(schema))
-
-    def message(latitude: float) -> bytes:
-        position = {"latitude": latitude, "longitude": 2.5}
-        body = {"api_key": "k", "device": {"udid": "d"}, "position": position}
-        return framed(7, avro(body, schema))
-
-    found = await decoded_detection(registry, "avro", message(90))
-    assert found.message.position == Coordinates(90, 2.5)
-    letter = await dead_letter_text(registry, "avro", message(math.nan))
-    assert "position.latitude: expected" in letter
-
-
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
     """Whatever the registry has, and for both callers: `read` and a batch."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
@@ -148,22 +124,6 @@ async def test_schemas_with_references(registry: SchemaRegistryService) -> None:
     message = avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))
     assert (await decoded_detection(registry, "avro", framed(7, message))).key == (BEACON, 1, 42)
     assert registry.requested == ["/schemas/ids/7", "/subjects/a%20device/versions/3"]
-
-    # Protobuf: a file that imports the other one.
-    importing = registered.proto_file("importing.proto")
-    del importing.message_type[:]
-    importing.dependency.append("org/example/detection.proto")
-    wrapper = importing.message_type.add(name="Wrapper")
-    registered.add_fields(wrapper, ("device", 6, f"{registered.DETECTION}.Device"))
-    registry.subjects[("detection", 1)] = registered.PROTOBUF
-    registry.schemas[8] = Registered(
-        "PROTOBUF",
-        "",
-        serialized=importing.SerializeToString(),
-        references=(("org/example/detection.proto", "detection", 1),),
-    )
-    reason = await dead_letter_text(registry, "protobuf", framed(8, b"\x00"))
-    assert "device: it is required" in reason
 
 
 MESSAGE = avro(detection(detected_at=datetime(2026, 11, 20, 9, 0, 0, 0, UTC), rssi=-50))

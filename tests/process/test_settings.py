@@ -41,7 +41,6 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("KAFKA_SESSION_TIMEOUT", "0", "0: Input should be greater than 0 s"),
         ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
         ("KAFKA_SSL_CAFILE", "/not/there.pem", "does not point to a file"),
-        ("API_PORT", "tcp://10.0.0.1:8000", "enableServiceLinks: false"),
         ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
         ("TOPIC_PREFIX_FILE", __file__, "no setting has this name"),
         ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints all"),
@@ -92,18 +91,6 @@ def test_settings_that_contradict_each_other_are_named(
         monkeypatch.setenv(f"{PREFIX}KAFKA_{name}", value)
     with pytest.raises(SettingsError, match=f"^PROXIMITY_{named}[^\n]*$"):
         load_settings()
-
-
-def test_names_that_are_no_settings_and_may_be_there(monkeypatch: pytest.MonkeyPatch):
-    for name, value in {
-        "TEST_ANYTHING": "1",
-        "API_SERVICE_HOST": "10.0.0.1",
-        "API_SERVICE_PORT_HTTP": "8000",
-        "PORT": "tcp://10.0.0.1:80",
-        "API_PORT_8000_TCP_ADDR": "10.0.0.1",
-    }.items():
-        monkeypatch.setenv(PREFIX + name, value)
-    assert load_settings().api_port == 8000
 
 
 @pytest.mark.parametrize(

@@ -2,27 +2,20 @@
 
 import asyncio
 import contextlib
-from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import select, text
 
 from catalog.models import (
-    Reception,
     ReplacedTopic,
 )
 from engine.kafka.offsets import Position
-from engine.recorder.ledger import ConflictError, DetectionRow, Ledger
-from tests.recorder.scene import NOW, Scene, count, next_offsets, open_scene
+from engine.recorder.ledger import DetectionRow, Ledger
+from tests.recorder.scene import NOW, Scene, next_offsets, open_scene
 from tests.servers.waiting import eventually
 
 TODAY = NOW.date()
 TOPIC = "t.detections"
-
-
-def reception(notification: UUID) -> dict[str, Any]:
-    return {"id": notification, "device_id": 1, "campaign_id": 2, "create_on": NOW}
 
 
 async def move_position(
@@ -51,18 +44,6 @@ async def test_a_position_moves_only_from_what_is_known(scene: Scene):
 async def past(scene: Scene) -> set[str]:
     async with scene.database.autocommit() as session:
         return set(await session.scalars(select(ReplacedTopic.topic)))
-
-
-async def test_a_notification_is_counted_once(scene: Scene):
-    first, second = uuid4(), uuid4()
-    async with scene.ledger.transaction() as transaction:
-        await transaction.add_counted("reception", [reception(first)])
-    async with scene.ledger.transaction() as transaction:
-        assert await transaction.counted("reception", [first, second]) == {first}
-    with pytest.raises(ConflictError, match="already_counted"):
-        async with scene.ledger.transaction() as transaction:
-            await transaction.add_counted("reception", [reception(second), reception(first)])
-    assert await count(scene, Reception) == 1
 
 
 @pytest.mark.parametrize("turns", [1, 2, 5])

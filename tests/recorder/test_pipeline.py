@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -72,12 +71,6 @@ async def test_where_no_place_is_nothing_is_counted(rig: Rig):
     assert await rig.counters() == (1, 0)
     assert await rig.count(DetectionTrace) == 1
     assert rig.letters.reasons == []  # those are the trigger's
-
-
-async def test_without_traces_detections_are_counted(rig: Rig):
-    await rig.recorder(DETECTIONS, trace="none").handle(list(rig.signals(0)[:1]))
-    assert await rig.counters() == (1, 0)
-    assert await rig.count(DetectionTrace) == 0
 
 
 @pytest.mark.parametrize(
@@ -236,24 +229,6 @@ async def test_recent_detections_are_reported_once_committed(rig: Rig):
     (counts,) = published
     here = (rig.scene.venue.id, rig.scene.beacon.id)
     assert counts == Counter((*here, int(at // 60)) for at in instants[:3])
-
-
-async def test_a_record_with_a_trace_context_has_a_span_until_its_commit(rig: Rig):
-    ended: list[tuple[str, Any, str]] = []
-
-    class Traced:
-        """A tracer whose spans note that they end."""
-
-        def begin(self, name: str, headers: Any, attributes: Any) -> Any:
-            offset = attributes["messaging.kafka.offset"]
-            return SimpleNamespace(
-                headers=headers, end=lambda outcome: ended.append((name, offset, outcome))
-            )
-
-    records = rig.detections(range(3))
-    object.__setattr__(records[1], "headers", [("traceparent", b"00-...")])
-    await rig.recorder(DETECTIONS, tracer=Traced()).handle(records)
-    assert ended == [("proximity.recorder", 1, "recorded")]
 
 
 YEARS = [f"{year:04}-06-01T10:00:00+0000" for year in range(1, 10_000, 40)]

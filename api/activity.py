@@ -1,7 +1,6 @@
 """What goes on: a live sample of decisions, the states of the roles, and the audit."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query
@@ -22,7 +21,7 @@ from api.bodies import LISTING, Listing, from_one
 from api.devices import CampaignOutcomeAnswer
 from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
-from api.tenancy import PAGE, listed, of_company
+from api.tenancy import listed, of_company
 from catalog.audit import AUDITED_KINDS
 from catalog.inputs import READ
 from catalog.models import AuditEntry
@@ -131,12 +130,8 @@ async def list_role_states(caller: Reader) -> list[RoleStateAnswer]:
 async def list_audit(
     caller: Annotated[Caller, may_read("audit")],
     listing: Listing = LISTING,
-    before: Annotated[
-        int | None,
-        from_one(f"Only records whose id is smaller, the newest first, {PAGE} at most."),
-    ] = None,
 ) -> Response:
-    """Changes by the company's accounts, the oldest first; with `before` the newest first.
+    """Changes by the company's accounts, the oldest first.
 
     The list contains changes of records that the account may read. Of a secret it shows only that
     it changed. Long texts are shortened.
@@ -144,8 +139,6 @@ async def list_audit(
     areas = AREAS | {"account": "profile"}
     kinds = [kind for kind in AUDITED_KINDS if caller.account.level(areas[kind]) >= READ]
     query = of_company(AuditEntry, caller.company_id).where(AuditEntry.kind.in_(kinds))
-    if before is not None:
-        query, listing = query.where(AuditEntry.id < before), replace(listing, sort="-id")
     return await listed(caller, query, AuditEntryAnswer, listing)
 
 

@@ -1,12 +1,4 @@
-"""What all answers have in common: the types of fields, the models' base, and the errors.
-
-400  bad_fields           correct the named fields
-401  no_session           sign in
-403  forbidden            request the permission
-404  not_found            the record was deleted, or is another company's
-409, 413, 415, 408        as the message says
-429, 503  unavailable     try again after `retry-after` seconds
-"""
+"""What all answers have in common: the types of fields, the models' base, and the errors."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

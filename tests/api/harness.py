@@ -60,6 +60,13 @@ class Harness:
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
+    async def faults(
+        self, method: str, path: str, headers: Headers, json: Any, status: int = 400
+    ) -> dict[str, str]:
+        """The faults of a refused request by field."""
+        answer = await self.call(method, path, headers, json)
+        return dict(error_body(answer, status).get("fields", {}))
+
     async def read(self, path: str, headers: Headers) -> Any:
         """The body of a successful GET."""
         answer = await self.call("GET", path, headers)
@@ -146,6 +153,7 @@ VENUE: Body = VENUES.example | {
 }
 BEACON: Body = BEACONS.example | {"x": 12, "y": 40, "color": "#ff8800"}
 GEOFENCE: Body = GEOFENCES.example
+TAG: Body = {"name": "Door", "active": True}
 CAMPAIGN: Body = CAMPAIGNS.example | {"sunday": False}
 CONNECTOR: Body = {
     "name": "Loans",
@@ -170,6 +178,9 @@ class Bodies:
 
     def geofence(self, **other: Any) -> Body:
         return self._named(GEOFENCE, other)
+
+    def tag(self, **other: Any) -> Body:
+        return self._named(TAG, {"value": f"v{next(self._numbers)}"} | other)
 
     def campaign(self, **other: Any) -> Body:
         return self._named(CAMPAIGN, other)

@@ -23,7 +23,6 @@ def database_url(sqlite_url: str) -> str:
         (b'{"name":\n "x",}', JSON, 400, "line 2, column "),
         (b"[]", JSON, 400, "accepted: "),
         (b'{"name": "\xff"}', JSON, 400, "line 1, "),
-        (b"[" * 10_000, JSON, 400, "line "),
         (b"{}", {"content-type": "text/plain"}, 415, ""),
         (b"{}", {"content-type": "application/json; charset=latin-1"}, 415, ""),
         (b'"' + b"x" * 1024 * 1024 + b'"', JSON, 413, ""),
@@ -56,9 +55,7 @@ async def test_a_body_is_read_no_further_than_the_limit(api: Harness, owner: Hea
     ("method", "path", "status", "fields"),
     [
         ("GET", "/nothing", 404, []),
-        ("GET", "/region/", 404, []),
         ("PATCH", "/region", 405, []),
-        ("GET", "/region/1/beacon/1", 404, []),
         ("GET", "/region/1/beacon", 404, []),
         ("GET", "/region/99999999999999999999", 400, ["id"]),
         ("GET", "/lieu/1/campaign/0", 400, ["uid"]),
@@ -74,7 +71,7 @@ async def test_paths(
 
 
 async def test_answers_carry_ids_and_headers(api: Harness, owner: Headers):
-    for given, kept in (("abc-1", True), ("two words", False), ("x" * 65, False)):
+    for given, kept in (("abc-1", True), ("two words", False)):
         answer = await api.call("GET", "/region", owner | {"x-request-id": given})
         assert (answer.headers["x-request-id"] == given) == kept
     assert answer.headers["cache-control"] == "no-store"
@@ -107,8 +104,6 @@ BAD: dict[str, dict[str, Any]] = {
         "qrcodes": "x",
     },
     "/auth": {"email": 1, "password": ""},
-    "/profile/password": {"old_password": 1, "new_password": "short"},
-    "/crm/1": {"test": "maybe"},
 }
 REQUIRED = {
     "/region": "name address active",
@@ -116,10 +111,7 @@ REQUIRED = {
     "/region/{venue}/geofencing": "name longitude latitude radius active",
     "/lieu/{venue}/campaign": "name push title format cache start end start_time end_time active "
     "monday tuesday wednesday thursday friday saturday sunday",
-    "/connector": "name url method auth parameters",
-    "/crm/1": "test",
     "/auth": "email password",
-    "/profile/password": "old_password new_password",
 }
 
 
@@ -127,12 +119,10 @@ REQUIRED = {
 async def test_every_bad_and_every_missing_field_is_named(
     api: Harness, owner: Headers, venue: int, path: str
 ):
-    method = "PUT" if path in ("/connector", "/crm/1", "/profile/password") else "POST"
-    where = path.format(venue=venue)
-    missing = error_body(await api.call(method, where, owner, {}), 400)
-    assert missing["fields"] == dict.fromkeys(REQUIRED[path].split(), "required, and not given")
-    bad = error_body(await api.call(method, where, owner, BAD.get(path, {})), 400)
-    assert set(BAD.get(path, {})) <= set(bad["fields"])
+    where, bad = path.format(venue=venue), BAD.get(path, {})
+    missing = await api.faults("POST", where, owner, {})
+    assert missing == dict.fromkeys(REQUIRED[path].split(), "required, and not given")
+    assert bad.keys() <= (await api.faults("POST", where, owner, bad)).keys()
 
 
 @pytest.mark.parametrize(
@@ -149,8 +139,7 @@ async def test_campaigns_that_contradict_themselves(
     api: Harness, owner: Headers, bodies: Bodies, venue: int, changes: Any, field: str
 ):
     path = f"/lieu/{venue}/campaign"
-    body = error_body(await api.call("POST", path, owner, bodies.campaign(**changes)), 400)
-    assert list(body["fields"]) == [field]
+    assert [*await api.faults("POST", path, owner, bodies.campaign(**changes))] == [field]
 
 
 async def test_an_edit_is_checked_with_what_is_stored(
@@ -159,8 +148,7 @@ async def test_an_edit_is_checked_with_what_is_stored(
     path = f"/lieu/{venue}/campaign"
     number = (await api.made(path, owner, bodies.campaign()))["id"]
     edit = bodies.campaign(format="html", url=None)
-    body = error_body(await api.call("PUT", f"{path}/{number}", owner, edit), 400)
-    assert list(body["fields"]) == ["html"]
+    assert [*await api.faults("PUT", f"{path}/{number}", owner, edit)] == ["html"]
 
 
 async def test_secrets_are_not_quoted(api: Harness, owner: Headers, bodies: Bodies):

@@ -90,10 +90,8 @@ async def test_content(holder: Holder):
     assert made.status_code == 201
     fields = refused(await holder.campaign(**fits | {"html": "é" * 1000}), "2000 bytes together")
     assert list(fields) == ["html"]
-    # What is sent and what is not are stored together.
-    for more in ({"push": "p" * 300}, {"template": "t" * 300}):
-        refused(await holder.campaign(**fits | more), "2000 bytes together")
-        refused(await holder.edit("campaign", made.json(), **more), "2000 bytes together")
+    more = {"template": "t" * 300}  # what is sent and what is not are stored together
+    refused(await holder.edit("campaign", made.json(), **more), "2000 bytes together")
     assert (await holder.edit("campaign", made.json(), title="shorter")).status_code == 200
 
 
@@ -107,10 +105,6 @@ async def test_records_of_a_venue(holder: Holder):
         for answer in answers:
             if answer.status_code == 400:
                 refused(answer, f"at most {what} in a venue")
-    listed = (await holder.api.call("GET", f"/region/{holder.venue}/beacon", holder.headers)).json()
-    path = f"/region/{holder.venue}/beacon/{listed[0]['id']}"
-    assert (await holder.api.call("DELETE", path, holder.headers)).status_code == 200
-    assert (await holder.beacon()).status_code == 201
 
 
 async def test_geofences_of_a_company(holder: Holder):
@@ -136,7 +130,6 @@ async def test_open_campaigns_of_a_beacon(holder: Holder):
     later = await holder.campaign(**direct, days=(2, 3))
     off = await holder.campaign(**by_tag, active=False)
     assert (later.status_code, off.status_code) == (201, 201)
-    refused(await holder.edit("campaign", later.json(), **dated(1, 3)), "at most 3")
     refused(await holder.edit("campaign", off.json(), active=True), "at most 3")
     # What makes room, or takes none, is not refused.
     edits: list[dict[str, Any]] = [{"active": False}, {"active": True}, {"beacons": []}]
@@ -157,20 +150,12 @@ async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
 
 
 async def test_concurrent_changes_stay_within_the_limit(holder: Holder):
-    """Campaigns of two venues at one beacon, switched on at once: as many as there is room for."""
+    """Campaigns at one beacon, switched on at once: as many as there is room for."""
     beacon = (await holder.beacon()).json()
-    other = (
-        await holder.api.call("POST", "/region", holder.headers, holder.bodies.venue())
-    ).json()["id"]
-    places = [holder, Holder(holder.api, holder.headers, holder.bodies, other)]
-    made = [
-        (place, (await place.campaign(beacons=[beacon["id"]], active=False)).json())
-        for place in places
-        for _ in range(4)
-    ]
-    edits = [place.edit("campaign", record, active=True) for place, record in made]
+    made = [await holder.campaign(beacons=[beacon["id"]], active=False) for _ in range(5)]
+    edits = [holder.edit("campaign", each.json(), active=True) for each in made]
     answers = await asyncio.gather(*edits)
-    assert Counter(answer.status_code for answer in answers) == {200: 3, 400: 5}
+    assert Counter(answer.status_code for answer in answers) == {200: 3, 400: 2}
 
 
 async def test_in_a_file(api: Harness):

@@ -69,7 +69,6 @@ async def test_the_request_and_the_reply_are_shown(api: Harness, owner: Headers,
         (replying(503, {"you sent": TOKEN}), CallFault.STATUS, 503),
         (replying(200, f"<p>{TOKEN}</p>".encode(), x_echo=TOKEN), CallFault.REPLY, 200),
         (replying(200, CONTENT | {"template": TOKEN}), "published", 200),
-        (replying(200, b'{"title": "\\ud800"}'), CallFault.REPLY, 200),
         (resetting, CallFault.UNREACHABLE, None),
     ],
 )
@@ -160,9 +159,7 @@ async def test_past_calls_and_the_breaker(api: Harness, owner: Headers, settings
         breaker.end(True, decides=breaker.begin(), now=time.time())
     writer.add_breaker(ours, breaker)
     await writer.write()
-    key = f"{settings.redis_prefix}calls:{ours + 100}"
-    assert await api.stores.redis.llen(key) == KEPT
-    assert 0 < await api.stores.redis.ttl(key) <= 24 * 3600
+    assert await api.stores.redis.llen(f"{settings.redis_prefix}calls:{ours + 100}") == KEPT
     history = await api.read("/connector/calls", owner)
     newest, oldest = history["calls"]
     shown = {"campaign_id": 7, "outcome": "connector_timeout", "detail": "late", "status": None}

@@ -67,8 +67,7 @@ async def test_traces_page_by_page(
 
 async def test_traces_of_other_places(api: Harness, owner: Headers, bodies: Bodies, venue: int):
     fence = await api.made(f"/region/{venue}/geofencing", owner, bodies.geofence())
-    tag = {"name": "Door", "value": "v", "active": True}
-    tag = await api.made(f"/region/{venue}/qrcode", owner, tag)
+    tag = await api.made(f"/region/{venue}/qrcode", owner, bodies.tag())
     number = await device_of(api, owner)
     of: Any = {"device_id": number, "venue_id": venue, "status": "unknown"}
     await api.add(DetectionTrace(**of, geofence_id=fence["id"], create_on=NOW))
@@ -78,7 +77,7 @@ async def test_traces_of_other_places(api: Harness, owner: Headers, bodies: Bodi
     assert detail["beacon"] == []
     assert [(each["kind"], each["place"]) for each in detail["place"]] == [
         ("geofence", {"id": fence["id"], "name": fence["name"]}),
-        ("qrcode", {"id": tag["id"], "name": "Door"}),
+        ("qrcode", {"id": tag["id"], "name": tag["name"]}),
     ]
 
 
@@ -108,32 +107,26 @@ async def test_names_of_deleted_records(api: Harness, owner: Headers, bodies: Bo
     assert (received["lieu"], received["beacon"]) == ("", {"id": beacon["id"]})
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"test": True},
-        {"device": [{"id": 1, "test": "1"}], "auth": [], "beacon": []},
-        {"datas": {"id": "1", "udid": "x", "test": "true"}},
-    ],
-)
-async def test_the_test_flag(api: Harness, owner: Headers, body: dict[str, Any]):
+async def test_the_test_flag_and_the_time_zone(api: Harness, owner: Headers):
     await device_of(api, owner)
-    (before,) = await api.read("/crm", owner)
-    detail = (await api.call("PUT", "/crm/1", owner, body)).json()
-    (device,) = detail["device"]
-    assert detail == {"device": [device], "auth": [], "beacon": [], "place": []}
-    assert device | {"update_on": 0} == before | {"test": True, "update_on": 0}
+    await device_of(api, owner, "another")
+    (before,) = await api.read(f"/crm?udid={PERSON}", owner)
+    for body, changes in (
+        ({"test": True}, {"test": True}),
+        ({"device": [{"id": 1, "test": "0"}], "auth": [], "beacon": []}, {"test": False}),
+        ({"datas": {"id": "1", "test": 1, "time_zone": "Asia/Tokyo"}}, {"time_zone": "Asia/Tokyo"}),
+        ({"test": "true", "time_zone": ""}, {"time_zone": ""}),
+    ):
+        detail = (await api.call("PUT", "/crm/1", owner, body)).json()
+        (device,) = detail["device"]
+        assert detail == {"device": [device], "auth": [], "beacon": [], "place": []}
+        assert device == device | changes
     assert device["update_on"] > before["update_on"]
-    other = await api.call("PUT", "/crm/1", owner, {"device": [{"id": 2, "test": 0}]})
-    assert (other.status_code, list(other.json()["fields"])) == (400, ["device"])
-
-
-async def test_one_is_found_by_its_udid(api: Harness, owner: Headers):
-    for headers in (owner, await api.account()):
-        for udid in ("phone", "other"):
-            await device_of(api, headers, udid)
-    assert [each["udid"] for each in await api.read("/crm?udid=phone", owner)] == ["phone"]
-    assert await api.read("/crm?udid=nobody", owner) == []
+    for bad, field in (
+        ({"device": [{"id": 2, "test": 0}]}, "device"),
+        ({"test": True, "time_zone": "Mars/Olympus"}, "time_zone"),
+    ):
+        assert [*await api.faults("PUT", "/crm/1", owner, bad)] == [field]
 
 
 async def test_decisions_with_names_also_of_what_is_deleted(
@@ -204,12 +197,8 @@ async def test_without_redis(
         campaign = (await api.made(f"/lieu/{venue}/campaign", owner, bodies.campaign()))["id"]
         own_redis.kill()
         for path in (
-            f"/crm/{number}/decisions",
-            f"/crm/{number}/held",
-            "/statistics/hours",
-            "/statistics/reasons",
-            "/connector/calls",
-            f"/statistics/region/{venue}/recent",
+            *(f"/crm/{number}/decisions", f"/crm/{number}/held", "/connector/calls"),
+            *("/statistics/hours", "/statistics/reasons", f"/statistics/region/{venue}/recent"),
         ):
             answer = await api.call("GET", path, owner)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), path

@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from catalog.models import Beacon, Tag
-from tests.api.harness import Bodies, Harness, Headers, counted, error_body
+from tests.api.harness import Bodies, Harness, Headers
 from tests.api.test_tenancy import everything
 
 DONE = {"status": "success", "code": 200}
@@ -50,36 +50,24 @@ async def test_beacons(api: Harness, owner: Headers, bodies: Bodies, venue: int)
     assert (edited["color"], edited["x"]) == ("", again["x"])
 
 
-async def test_the_value_of_a_tag_is_unique(api: Harness, owner: Headers, venue: int):
-    body = {"name": "Door", "value": "v", "active": True}
-    path = f"/region/{venue}/nfc"
-    await api.made(path, owner, body)
-    await api.made(f"/region/{venue}/qrcode", owner, body)
-    taken = await api.call("POST", path, owner, body)
-    assert (taken.status_code, taken.json()["message"]) == (409, "the value is taken")
-    second = await api.made(path, owner, body | {"value": "second"})
-    assert (await api.call("PUT", f"{path}/{second['id']}", owner, body)).status_code == 409
-
-
 async def test_targets_of_another_venue_are_refused(
     api: Harness, owner: Headers, bodies: Bodies, venue: int
 ):
     there = (await api.made("/region", owner, bodies.venue()))["id"]
-    tag = {"name": "Door", "value": "v", "active": True}
-    path = f"/lieu/{venue}/campaign"
     fence = await api.made(f"/region/{there}/geofencing", owner, bodies.geofence())
-    nfc = await api.made(f"/region/{there}/nfc", owner, tag)
-    mine = await api.made(f"/region/{venue}/nfc", owner, tag | {"value": "w"})
+    nfc = await api.made(f"/region/{there}/nfc", owner, bodies.tag())
+    mine = await api.made(f"/region/{venue}/nfc", owner, bodies.tag())
     for field, record in (("geofencings", fence), ("nfcs", nfc), ("qrcodes", mine)):
-        refused = await api.call("POST", path, owner, bodies.campaign() | {field: [record["id"]]})
-        assert (refused.status_code, [*refused.json()["fields"]]) == (400, [f"{field}[0]"])
+        body = bodies.campaign() | {field: [record["id"]]}
+        assert [*await api.faults("POST", f"/lieu/{venue}/campaign", owner, body)] == [
+            f"{field}[0]"
+        ]
 
 
 async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: int):
     beacon = await api.made(f"/region/{venue}/beacon", owner, bodies.beacon())
     fence = await api.made(f"/region/{venue}/geofencing", owner, bodies.geofence())
-    tag = {"name": "Door", "value": "v", "active": True}
-    tag = await api.made(f"/region/{venue}/nfc", owner, tag)
+    tag = await api.made(f"/region/{venue}/nfc", owner, bodies.tag())
     triple = {name: beacon[name] for name in ("uuid", "major", "minor")}
     body = bodies.campaign(
         beacons=[triple, beacon["id"]],
@@ -95,7 +83,7 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
         "tags": beacon["tags"],
         "beacons": [beacon],
         "geofencings": [fence],
-        "nfcs": [{"id": tag["id"], "name": "Door"}],
+        "nfcs": [{"id": tag["id"], "name": tag["name"]}],
         "qrcodes": [],
         "warnings": [],
         "on": "detection",
@@ -146,8 +134,8 @@ async def test_connector(api: Harness, owner: Headers, bodies: Bodies):
     assert (edited["id"], edited["signed"]) == (record["id"], True)
     unsigned = await api.call("PUT", "/connector", owner, changed | {"secret": None})
     assert unsigned.json()["signed"] is False
-    refused = await api.call("PUT", "/connector", owner, body | {"url": "http://10.0.0.1/"})
-    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["url"])
+    private = body | {"url": "http://10.0.0.1/"}
+    assert [*await api.faults("PUT", "/connector", owner, private)] == ["url"]
     assert (await api.call("DELETE", "/connector", owner)).json() == DONE
     assert (await api.call("DELETE", "/connector", owner)).status_code == 404
 
@@ -175,7 +163,7 @@ async def test_lists_are_searched_sorted_and_counted(
     for path in ("/region", f"/lieu/{venue}/campaign?sort=-start"):
         assert (await api.call("GET", path, owner)).headers["x-total"] == "1"
     for path, field in ((f"{where}?sort=venue_id", "sort"), ("/crm?active=true", "active")):
-        assert list(error_body(await api.call("GET", path, owner), 400)["fields"]) == [field]
+        assert [*await api.faults("GET", path, owner, None)] == [field]
 
 
 async def test_several_are_changed_or_none(
@@ -187,14 +175,13 @@ async def test_several_are_changed_or_none(
     there = await api.made(f"/region/{other['id']}/beacon", owner, bodies.beacon())
     before = await everything(api)
     for changed, faults in (
-        ([one | {"name": ""}, two | {"minor": -1}], {"[0].name", "[1].minor"}),
+        ([one | {"name": ""}, {"name": "X"}], {"[0].name", "[1].uuid"}),
         ([one, two | {"id": there["id"]}], {"[1].id"}),
-        ([one, {"name": "X"}], {"[1].uuid", "[1].major", "[1].minor", "[1].active"}),
         ([one, two | {"minor": there["minor"]}], {"[1].minor"}),
         ([one | {"name": "New"}, two | {"tags": [{"id": 9999}]}], {"[1].tags[0]"}),
     ):
-        answer = await api.call("PUT", where, owner, changed)
-        assert faults <= answer.json()["fields"].keys(), answer.text
+        status = 409 if faults == {"[1].minor"} else 400
+        assert faults <= (await api.faults("PUT", where, owner, changed, status)).keys()
     changed = [two | {"name": "Two"}, one | {"tags": ["new"]}]
     assert (await api.call("PUT", f"{where}?dry=true", owner, changed)).status_code == 200
     assert await everything(api) == before
@@ -206,40 +193,19 @@ async def test_several_are_changed_or_none(
     assert sorted(answer, key=lambda each: each["id"]) == await api.read(where, owner)
 
 
-async def test_a_dry_run_checks_and_stores_nothing(
-    api: Harness, owner: Headers, bodies: Bodies, venue: int
-):
+async def test_a_dry_run_stores_nothing(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    """PUT of several is tried above."""
     where = f"/region/{venue}/beacon"
     stored = await api.made(where, owner, bodies.beacon(tags=[]))
     before = await everything(api)
-    new = bodies.beacon()
-    answer = await api.call("POST", f"{where}?dry=true", owner, [new, new])
-    assert error_body(answer, 409)["fields"] == {"[1].minor": "the same as [0]"}
-    assert (await api.call("POST", f"{where}?dry=true", owner, [new])).status_code == 201
-    one = f"{where}/{stored['id']}?dry=true"
-    changed = await api.call("PUT", one, owner, stored | {"name": "New", "tags": ["new"]})
+    dry, new = f"{where}?dry=true", bodies.beacon()
+    taken = await api.faults("POST", dry, owner, [new, new], 409)
+    assert taken == {"[1].minor": "the same as [0]"}
+    assert (await api.call("POST", dry, owner, [new])).status_code == 201
+    body = stored | {"name": "New", "tags": ["new"]}
+    changed = await api.call("PUT", f"{where}/{stored['id']}?dry=true", owner, body)
     assert (changed.json()["name"], changed.json()["tags"][0]["name"]) == ("New", "new")
-    assert (await api.call("PUT", one, owner, stored | {"minor": -1})).status_code == 400
     assert await everything(api) == before
-
-
-async def test_reading_many_costs_as_many_queries_as_reading_one(
-    api: Harness, owner: Headers, bodies: Bodies, venue: int
-):
-    paths = ("/region", f"/region/{venue}/beacon", f"/lieu/{venue}/campaign")
-    counts = []
-    for times in (1, 5):
-        for number in range(times):
-            tags = [f"{times} {number}", "same"]
-            beacon = await api.made(paths[1], owner, bodies.beacon(tags=tags))
-            campaign = bodies.campaign(beacons=[beacon["id"]], tags=tags)
-            await api.made(paths[2], owner, campaign)
-            await api.made(paths[0], owner, bodies.venue())
-        with counted(api.database) as statements:
-            for path in paths:
-                await api.read(path, owner)
-        counts.append(len(statements))
-    assert counts[0] == counts[1]
 
 
 async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
@@ -260,17 +226,11 @@ async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
     assert tags == {beacon.name.replace("beacon of", "tag"), "same"}
 
 
-async def test_concurrent_writers(api: Harness, owner: Headers, bodies: Bodies, venue: int):
-    """A new tag and the connector are made once; nothing stays in a venue that is deleted."""
-    path = f"/region/{venue}/beacon"
+async def test_a_new_tag_and_the_connector_are_made_once(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    path, body = f"/region/{venue}/beacon", bodies.connector()
     new = [api.made(path, owner, bodies.beacon(tags=["new"])) for _ in range(10)]
     assert len({each["tags"][0]["id"] for each in await asyncio.gather(*new)}) == 1
-    body = bodies.connector()
     puts = [api.call("PUT", "/connector", owner, body) for _ in range(10)]
     assert len({answer.json()["id"] for answer in await asyncio.gather(*puts)}) == 1
-    posts = [api.call("POST", path, owner, bodies.beacon()) for _ in range(10)]
-    deletion = api.call("DELETE", f"/region/{venue}", owner)
-    answers = await asyncio.gather(*posts[:5], deletion, *posts[5:])
-    assert {answer.status_code for answer in answers} <= {200, 201, 404}
-    async with api.database.read() as session:
-        assert await session.scalar(select(func.count()).select_from(Beacon)) == 0

@@ -16,7 +16,7 @@ from tests.catalog.records import fresh_index, index_of
 @pytest.fixture
 def records(bodies: Bodies, venue: int) -> dict[str, Any]:
     """A body of each kind, by the path that creates it."""
-    tag = {"name": "Door", "value": "1", "active": True, "tags": ["t"]}
+    tag = bodies.tag(tags=["t"])
     return {
         f"/region/{venue}/beacon": bodies.beacon(tags=["t"]),
         f"/region/{venue}/geofencing": bodies.geofence(),
@@ -56,16 +56,13 @@ async def test_a_venue_comes_back_with_what_was_deleted_with_it(
 ):
     place = f"/region/{venue}"
     made = {path: await api.made(path, owner, body) for path, body in records.items()}
-    tag = await api.made(f"{place}/nfc", owner, {"name": "x", "value": "x", "active": True})
+    tag = await api.made(f"{place}/nfc", owner, bodies.tag())
     earlier = f"{place}/nfc/{tag['id']}"
-    there = f"/region/{(await api.made('/region', owner, bodies.venue()))['id']}/beacon"
-    far = bodies.campaign(beacons=[(await api.made(there, owner, bodies.beacon()))["id"]])
-    campaign = await api.made(f"/lieu/{venue}/campaign", owner, far)
     assert (await api.call("DELETE", earlier, owner)).status_code == 200
     before = await api.read(place, owner)
     assert (await api.call("DELETE", place, owner)).status_code == 200
     await agrees(api)
-    restore = f"/lieu/{venue}/campaign/{campaign['id']}/restore"
+    restore = f"{next(iter(made))}/{next(iter(made.values()))['id']}/restore"
     assert (await api.call("POST", restore, owner)).status_code == 404
     assert (await api.call("POST", f"{place}/restore", owner)).json() == before
     for path, record in made.items():

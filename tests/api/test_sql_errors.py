@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import make_url, text
 
-from tests.api.harness import Bodies, Harness, error_body
+from tests.api.harness import Harness, error_body
 from tests.servers.postgres import execute
 
 
@@ -28,18 +28,3 @@ async def test_a_statement_that_is_cut_off(api: Harness, database_url: str) -> N
         await connection.execute(text("ALTER TABLE venue RENAME TO no_venue"))
     broken = await api.call("GET", "/region", owner)
     assert error_body(broken, 500)["message"] == "internal error"
-
-
-async def test_sessions_that_the_server_has_ended(
-    api: Harness, bodies: Bodies, database_url: str
-) -> None:
-    """As after a restart of the server: the next read and the next write succeed."""
-    owner = await api.account()
-    for method, body in (("GET", None), ("POST", bodies.venue())):
-        await api.call("GET", "/region", owner)
-        execute(
-            database_url,
-            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        )
-        assert (await api.call(method, "/region", owner, body)).is_success, method

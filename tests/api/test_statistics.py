@@ -3,7 +3,7 @@
 import csv
 import io
 import time
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
 
@@ -69,19 +69,6 @@ async def test_a_choice_of_them(api: Harness, owner: Headers, bodies: Bodies, to
         assert len(await api.read(f"/statistics?{query}", owner)) == count, query
 
 
-async def test_the_day_of_a_venue_in_the_east(
-    api: Harness, owner: Headers, bodies: Bodies, today: date, venue: int
-):
-    """The local day begins up to 14 hours before that of UTC, and is shown from its beginning."""
-    there = (datetime.now(UTC) + timedelta(hours=14)).date()
-    of = {"day": there, "kind": "venue", "ref": venue, "venue_id": venue}
-    await api.add(Statistic(**of, detections=1, devices=1, notifications=1))
-    for query in ("", f"?from={today}"):
-        lines = await api.read(f"/statistics{query}", owner)
-        assert [line["day"] for line in lines] == [str(there)], query
-    await api.read(f"/statistics?from={today - 365 * DAY}", owner)
-
-
 @pytest.mark.parametrize(
     ("accept", "as_csv"),
     [("text/csv; q=0.9, application/json", True), ("application/json, text/csv", False)],
@@ -98,18 +85,6 @@ async def test_as_a_sheet(
         assert (header, len(rows)) == (list(plain[0]), len(plain))
         # No cell is a formula, nor becomes one where ; separates cells.
         assert {row[header.index("venue")] for row in rows} == {"x;'=1+1"}
-
-
-async def test_figures_of_other_places(api: Harness, owner: Headers, today: date, venue: int):
-    body = {"name": "Door", "value": "v", "active": True}
-    place = await api.made(f"/region/{venue}/qrcode", owner, body)
-    of = {"day": today, "kind": "qrcode", "ref": place["id"], "venue_id": venue}
-    figures = {"detections": 0, "place_detections": 7, "devices": 2, "notifications": 1}
-    await api.add(Statistic(**of, **figures))
-    (line,) = await api.read("/statistics?kind=qrcode", owner)
-    assert (line["name"], line["place_detections"]) == ("Door", 7)
-    (total,) = await api.read("/statistics/totals?kind=qrcode", owner)
-    assert (total["name"], total["place_detections"], total["device_days"]) == ("Door", 7, 2)
 
 
 async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: Bodies, today: date):
@@ -229,8 +204,6 @@ async def test_visits(api: Harness, owner: Headers, bodies: Bodies, today: date)
     (found,) = await api.read("/statistics/visits", owner)
     assert (found["id"], found["kind"], found["venue"]) == (ids["venue"], "venue", "x;=1+1")
     assert [found[name] for name in ("visits", "ended", "seconds", "open")] == [3, 2, 430, 1]
-    lengths = {each["minutes"]: each["visits"] for each in found["lengths"] if each["visits"]}
-    assert (lengths, len(found["lengths"])) == ({0: 1, 5: 1}, 8)
     for query in ("kind=beacon", f"venue={others['venue']}", f"to={today - DAY}"):
         assert await api.read(f"/statistics/visits?{query}", owner) == []
     assert (await api.call("GET", "/statistics/visits?kind=nfc", owner)).status_code == 400

@@ -74,10 +74,10 @@ def build_app(
         app.include_router(resource.router)
     if with_console:
         # Imported here, because only an application with the console needs the templates' library.
-        from api.console.routes import console_routes
+        from api.console.routes import add_console
 
-        app.router.routes.extend(console_routes())
-    _add_probes(app, ready)
+        add_console(app)
+    _add_probes(app, ready, home="console" if with_console else "docs")
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     if cors_origins:
         app.add_middleware(
@@ -91,10 +91,10 @@ def build_app(
     return app
 
 
-def _add_probes(app: FastAPI, ready: Ready) -> None:
+def _add_probes(app: FastAPI, ready: Ready, home: str) -> None:
     @app.get("/", include_in_schema=False)
     async def root() -> Response:
-        return RedirectResponse("docs")
+        return RedirectResponse(home)
 
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:

@@ -1,30 +1,36 @@
 """The context of a page: a request of a signed-in user, and the operations of /v2 it calls."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 import httpx
+from fastapi import Depends
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
-from api.console.forms import PostedForm
+from api.console.forms import PostedForm, read_form
 from api.console.rendering import rendered
 from api.console.session import (
+    FORGERY_FIELD,
     NOTICE,
     PATH,
+    SESSION,
     Notice,
     SessionKey,
     forgery_token,
     forget_cookie,
     keep_notice,
     read_notice,
+    read_session,
+    refuse_forged,
 )
-from api.console.texts import Translations, in_zone
+from api.console.texts import Translations, in_zone, translations_for
 from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import SignedIn
 from catalog.inputs import READ, WRITE
@@ -55,7 +61,9 @@ async def call_interface(
             method,
             PREFIX + path,
             json=body,
-            params={name: str(each) for name, each in (query or {}).items() if each not in _EMPTY},
+            params={
+                name: str(each) for name, each in (query or {}).items() if each not in (None, "")
+            },
             headers=httpx.Headers(key, encoding="latin-1"),
         )
     if not reply.is_success:
@@ -63,9 +71,6 @@ async def call_interface(
         message = error.get("message") or error["error_message"]
         raise ApiError(reply.status_code, message, fields=error.get("fields"))
     return reply
-
-
-_EMPTY = (None, "")
 
 
 class RecordList(NamedTuple):
@@ -212,3 +217,56 @@ class PageContext:
         )
         is_filtered = bool(search or state)
         return RecordList(reply.json(), offset, int(reply.headers["x-total"]), is_filtered)
+
+
+async def page_context(request: Request) -> PageContext:
+    """The context of a page for the visitor's session. Raises ApiError 401 without one."""
+    session = read_session(request)
+    account = await services_of(request).sessions.find(session.email, session.token)
+    if account is None:
+        raise ApiError(401, "no session")
+    form = PostedForm()
+    if request.method == "POST":
+        form = await read_form(request)
+        refuse_forged(request, session, form.get(FORGERY_FIELD, ""))
+    request.scope["company"] = account.company_id
+    texts = translations_for(request)
+    return PageContext(request=request, texts=texts, account=account, session=session, form=form)
+
+
+Context = Annotated[PageContext, Depends(page_context)]
+
+
+class PageRoute(APIRoute):
+    """Answers an ApiError with a page; if the session has ended, redirects to the sign-in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of the route, and what becomes of its errors."""
+        handler = super().get_route_handler()
+
+        async def with_refusals(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ApiError as error:
+                if request.headers.get("accept") == "application/json":
+                    raise  # a script reads the answer of the interface
+                return _to_sign_in(request) if error.status == 401 else _refused(request, error)
+
+        return with_refusals
+
+
+def _to_sign_in(request: Request) -> Response:
+    address = f"{PATH}/sign-in"
+    answer: Response = RedirectResponse(address, 303)
+    if "hx-request" in request.headers:
+        # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
+        answer = Response(status_code=204, headers={"hx-redirect": address})
+    forget_cookie(answer, SESSION)
+    return answer
+
+
+def _refused(request: Request, error: ApiError) -> Response:
+    faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
+    template = "sign_in.html#part" if "hx-request" in request.headers else "sign_in.html"
+    values = {"status": error.status, "message": faults or error.message}
+    return rendered(template, translations_for(request), values, error.status)

@@ -8,17 +8,14 @@ import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from api.answers import ApiError
 from api.console.forms import split_delay, tag_text
 from api.console.session import FORGERY_FIELD, PATH
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
@@ -45,7 +42,7 @@ _PICTURES = {
     0x7F: 0x2421,
 }
 _FOLDERS = ("static", "vendor/htmx")
-_ASSETS = {
+ASSETS = {
     file.name: file for folder in _FOLDERS for file in (Path(__file__).parent / folder).iterdir()
 }
 
@@ -124,12 +121,4 @@ def _fault(faults: Mapping[str, str], name: str) -> str:
 @cache
 def _asset_address(name: str) -> str:
     """The URL of a file, which changes with its contents."""
-    return f"{PATH}/static/{name}?{hashlib.sha256(_ASSETS[name].read_bytes()).hexdigest()[:12]}"
-
-
-async def serve_asset(request: Request) -> Response:
-    """Serve a script, a style or a picture of the pages."""
-    file = _ASSETS.get(request.path_params["name"])
-    if file is None:
-        raise ApiError(HTTPStatus.NOT_FOUND, "no such file")
-    return FileResponse(file, headers={"cache-control": "public, max-age=3600"})
+    return f"{PATH}/static/{name}?{hashlib.sha256(ASSETS[name].read_bytes()).hexdigest()[:12]}"

@@ -3,9 +3,11 @@
 import re
 from typing import NamedTuple
 
-from api.console.routes import console_routes
+from fastapi.routing import APIRoute
 
-OPEN = ("/", "/console/static/{name}", "/console/sign-in", "/console/language")
+from api.console.routes import ROUTERS
+
+OPEN = ("/static/{name}", "/sign-in", "/language", "/{path:path}")
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
@@ -20,16 +22,15 @@ class ConsoleAddress(NamedTuple):
 
     def filled(self, **ids: int) -> str:
         """The path with ids in it."""
-        given = {name: str(number) for name, number in ids.items()}
-        return _PARAMETER.sub(lambda found: given[found[1]], self.path)
+        return _PARAMETER.sub(lambda found: str(ids[found[1]]), self.path)
 
 
 def addresses() -> list[ConsoleAddress]:
     """All addresses that need a session."""
-    found = []
-    for route in console_routes():
-        methods = (route.methods or set()) - {"HEAD"}
-        if route.path not in (*OPEN, "/console/{path:path}"):
-            (method,) = methods
-            found.append(ConsoleAddress(method, route.path.removeprefix("/console")))
-    return found
+    return [
+        ConsoleAddress(method, route.path)
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.path not in OPEN
+        for method in route.methods or ()
+    ]

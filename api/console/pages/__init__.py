@@ -1,1 +1,1 @@
-"""The pages: one module per area, with its routes in PAGES."""
+"""The pages: one module per area, with its router."""

@@ -4,19 +4,22 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from api.console.context import PageContext, RecordList
+from api.console.context import Context, PageRoute, RecordList
 from api.console.forms import split_delay
 from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
 from rules.model import Reason
 
+router = APIRouter(route_class=PageRoute)
 _MOST_NAMES = 1000
 
 
-async def show_live(context: PageContext) -> Response:
+@router.get("/live")
+async def show_live(context: Context) -> Response:
     """Show the empty page, which the script fills, with the names to choose from."""
     venues = await context.venues()
     campaigns, left = [], _MOST_NAMES
@@ -28,13 +31,15 @@ async def show_live(context: PageContext) -> Response:
     return context.page("live.html", venues=venues, campaigns=campaigns, reasons=reasons)
 
 
-async def feed(context: PageContext) -> Response:
+@router.get("/live/feed")
+async def feed(context: Context) -> Response:
     """New decisions as JSON, as the operation answers them."""
     query = {name: context.query(name) for name in ("after", "lieu", "campaign", "reason")}
     return JSONResponse(await context.get("/realtime/decisions", **query))
 
 
-async def show_audit(context: PageContext) -> Response:
+@router.get("/audit")
+async def show_audit(context: Context) -> Response:
     """Show who changed what, the newest first."""
     found = await context.listed("/audit", sort="-id")
     changes = {entry["id"]: changes_in_words(entry, context.texts) for entry in found.records}
@@ -81,7 +86,8 @@ def in_words(name: str, value: Any, texts: Translations) -> str:
     return str(value)
 
 
-async def show_deleted(context: PageContext) -> Response:
+@router.get("/audit/deleted")
+async def show_deleted(context: Context) -> Response:
     """Show what was deleted in the last 30 days and not restored, the newest first."""
     deleted, restored = [
         await context.get("/audit", search=each, sort="-id") for each in ("delete", "restore")
@@ -107,11 +113,3 @@ def _restore_page(entry: dict[str, Any]) -> str:
     if entry["kind"] not in ("beacon", "geofence", "nfc", "qrcode", "campaign") or not venue:
         return ""
     return f"/venues/{venue}/{entry['kind']}s/{entry['ref']}/restore"
-
-
-PAGES = (
-    ("GET", "/live", show_live),
-    ("GET", "/live/feed", feed),
-    ("GET", "/audit", show_audit),
-    ("GET", "/audit/deleted", show_deleted),
-)

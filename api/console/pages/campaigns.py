@@ -3,16 +3,16 @@
 import re
 from collections import Counter
 from datetime import date, datetime, timedelta
-from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
+from fastapi import APIRouter
 from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
-from api.console.context import A_PAGE, PageContext
+from api.console.context import A_PAGE, Context, PageContext, PageRoute
 from api.console.forms import PostedForm, joined_delay, tag_names
-from api.console.pages.records import RecordKind, remove, restore, store, venue_of
+from api.console.pages.records import CAMPAIGNS, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
 from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
@@ -20,11 +20,14 @@ from api.console.session import PATH, Notice
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
 
-CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", (), ())
+router = APIRouter(route_class=PageRoute)
 _RESULT_DAYS = 30
+_LIST = "/venues/{id:int}/campaigns"
+_ONE = f"{_LIST}/{{uid:int}}"
 
 
-async def choose_venue(context: PageContext) -> Response:
+@router.get("/campaigns")
+async def choose_venue(context: Context) -> Response:
     """Redirect to the campaigns of the chosen venue, or of the first one."""
     venues = await context.venues() or await context.get("/region", limit=1)
     if not venues:
@@ -33,14 +36,16 @@ async def choose_venue(context: PageContext) -> Response:
     return RedirectResponse(f"{PATH}/venues/{number}/campaigns", 303)
 
 
-async def show_list(context: PageContext) -> Response:
+@router.get(_LIST)
+async def show_list(context: Context) -> Response:
     """Show a venue's campaigns. Their states are loaded after the page."""
     found = await context.listed(CAMPAIGNS.list_path(context))
     venues, venue = await context.venues(), await venue_of(context)
     return context.page("campaigns.html", venues=venues, venue=venue, found=found)
 
 
-async def states(context: PageContext) -> Response:
+@router.get(f"{_LIST}/states")
+async def states(context: Context) -> Response:
     """Show the present states of some campaigns of the list."""
     venue = context.path_number("id")
     chosen = [each for each in context.request.query_params.getlist("of") if each.isdecimal()]
@@ -50,7 +55,8 @@ async def states(context: PageContext) -> Response:
     return context.page("campaigns.html#states", states=found)
 
 
-async def show_new(context: PageContext) -> Response:
+@router.get(f"{_LIST}/new")
+async def show_new(context: Context) -> Response:
     """Show the form for a new campaign; `copy` names one from which it begins."""
     values = new_campaign(context.now.date())
     if number := context.query_number("copy"):
@@ -59,12 +65,15 @@ async def show_new(context: PageContext) -> Response:
     return await _form(context, values)
 
 
-async def show_one(context: PageContext) -> Response:
+@router.get(_ONE)
+async def show_one(context: Context) -> Response:
     """Show the form of a campaign, its state and its results."""
     return await _form(context, stored_campaign(await context.get(CAMPAIGNS.one_path(context))))
 
 
-async def submit(context: PageContext) -> Response:
+@router.post(_ONE)
+@router.post(f"{_LIST}/new")
+async def submit(context: Context) -> Response:
     """Create a campaign from the form, or save it."""
     values = submitted_campaign(context.form, (await venue_of(context))["time_zone"])
     try:
@@ -74,7 +83,8 @@ async def submit(context: PageContext) -> Response:
     return context.redirect(f"{CAMPAIGNS.page(context)}/{stored['id']}", done)
 
 
-async def switch(context: PageContext) -> Response:
+@router.post(f"{_LIST}/switch")
+async def switch(context: Context) -> Response:
     """Switch the chosen campaigns on or off; their other fields stay as they are."""
     chosen, is_on = context.form.getlist("chosen"), context.form.get("active") == "1"
     for number in chosen:
@@ -87,12 +97,14 @@ async def switch(context: PageContext) -> Response:
     return context.redirect(CAMPAIGNS.page(context), Notice("saved", str(len(chosen))))
 
 
-async def calendar(context: PageContext) -> Response:
+@router.post("/calendar")
+async def calendar(context: Context) -> Response:
     """Show the open hours of the campaign that the form has now."""
     return context.page("campaign_form.html#week", days=week(submitted_campaign(context.form, "")))
 
 
-async def results(context: PageContext) -> Response:
+@router.get(f"{_ONE}/results")
+async def results(context: Context) -> Response:
     """Show what the campaign has sent, by day, and what held it back."""
     number, span = context.path_number("uid"), last_days(context.now.date(), _RESULT_DAYS)
     days = await context.get("/statistics/days", kind="campaign", id=number, **span)
@@ -105,7 +117,8 @@ async def results(context: PageContext) -> Response:
     )
 
 
-async def preview(context: PageContext) -> Response:
+@router.post("/preview")
+async def preview(context: Context) -> Response:
     """Show the account holder's own content, as the form has it, in a sandboxed frame."""
     form, kind = context.form, context.form.get("format", "")
     if kind == "html":
@@ -155,7 +168,8 @@ def reached_by_tag(targets: dict[str, list[dict[str, Any]]]) -> dict[str, Counte
     return dict(sorted(reached.items()))
 
 
-async def explain(context: PageContext) -> Response:
+@router.post(f"{_ONE}/explain")
+async def explain(context: Context) -> Response:
     """Show the checks in their order, and the next time at which the campaign would fire."""
     names = ("at", "beacon", "proximity", "udid")
     question = {name: context.form[name] for name in names if context.form.get(name)}
@@ -288,19 +302,3 @@ def _minute(text: str) -> int | None:
 
 
 _ONE = "/venues/{id:int}/campaigns/{uid:int}"
-PAGES = (
-    ("GET", "/campaigns", choose_venue),
-    ("GET", "/venues/{id:int}/campaigns", show_list),
-    ("GET", "/venues/{id:int}/campaigns/states", states),
-    ("GET", "/venues/{id:int}/campaigns/new", show_new),
-    ("POST", "/venues/{id:int}/campaigns/new", submit),
-    ("POST", "/venues/{id:int}/campaigns/switch", switch),
-    ("POST", "/calendar", calendar),
-    ("POST", "/preview", preview),
-    ("GET", _ONE, show_one),
-    ("POST", _ONE, submit),
-    ("POST", f"{_ONE}/delete", partial(remove, CAMPAIGNS)),
-    ("POST", f"{_ONE}/restore", partial(restore, CAMPAIGNS)),
-    ("GET", f"{_ONE}/results", results),
-    ("POST", f"{_ONE}/explain", explain),
-)

@@ -1,13 +1,16 @@
 """Devices: the search by udid, the record, its traces, its last decisions."""
 
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import PageContext
+from api.console.context import Context, PageRoute
 
+router = APIRouter(route_class=PageRoute)
 _TRACES = 50
 
 
-async def show_list(context: PageContext) -> Response:
+@router.get("/devices")
+async def show_list(context: Context) -> Response:
     """Show the company's devices, or redirect to the only one with what was searched."""
     found = await context.listed("/crm", sort="-update_on")
     if context.query("search") and found.total == 1 and "hx-request" not in context.request.headers:
@@ -15,27 +18,31 @@ async def show_list(context: PageContext) -> Response:
     return context.page("devices.html", found=found)
 
 
-async def show_one(context: PageContext) -> Response:
+@router.get("/devices/{id:int}")
+async def show_one(context: Context) -> Response:
     """Show the record and its traces. The decisions, from Redis, are loaded after the page."""
     detail = await context.get(f"/crm/{context.path_number('id')}", limit=_TRACES)
     (device,) = detail["device"]
     return context.page("device.html", device=device, detail=detail, most=_TRACES)
 
 
-async def decisions(context: PageContext) -> Response:
+@router.get("/devices/{id:int}/decisions")
+async def decisions(context: Context) -> Response:
     """Show the decisions on the device's last detections."""
     found = await context.get(f"/crm/{context.path_number('id')}/decisions")
     return context.page("device.html#decisions", found=found)
 
 
-async def set_test_flag(context: PageContext) -> Response:
+@router.post("/devices/{id:int}/test")
+async def set_test_flag(context: Context) -> Response:
     """Set or clear the test flag."""
     number, is_test = context.path_number("id"), "test" in context.form
     await context.ask("PUT", f"/crm/{number}", {"test": is_test})
     return context.redirect(f"/devices/{number}")
 
 
-async def show_held_data(context: PageContext) -> Response:
+@router.get("/devices/{id:int}/held")
+async def show_held_data(context: Context) -> Response:
     """Show how much data is stored about the device's person, with a button that deletes it."""
     path = f"/crm/{context.path_number('id')}"
     (device,) = (await context.get(path, limit=1))["device"]
@@ -43,19 +50,10 @@ async def show_held_data(context: PageContext) -> Response:
     return context.page("held_data.html", device=device, held=held)
 
 
-async def erase(context: PageContext) -> Response:
+@router.post("/devices/{id:int}/forget")
+async def erase(context: Context) -> Response:
     """Delete the data. Show how much was deleted, and until when Kafka keeps messages."""
     if "sure" not in context.form:
         return await show_held_data(context)
     held = await context.ask("DELETE", f"/crm/{context.path_number('id')}")
     return context.page("held_data.html", device=None, held=held)
-
-
-PAGES = (
-    ("GET", "/devices", show_list),
-    ("GET", "/devices/{id:int}", show_one),
-    ("GET", "/devices/{id:int}/decisions", decisions),
-    ("POST", "/devices/{id:int}/test", set_test_flag),
-    ("GET", "/devices/{id:int}/held", show_held_data),
-    ("POST", "/devices/{id:int}/forget", erase),
-)

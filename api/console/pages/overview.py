@@ -5,31 +5,36 @@ The parts of the page are loaded one by one.
 
 from typing import Any
 
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import PageContext
+from api.console.context import Context, PageRoute
 from api.console.pages.campaigns import StateText, campaign_state
 from api.console.pages.statistics import before, figures_of, last_days
 from api.console.texts import Translations
 
+router = APIRouter(route_class=PageRoute)
 _DAYS = 30
 _CAMPAIGNS_AT_ONCE = 20
 _CAMPAIGNS_OF_REASON = 3
 
 
-async def show(context: PageContext) -> Response:
+@router.get("")
+async def show(context: Context) -> Response:
     """Show the page without its parts."""
     return context.page("overview.html", days=_DAYS)
 
 
-async def figures(context: PageContext) -> Response:
+@router.get("/parts/figures")
+async def figures(context: Context) -> Response:
     """Show the figures of the last 30 days beside those of the 30 days before."""
     span = last_days((await context.local_now()).date(), _DAYS)
     found, past = [await context.get("/statistics/days", **each) for each in (span, before(span))]
     return context.page("overview.html#figures", figures=figures_of(found, span, past), days=_DAYS)
 
 
-async def reasons(context: PageContext) -> Response:
+@router.get("/parts/reasons")
+async def reasons(context: Context) -> Response:
     """Show refusals of today and of the last 30 days by reason, each with a few campaigns."""
     today, path = context.now.date(), "/statistics/reasons"
     found = await context.get(path, limit=_CAMPAIGNS_OF_REASON, **last_days(today, _DAYS))
@@ -42,7 +47,8 @@ async def reasons(context: PageContext) -> Response:
     )
 
 
-async def silent(context: PageContext) -> Response:
+@router.get("/parts/silent")
+async def silent(context: Context) -> Response:
     """Show campaigns that do not send now, each with the reason; the next ones load by themselves.
 
     `venue` and `after` say where to go on; `seen` and `silent` count the campaigns before.
@@ -71,7 +77,8 @@ _KINDS = {"up_to_date": "good", "behind": "waiting", "starting": "waiting"}
 _MINUTES_FROM = 120
 
 
-async def roles(context: PageContext) -> Response:
+@router.get("/parts/roles")
+async def roles(context: Context) -> Response:
     """Show a sentence for each role."""
     found = await context.get("/realtime/roles")
     sentences = [role_sentence(each, context.texts) for each in found]
@@ -90,12 +97,3 @@ def role_sentence(found: dict[str, Any], texts: Translations) -> StateText:
     servers = ", ".join(texts.get(f"waits_{name}") for name in found["waits_for"])
     values = {"role": texts(f"role_{found['role']}"), "servers": servers, "time": time}
     return StateText(kind, texts(f"role_{state}", **values))
-
-
-PAGES = (
-    ("GET", "", show),
-    ("GET", "/parts/roles", roles),
-    ("GET", "/parts/figures", figures),
-    ("GET", "/parts/reasons", reasons),
-    ("GET", "/parts/silent", silent),
-)

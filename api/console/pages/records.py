@@ -6,12 +6,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import segno
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import PageContext
+from api.console.context import Context, PageContext, PageRoute
 from api.console.forms import tag_names, tag_text
 from api.console.session import PATH, Notice
+
+router = APIRouter(route_class=PageRoute)
 
 
 class FormField(NamedTuple):
@@ -65,6 +68,16 @@ class RecordKind(NamedTuple):
     def in_venue(self) -> bool:
         """Whether the records belong to a venue."""
         return self.record != "venue"
+
+    @property
+    def list_page(self) -> str:
+        """The path of the list's page."""
+        return f"/venues/{{id:int}}/{self.many}" if self.in_venue else "/venues"
+
+    @property
+    def one_page(self) -> str:
+        """The path of a record's page, below which are those that change it."""
+        return f"{self.list_page}/{{{'uid' if self.in_venue else 'id'}:int}}"
 
     def list_path(self, context: PageContext) -> str:
         """The path of the list in the interface."""
@@ -136,6 +149,7 @@ NFCS, QRCODES = (
     for record in ("nfc", "qrcode")
 )
 IN_VENUES = (BEACONS, GEOFENCES, NFCS, QRCODES)
+CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", (), ())  # has its own list and form
 
 
 async def venue_of(context: PageContext) -> dict[str, Any]:
@@ -147,24 +161,24 @@ async def venue_of(context: PageContext) -> dict[str, Any]:
     return {"id": number, "active": True, **unknown}
 
 
-async def show_list(kind: RecordKind, context: PageContext) -> Response:
+async def show_list(kind: RecordKind, context: Context) -> Response:
     """Show the records, with a search over all of them."""
     found = await context.listed(kind.list_path(context))
     venue = await venue_of(context) if kind.in_venue else None
     return context.page("records.html", kind=kind, venue=venue, found=found)
 
 
-async def show_new(kind: RecordKind, context: PageContext) -> Response:
+async def show_new(kind: RecordKind, context: Context) -> Response:
     """Show the form for a new record."""
     return _form(context, kind, NEW)
 
 
-async def show_form(kind: RecordKind, context: PageContext) -> Response:
+async def show_form(kind: RecordKind, context: Context) -> Response:
     """Show the form of a record."""
     return _form(context, kind, await context.get(kind.one_path(context)))
 
 
-async def submit(kind: RecordKind, context: PageContext) -> Response:
+async def submit(kind: RecordKind, context: Context) -> Response:
     """Create a record from the form, or save it."""
     values = {each.name: each.submitted(context.form) for each in kind.fields}
     values["active"] = "active" in context.form
@@ -188,7 +202,7 @@ async def store(
     return stored, Notice("saved", stored["name"])
 
 
-async def remove(kind: RecordKind, context: PageContext) -> Response:
+async def remove(kind: RecordKind, context: Context) -> Response:
     """Delete a record; a venue with its beacons, geofences and campaigns."""
     await context.ask("DELETE", kind.one_path(context))
     undo = context.path.removesuffix("delete") + "restore"
@@ -196,13 +210,14 @@ async def remove(kind: RecordKind, context: PageContext) -> Response:
     return context.redirect(kind.page(context), done)
 
 
-async def restore(kind: RecordKind, context: PageContext) -> Response:
+async def restore(kind: RecordKind, context: Context) -> Response:
     """Bring back a deleted record."""
     await context.ask("POST", f"{kind.one_path(context)}/restore")
     return context.redirect(kind.page(context), Notice("restored"))
 
 
-async def show_qr_code(context: PageContext) -> Response:
+@router.get("/venues/{id:int}/qrcodes/{uid:int}/image")
+async def show_qr_code(context: Context) -> Response:
     """The image of a QR code, to print."""
     image = io.BytesIO()
     record = await context.get(QRCODES.one_path(context))
@@ -224,22 +239,16 @@ def _form(
     )
 
 
-def _pages(kind: RecordKind) -> tuple[tuple[str, str, Any], ...]:
-    listed = f"/venues/{{id:int}}/{kind.many}" if kind.in_venue else "/venues"
-    one = f"{listed}/{{uid:int}}" if kind.in_venue else "/venues/{id:int}"
-    form = one if kind.in_venue else f"{one}/edit"
-    return (
-        ("GET", listed, partial(show_list, kind)),
-        ("GET", f"{listed}/new", partial(show_new, kind)),
-        ("POST", f"{listed}/new", partial(submit, kind)),
-        ("GET", form, partial(show_form, kind)),
-        ("POST", form, partial(submit, kind)),
-        ("POST", f"{one}/delete", partial(remove, kind)),
-        ("POST", f"{one}/restore", partial(restore, kind)),
-    )
-
-
-PAGES = (
-    *(page for kind in (VENUES, *IN_VENUES) for page in _pages(kind)),
-    ("GET", "/venues/{id:int}/qrcodes/{uid:int}/image", show_qr_code),
-)
+for _kind in (VENUES, *IN_VENUES):
+    _list, _form_page = _kind.list_page, _kind.one_page + ("" if _kind.in_venue else "/edit")
+    for _method, _path, _handler in (
+        ("GET", _list, show_list),
+        ("GET", f"{_list}/new", show_new),
+        ("POST", f"{_list}/new", submit),
+        ("GET", _form_page, show_form),
+        ("POST", _form_page, submit),
+    ):
+        router.add_api_route(_path, partial(_handler, _kind), methods=[_method])
+for _kind in (VENUES, *IN_VENUES, CAMPAIGNS):
+    router.add_api_route(f"{_kind.one_page}/delete", partial(remove, _kind), methods=["POST"])
+    router.add_api_route(f"{_kind.one_page}/restore", partial(restore, _kind), methods=["POST"])

@@ -3,26 +3,30 @@
 from typing import Any
 
 import orjson
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import PageContext
+from api.console.context import Context, PageContext, PageRoute
 from api.console.forms import PostedForm, joined_delay
 from api.console.session import Notice
 from catalog.models import WEEKDAYS
 
+router = APIRouter(route_class=PageRoute)
 _COMPANY = "/profile/company"
 _MORE_ROWS = 2
 _NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
 _NOT_SET_UP = 404
 
 
-async def show_company(context: PageContext) -> Response:
+@router.get("/company")
+async def show_company(context: Context) -> Response:
     """Show the form of the company's rules."""
     return _company_form(context, await context.get(_COMPANY))
 
 
-async def save_company(context: PageContext) -> Response:
+@router.post("/company")
+async def save_company(context: Context) -> Response:
     """Save the form of the company's rules."""
     values = submitted_rules(context.form)
     try:
@@ -58,7 +62,8 @@ def _company_form(
     return context.form_page("company.html", "company", values | quiet, refusal, rows=rows)
 
 
-async def show_connector(context: PageContext) -> Response:
+@router.get("/connector")
+async def show_connector(context: Context) -> Response:
     """Show the form with the stored connector."""
     try:
         return _connector_form(context, await context.get("/connector"), is_new=False)
@@ -68,7 +73,8 @@ async def show_connector(context: PageContext) -> Response:
     return _connector_form(context, _NEW | {"signed": False}, is_new=True)
 
 
-async def save_connector(context: PageContext) -> Response:
+@router.post("/connector")
+async def save_connector(context: Context) -> Response:
     """Save the form. The fault of each refused field is shown beside the field."""
     form = context.form
     pairs = zip(form.getlist("key"), form.getlist("value"), strict=False)
@@ -84,19 +90,22 @@ async def save_connector(context: PageContext) -> Response:
     return context.redirect("/connector", Notice("saved", values["name"]))
 
 
-async def remove_connector(context: PageContext) -> Response:
+@router.post("/connector/delete")
+async def remove_connector(context: Context) -> Response:
     """Delete the connector."""
     await context.ask("DELETE", "/connector")
     return context.redirect("/connector", Notice("deleted"))
 
 
-async def test_connector(context: PageContext) -> Response:
+@router.post("/connector/test")
+async def test_connector(context: Context) -> Response:
     """Make a test call, and show the request and the reply."""
     trial = await context.ask("POST", "/connector/test")
     return context.page("connector.html#trial", trial=trial)
 
 
-async def show_calls(context: PageContext) -> Response:
+@router.get("/connector/calls")
+async def show_calls(context: Context) -> Response:
     """Show the last calls and the state of the breaker."""
     return context.page("connector.html#calls", **await context.get("/connector/calls"))
 
@@ -112,14 +121,3 @@ def _connector_form(
     return context.form_page(
         "connector.html", "connector", values, refusal, pairs=pairs, is_new=is_new
     )
-
-
-PAGES = (
-    ("GET", "/company", show_company),
-    ("POST", "/company", save_company),
-    ("GET", "/connector", show_connector),
-    ("POST", "/connector", save_connector),
-    ("POST", "/connector/delete", remove_connector),
-    ("POST", "/connector/test", test_connector),
-    ("GET", "/connector/calls", show_calls),
-)

@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
 from api.bodies import MOST_LISTED
-from api.console.context import PageContext
+from api.console.context import Context, PageContext, PageRoute
 from api.console.pages.records import IN_VENUES, NEW, FormField, RecordKind, venue_of
 from api.console.rendering import csv_file
 from api.console.session import Notice
 from catalog.plain_text import of_csv
 
+router = APIRouter(route_class=PageRoute)
 _ACTIVE = FormField("active")
 # What names a stored record in a line without an id.
 _KEYS = {"beacon": ("uuid", "major", "minor"), "geofence": ("name",)}
@@ -48,7 +50,7 @@ class SheetLine:
         return "line_changed" if self.changes else "line_same"
 
 
-async def export(kind: RecordKind, context: PageContext) -> Response:
+async def export(kind: RecordKind, context: Context) -> Response:
     """All records of the venue as a file."""
     fields = (*kind.fields, _ACTIVE)
     rows = [
@@ -59,12 +61,12 @@ async def export(kind: RecordKind, context: PageContext) -> Response:
     return csv_file(f"{kind.many}-{context.path_number('id')}", [head, *rows])
 
 
-async def show_import(kind: RecordKind, context: PageContext) -> Response:
+async def show_import(kind: RecordKind, context: Context) -> Response:
     """Show the empty form."""
     return await _page(kind, context, [])
 
 
-async def import_sheet(kind: RecordKind, context: PageContext) -> Response:
+async def import_sheet(kind: RecordKind, context: Context) -> Response:
     """Show what the file changes, with the faults of each line; store it on the second request."""
     try:
         lines = await _read(kind, context)
@@ -171,13 +173,8 @@ async def _send(
     return "" if any(line.faults for line in lines) else message
 
 
-def _pages(kind: RecordKind) -> tuple[tuple[str, str, Any], ...]:
-    listed = f"/venues/{{id:int}}/{kind.many}"
-    return (
-        ("GET", f"{listed}/export", partial(export, kind)),
-        ("GET", f"{listed}/import", partial(show_import, kind)),
-        ("POST", f"{listed}/import", partial(import_sheet, kind)),
-    )
-
-
-PAGES = tuple(page for kind in IN_VENUES for page in _pages(kind))
+for _kind in IN_VENUES:
+    _import = f"{_kind.list_page}/import"
+    router.add_api_route(f"{_kind.list_page}/export", partial(export, _kind), methods=["GET"])
+    router.add_api_route(_import, partial(show_import, _kind), methods=["GET"])
+    router.add_api_route(_import, partial(import_sheet, _kind), methods=["POST"])

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, get_args
 
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import PageContext
+from api.console.context import Context, PageContext, PageRoute
 from api.console.rendering import csv_file
 from api.console.texts import display_zone
 from rules.visits import VisitKind
 
+router = APIRouter(route_class=PageRoute)
 KINDS = ("campaign", "beacon", "geofence", "nfc", "qrcode", "venue")
 PERIODS = ("7", "30", "90", "month", "last_month")
 _FIGURES = ("detections", "device_days", "notifications")
@@ -24,7 +26,8 @@ _DAYS_OF_HEAT = 28  # whole weeks, as far back as hours are kept
 Span = dict[str, str]
 
 
-async def show(context: PageContext) -> Response:
+@router.get("/statistics")
+async def show(context: Context) -> Response:
     """Show the chosen figures. Faults are shown beside the fields."""
     choice, refusal = await _choice(context), None
     try:
@@ -62,7 +65,8 @@ async def _shown(context: PageContext, choice: dict[str, str]) -> dict[str, Any]
     }
 
 
-async def hours_of_week(context: PageContext) -> Response:
+@router.get("/statistics/week")
+async def hours_of_week(context: Context) -> Response:
     """Show when notifications are sent: a weekday a line, an hour a column."""
     now = await context.local_now()
     span = last_days(context.now.date(), _DAYS_OF_HEAT)
@@ -74,7 +78,8 @@ async def hours_of_week(context: PageContext) -> Response:
     return context.page("statistics.html#heat", counts=counts, most=most, span=span, zone=zone)
 
 
-async def table_file(context: PageContext) -> Response:
+@router.get("/statistics.csv")
+async def table_file(context: Context) -> Response:
     """The table of the page as a file."""
     choice = await _choice(context)
     found = await context.get("/statistics/totals", limit=_MOST, **choice)
@@ -162,10 +167,3 @@ def figures_of(
 def _with_all_places(each: Mapping[str, Any]) -> dict[str, Any]:
     """Sums whose detections are those of all kinds of places."""
     return {**each, "detections": each["detections"] + each["place_detections"]}
-
-
-PAGES = (
-    ("GET", "/statistics", show),
-    ("GET", "/statistics/week", hours_of_week),
-    ("GET", "/statistics.csv", table_file),
-)

@@ -4,11 +4,13 @@ import math
 import re
 from typing import Any
 
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from api.console.context import PageContext
+from api.console.context import Context, PageRoute
 from api.console.pages.records import BEACONS
 
+router = APIRouter(route_class=PageRoute)
 ON_THE_PLAN = 1000
 _NAMED = 12
 _COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
@@ -17,7 +19,8 @@ _EMPTY_SIDE = 20
 _METRES_A_DEGREE = 111_195.0
 
 
-async def show_plan(context: PageContext) -> Response:
+@router.get("/venues/{id:int}")
+async def show_plan(context: Context) -> Response:
     """Show a venue's plan with its beacons, and the map of its geofences."""
     path = f"/region/{context.path_number('id')}"
     venue = await context.get(path)
@@ -35,7 +38,8 @@ async def show_plan(context: PageContext) -> Response:
     )
 
 
-async def show_recent(context: PageContext) -> Response:
+@router.get("/venues/{id:int}/recent")
+async def show_recent(context: Context) -> Response:
     """Show the beacons' detections of the last minutes; the script draws a circle for each."""
     number = context.path_number("id")
     recent = await context.get(f"/statistics/region/{number}/recent")
@@ -51,7 +55,8 @@ async def show_recent(context: PageContext) -> Response:
     )
 
 
-async def move_beacon(context: PageContext) -> Response:
+@router.post("/venues/{id:int}/beacons/{uid:int}/place")
+async def move_beacon(context: Context) -> Response:
     """Save a beacon's new position on the plan. Its other fields stay as they are stored."""
     path = BEACONS.one_path(context)
     position = {name: context.form.get(name) for name in ("x", "y")}
@@ -105,10 +110,3 @@ def geofence_map(geofences: list[dict[str, Any]]) -> tuple[str, list[tuple[Any, 
     left, top = (min(each[axis] - each[0]["radius"] for each in circles) for axis in (1, 2))
     right, bottom = (max(each[axis] + each[0]["radius"] for each in circles) for axis in (1, 2))
     return f"{left} {top} {right - left} {bottom - top}", circles
-
-
-PAGES = (
-    ("GET", "/venues/{id:int}", show_plan),
-    ("GET", "/venues/{id:int}/recent", show_recent),
-    ("POST", "/venues/{id:int}/beacons/{uid:int}/place", move_beacon),
-)

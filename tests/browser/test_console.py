@@ -73,7 +73,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.choose("Format", "Link")
         page.fill("Link", "no link")
         page.press(Keys.TAB)
-        assert page.field("Link").get_attribute("aria-invalid") == "true"
+        assert page.driver.find_elements(By.CSS_SELECTOR, "#url:user-invalid")
         page.fill("Link", "")
         page.click("Save")
         page.wait_for_text("Enter a link")

@@ -2,7 +2,7 @@
 // Shared by several pages: fields that depend on others, lists that submit, images as data URLs.
 (() => {
   const current = document.querySelector("nav [aria-current]");
-  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2;
+  current?.scrollIntoView({ block: "nearest", inline: "center" });
 
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
@@ -61,12 +61,6 @@
     });
     press();
   });
-
-  // A link is checked for its shape when it is left.
-  each("input[type=url]", (field) => field.addEventListener("change", () => {
-    field.setAttribute("aria-invalid", String(!field.checkValidity()));
-    field.closest(".field").classList.toggle("wrong", !field.checkValidity());
-  }));
 
   each("[data-mirror]", (shown) => {
     const field = document.getElementById(shown.dataset.mirror);

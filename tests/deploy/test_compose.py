@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,16 +11,14 @@ import yaml
 
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
-from tests.deploy.files import DEPLOY, ROOT, parse
+from tests.servers.product_process import ROOT
 
+DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ROLES = ("trigger", "connector", "recorder")
 TEXT = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
 INSTRUCTIONS = [line.split(maxsplit=1) for line in TEXT.splitlines() if line.strip(" #")]
-ENVIRONMENT = dict(
-    word.split("=", 1) for name, rest in INSTRUCTIONS if name == "ENV" for word in rest.split()
-)
 
 
 def default(value: str) -> str:
@@ -30,7 +29,9 @@ def default(value: str) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name, each in SERVICES.items() if "build" in each])
-def test_settings_and_commands_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_commands_are_accepted(
+    name: str, monkeypatch: pytest.MonkeyPatch, parse: Callable[[Sequence[str]], None]
+) -> None:
     service = SERVICES[name]
     for variable, value in service["environment"].items():
         monkeypatch.setenv(variable, default(value))
@@ -71,22 +72,21 @@ def test_redis_forgets_no_claim_and_a_role_has_time_to_drain() -> None:
     assert set(job["dns_sd_configs"][0]["names"]) == {"api", *ROLES}
 
 
-def test_every_package_of_the_wheel_is_in_the_image() -> None:
+def test_the_image_has_every_package_and_its_ports_can_be_reached_as_a_numbered_user() -> None:
     copies = [rest.split()[:-1] for word, rest in INSTRUCTIONS if word == "COPY"]
     copied = {source for sources in copies if "--from" not in sources[0] for source in sources}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert {"pyproject.toml", project["project"]["readme"], *packages} <= copied
     assert all((ROOT / source).exists() for source in copied)
-
-
-def test_the_image_runs_as_a_numbered_user_and_its_ports_can_be_reached() -> None:
-    ours = {name for name in ENVIRONMENT if name.startswith(PREFIX)}
-    assert {name.removeprefix(PREFIX).lower() for name in ours} <= set(Settings.model_fields)
-    assert ENVIRONMENT["PROXIMITY_API_HOST"] == ENVIRONMENT["PROXIMITY_METRICS_HOST"] == "0.0.0.0"
+    words = " ".join(rest for word, rest in INSTRUCTIONS if word == "ENV").split()
+    environment = dict(word.split("=", 1) for word in words)
+    ours = {name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX)}
+    assert {name.lower() for name in ours} <= set(Settings.model_fields)
+    assert environment["PROXIMITY_API_HOST"] == environment["PROXIMITY_METRICS_HOST"] == "0.0.0.0"
     stage = dict(INSTRUCTIONS)  # what the last stage says
     assert all(int(number) > 0 for number in stage["USER"].split(":"))
-    port = ENVIRONMENT["PROXIMITY_METRICS_PORT"]
-    assert port == ENVIRONMENT["PROXIMITY_API_METRICS_PORT"]
+    port = environment["PROXIMITY_METRICS_PORT"]
+    assert port == environment["PROXIMITY_API_METRICS_PORT"]
     assert f":{port}/healthz" in stage["HEALTHCHECK"]
     assert stage["EXPOSE"].split() == [str(Settings.model_fields["api_port"].default), port]

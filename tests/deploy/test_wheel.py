@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import ROOT
 from tests.servers.compiled import compiled
+from tests.servers.product_process import ROOT
 
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
 COMPILED = sorted(

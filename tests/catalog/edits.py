@@ -20,170 +20,103 @@ from catalog.models import (
 )
 from tests.catalog.records import NOON, UUID, Records
 
+_LINKS: dict[Any, tuple[str, ...]] = {
+    Beacon: ("tags",),
+    Geofence: ("tags",),
+    ScanTag: ("tags",),
+    Campaign: ("tags", "beacons", "geofencings", "scan_tags"),
+}
+_KINDS: list[Any] = [Company, Venue, Application, Connector]
+_KINDS += [Beacon, Geofence, ScanTag, Campaign] * 2
+
 
 class Edits:
-    """Makes one random edit per call of `make`."""
+    """Makes one random edit per call of `make`: adds, changes, links or deletes a record."""
 
     def __init__(self, dice: random.Random, records: Records) -> None:
         self._dice = dice
         self._records = records
 
     async def make(self, session: AsyncSession) -> str:
-        edits = [
-            *[self.add_company] * 3,
-            *[self.edit_company] * 2,
-            self.add_venue,
-            self.add_venue,
-            self.edit_venue,
-            *[self.add_beacon] * 6,
-            *[self.edit_beacon] * 4,
-            self.tag_beacon,
-            self.move_beacon,
-            *[self.add_campaign] * 4,
-            *[self.edit_campaign] * 4,
-            self.target,
-            self.target,
-            self.tag_campaign,
-            self.connect,
-            *[self.add_place] * 4,
-            *[self.edit_place] * 4,
-            self.add_application,
-            self.edit_application,
-            *[self.delete] * 3,
-        ]
-        edit = self._dice.choice(edits)
-        await edit(session)
-        await session.flush()
-        return edit.__name__
-
-    async def add_company(self, session: AsyncSession) -> None:
-        company = self._records.company()
-        session.add_all([company, self._records.tag(company), self._records.tag(company)])
-
-    async def edit_company(self, session: AsyncSession) -> None:
-        if company := await self._any(session, Company):
-            self._change(company, presence=not company.presence, time_zone="Asia/Tokyo")
-            self._change(company, caps=[] if company.caps else [{"max": 3, "per": "day"}])
-
-    async def add_venue(self, session: AsyncSession) -> None:
-        if company := await self._any(session, Company):
-            zone = self._dice.choice([None, "Europe/Paris"])
-            session.add(self._records.venue(company, time_zone=zone))
-
-    async def edit_venue(self, session: AsyncSession) -> None:
-        if venue := await self._any(session, Venue):
-            self._change(venue, name=str(self._dice.random()), active=self._dice.random() < 0.5)
-            self._change(venue, width=self._dice.randrange(9), time_zone="Asia/Tokyo")
-            self._change(venue, visit_silence=60)
-
-    async def add_beacon(self, session: AsyncSession) -> None:
-        if venue := await self._any(session, Venue):
-            tags = await self._tags(session, venue)
-            session.add(self._records.beacon(venue, tags=tags))
-
-    async def edit_beacon(self, session: AsyncSession) -> None:
-        if beacon := await self._any(session, Beacon):
-            self._change(beacon, name=str(self._dice.random()), proximity="near")
-            self._change(beacon, active=not beacon.active, minor=self._dice.randrange(65536))
-            taken = select(Beacon.id).where(Beacon.minor == beacon.minor, Beacon.uuid == UUID)
-            if await session.scalar(taken):
-                session.expire(beacon)
-
-    async def tag_beacon(self, session: AsyncSession) -> None:
-        if beacon := await self._any(session, Beacon):
-            beacon.tags = await self._tags(session, await session.get_one(Venue, beacon.venue_id))
-
-    async def move_beacon(self, session: AsyncSession) -> None:
-        beacon, venue = await self._any(session, Beacon), await self._any(session, Venue)
-        if beacon and venue:
-            beacon.venue = venue
-
-    async def add_place(self, session: AsyncSession) -> None:
-        if venue := await self._any(session, Venue):
-            company = await session.get_one(Company, venue.company_id)
-            tags = await self._tags(session, venue)
-            place = self._dice.choice(
-                [
-                    self._records.geofence(venue, tags=tags),
-                    self._records.scan_tag(venue, "nfc", tags=tags, company=company),
-                    self._records.scan_tag(venue, tags=tags, company=company),
-                ]
-            )
-            session.add(place)
-
-    async def edit_place(self, session: AsyncSession) -> None:
-        if tag := await self._any(session, ScanTag):
-            value = f"value {self._dice.random()}"
-            self._change(tag, name="new", active=not tag.active, value=value)
-        if fence := await self._any(session, Geofence):
-            self._change(fence, name="new", active=not fence.active, radius=7, longitude=5.5)
-            fence.tags = await self._tags(session, await session.get_one(Venue, fence.venue_id))
-
-    async def add_application(self, session: AsyncSession) -> None:
-        if company := await self._any(session, Company):
-            session.add(self._records.application(company))
-
-    async def edit_application(self, session: AsyncSession) -> None:
-        if found := await self._any(session, Application):
-            key = f"key {self._dice.random()}"
-            self._change(found, active=not found.active, expire_on=NOON, api_key=key)
-
-    async def add_campaign(self, session: AsyncSession) -> None:
-        if venue := await self._any(session, Venue):
-            campaign = self._records.campaign(venue, tags=await self._tags(session, venue))
-            campaign.beacons = await self._some(session, Beacon)
-            session.add(campaign)
-
-    async def edit_campaign(self, session: AsyncSession) -> None:
-        if campaign := await self._any(session, Campaign):
-            self._change(campaign, active=not campaign.active, html=str(self._dice.random()))
-            self._change(campaign, format=self._dice.choice(["html", "connector"]), weekdays=5)
-            self._change(campaign, on=self._dice.choice(["detection", "exit"]), priority=9)
-
-    async def target(self, session: AsyncSession) -> None:
-        if campaign := await self._any(session, Campaign):
-            campaign.beacons = await self._some(session, Beacon)
-            campaign.geofencings = await self._some(session, Geofence)
-            campaign.scan_tags = await self._some(session, ScanTag)
-
-    async def tag_campaign(self, session: AsyncSession) -> None:
-        if campaign := await self._any(session, Campaign):
-            venue = await session.get_one(Venue, campaign.venue_id)
-            campaign.tags = await self._tags(session, venue)
-
-    async def connect(self, session: AsyncSession) -> None:
-        if company := await self._any(session, Company):
-            query = select(Connector).where(Connector.company_id == company.id)
-            connector = await session.scalar(query)
-            if connector is None:
-                session.add(self._records.connector(company))
-            else:
-                connector.url = f"https://example.org/{self._dice.random()}"
-
-    async def delete(self, session: AsyncSession) -> None:
-        kinds: list[Any] = [Beacon] * 4 + [Campaign] * 4 + [Connector, Venue]
-        kinds += [Geofence, ScanTag, Application]
-        if record := await self._any(session, self._dice.choice(kinds)):
+        kind, edit = self._dice.choice(_KINDS), self._dice.choice("aaaacclld")
+        record = await self._any(session, kind)
+        if record is None or edit == "a":
+            await self._add(session, kind)
+        elif edit == "l" and kind in _LINKS:
+            await self._link(session, record)
+        elif edit == "d" and kind is not Company:
             await session.delete(record)
+        else:
+            await self._change(session, record)
+        await session.flush()
+        return f"{edit} {kind.__name__}"
 
-    def _change(self, record: Any, **values: Any) -> None:
-        name = self._dice.choice(list(values))
-        setattr(record, name, values[name])
+    async def _add(self, session: AsyncSession, kind: Any) -> None:
+        made, company = self._records, await self._any(session, Company)
+        venue = await self._any(session, Venue)
+        if company is None or kind is Company:
+            company = made.company()
+            session.add_all([company, made.tag(company), made.tag(company)])
+        elif venue is None or kind is Venue:
+            zone = self._dice.choice([None, "Europe/Paris"])
+            session.add(made.venue(company, time_zone=zone))
+        elif kind is Connector:
+            query = select(Connector).where(Connector.company_id == company.id)
+            if await session.scalar(query) is None:
+                session.add(made.connector(company))
+        elif kind is Application:
+            session.add(made.application(company))
+        else:
+            place = self._dice.choice(["nfc", "qrcode"])
+            owner = await session.get_one(Company, venue.company_id)
+            makers: dict[Any, Any] = {
+                Beacon: made.beacon,
+                Geofence: made.geofence,
+                ScanTag: lambda at, **more: made.scan_tag(at, place, company=owner, **more),
+                Campaign: made.campaign,
+            }
+            session.add(makers[kind](venue, tags=await self._tags(session, venue)))
+
+    async def _change(self, session: AsyncSession, record: Any) -> None:
+        """Change one attribute; a beacon may also move to another venue."""
+        text, number = f"https://example.org/{self._dice.random()}", self._dice.randrange(65536)
+        is_active = self._dice.random() < 0.5
+        zone = self._dice.choice([None, "Asia/Tokyo"])
+        named = {"name": text, "active": is_active}
+        changes: dict[Any, dict[str, Any]] = {
+            Company: {"presence": is_active, "time_zone": zone, "caps": [{"max": 3, "per": "day"}]},
+            Venue: {**named, "width": 4, "time_zone": zone, "visit_silence": 60},
+            Application: {"active": is_active, "expire_on": NOON, "api_key": text},
+            Connector: {"url": text},
+            Beacon: {**named, "proximity": "near", "minor": number},
+            Geofence: {**named, "radius": 7, "longitude": 5.5},
+            ScanTag: {**named, "value": text},
+            Campaign: {**named, "html": text, "format": "connector", "weekdays": 5, "on": "exit"},
+        }
+        to = changes[type(record)]
+        name = self._dice.choice(list(to))
+        taken = select(Beacon.id).where(Beacon.minor == number, Beacon.uuid == UUID)
+        if isinstance(record, Beacon) and name == "active":
+            record.venue = await self._any(session, Venue)
+        elif name != "minor" or await session.scalar(taken) is None:
+            setattr(record, name, to[name])
+
+    async def _link(self, session: AsyncSession, record: Any) -> None:
+        name = self._dice.choice(_LINKS[type(record)])
+        if name == "tags":
+            venue = await session.get_one(Venue, record.venue_id)
+            record.tags = await self._tags(session, venue)
+            return
+        model: Any = {"beacons": Beacon, "geofencings": Geofence, "scan_tags": ScanTag}[name]
+        found = (await session.scalars(select(model).order_by(model.id))).all()
+        some = self._dice.sample(found, min(len(found), self._dice.randrange(4)))
+        setattr(record, name, some)
 
     async def _any(self, session: AsyncSession, model: Any) -> Any:
-        options = []
-        if model in (Beacon, Campaign, Geofence, ScanTag):
-            options.append(selectinload(model.tags))
-        if model is Campaign:
-            links = (Campaign.beacons, Campaign.geofencings, Campaign.scan_tags)
-            options += [selectinload(link) for link in links]
-        query = select(model).order_by(model.id).options(*options)
+        links = [selectinload(getattr(model, name)) for name in _LINKS.get(model, ())]
+        query = select(model).order_by(model.id).options(*links)
         found = (await session.scalars(query)).all()
         return self._dice.choice(found) if found else None
-
-    async def _some(self, session: AsyncSession, model: Any) -> list[Any]:
-        found = (await session.scalars(select(model).order_by(model.id))).all()
-        return self._dice.sample(found, min(len(found), self._dice.randrange(4)))
 
     async def _tags(self, session: AsyncSession, venue: Venue) -> list[Tag]:
         query = select(Tag).where(Tag.company_id == venue.company_id).order_by(Tag.id)

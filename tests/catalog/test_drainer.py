@@ -7,16 +7,14 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import select
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.index.entries import beacon_field, decode_beacon
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.lifecycle import cancel
 from tests.catalog.records import UUID, Records
-from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually
 
 
@@ -75,18 +73,3 @@ async def test_redis_down(database: Database, own_redis: RedisServer, records: R
         await arrives(client, store, beacon, "while away")
         await eventually(lambda: not drainer.failures)
     await client.aclose()
-
-
-async def test_sql_down(own_postgres: PostgresServer, redis: RedisClient, records: Records):
-    await make_schema(own_postgres.admin_url)
-    database = open_database(own_postgres.admin_url)
-    store = IndexStore(redis, prefix="test:")
-    beacon = await add_beacon(database, records)
-    async with draining(database, store) as drainer:
-        await arrives(redis, store, beacon, beacon.name)
-        own_postgres.kill()
-        await eventually(lambda: drainer.failures > 2)
-        own_postgres.start()
-        await rename(database, "back")
-        await arrives(redis, store, beacon, "back")
-    await database.close()

@@ -36,10 +36,9 @@ from catalog.index.entries import (
     decode_rules,
     geofence_field,
     geofences_field,
-    rules_field,
     tag_field,
 )
-from catalog.models import Beacon, Company, IndexState, Venue
+from catalog.models import Beacon, Company, Venue
 from catalog.redis_connection import connect_redis
 from rules.model import Cap, CompanyRules, QuietHours, Zone
 from tests.catalog.edits import Edits
@@ -126,7 +125,6 @@ async def test_rules_of_companies(
         plain, visited, company = records.company(), records.company(), records.company()
         campaign = records.campaign(records.venue(visited), on="dwell", dwell_minutes=5)
         session.add_all([plain, campaign, company])
-    field = rules_field(company.id)
     await rebuild(database, store)
 
     async def found() -> list[CompanyRules]:
@@ -153,12 +151,6 @@ async def test_rules_of_companies(
             tracks_visits=True,
         )
     ]
-    async with database.write.begin() as session:
-        company = await session.get_one(Company, company.id)
-        company.caps, company.presence, company.time_zone = [], False, None
-        company.quiet_hours = company.visit_silence = None
-    assert await found() == []
-    assert field not in await index_of(redis, store)
 
 
 async def test_writers_at_once(database: Database, store: IndexStore, redis: Any, records: Records):
@@ -224,24 +216,6 @@ async def test_a_writer_that_dies_before_its_commit(
     assert await rebuild_if_missing(database, store)
     assert await index_of(redis, store) == {}
     assert not await rebuild_if_missing(database, store)
-
-
-async def test_an_index_ahead_of_a_restored_database_is_rebuilt(
-    database: Database, store: IndexStore, redis: Any, records: Records
-):
-    async with database.write.begin() as session:
-        session.add(records.beacon(records.venue(records.company())))
-    for _ in range(3):
-        await rebuild(database, store)
-    async with database.write.begin() as session:
-        (await session.get_one(IndexState, 1)).generation = 1
-        session.add(records.company())
-        (await session.scalars(select(Beacon))).one().name = "as restored"
-    await drain(database, store)
-    assert await index_of(redis, store) == await fresh_index(database)
-    (mark, *_) = await store.markers()
-    assert mark is not None
-    assert mark.generation > 3
 
 
 async def test_another_catalogs_index_is_replaced(

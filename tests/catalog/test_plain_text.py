@@ -1,8 +1,5 @@
 """Text from strangers neither moves the cursor nor runs as a formula."""
 
-import csv
-import io
-
 import pytest
 
 from catalog.plain_text import for_csv, for_terminal
@@ -22,13 +19,7 @@ def test_a_terminal(text: str, shown: str):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        '=HYPERLINK("http://example.org";"here")',
-        " =1",
-        "\uff1d1",
-        "\t=1",
-    ],
+    "text", ['=HYPERLINK("http://example.org";"here")', " =1", "\uff1d1", "\t=1"]
 )
 def test_no_formula(text: str):
     (cell,) = for_csv([text])
@@ -43,6 +34,3 @@ def test_no_formula_behind_a_semicolon():
 def test_figures_and_names_stay():
     row = [1, -1, None, 2.5, "Harbour Mall", "", "a=b"]
     assert for_csv(row) == row
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerow(for_csv(["a\nb", "=1"]))
-    assert stream.getvalue() == "a\\u000ab,'=1\n"

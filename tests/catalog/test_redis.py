@@ -99,11 +99,6 @@ async def test_the_wrong_kind_of_server(redis_url: str, redis_cluster_url: str) 
     assert "a node of a cluster: use redis+cluster://" in await message(cluster)
 
 
-async def test_a_database_that_is_not_there(redis_url: str) -> None:
-    bare = redis_url.rpartition("/")[0] if redis_url.count("/") > 2 else redis_url
-    assert "no such database" in await message(f"{bare}/4711")
-
-
 async def test_a_wrong_password(own_redis: RedisServer) -> None:
     with Redis.from_url(own_redis.url) as client:
         client.config_set("requirepass", "s3cret")

@@ -12,7 +12,6 @@ from catalog.models import Company, Statistic, VisitStatistic
 from catalog.statistics import (
     StatisticFilter,
     StatisticLine,
-    latest_week,
     statistic_lines,
     visit_totals,
 )
@@ -100,15 +99,6 @@ def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
         "2026-11-18,beta,2,beta hall,beacon,2,door,1002,102,12,0",
         "2026-11-18,beta,2,beta hall,campaign,2,offer,1002,102,12,0",
     ]
-
-
-@pytest.mark.parametrize(
-    ("hour", "last"),
-    [(0, date(2026, 11, 21)), (9, date(2026, 11, 21)), (10, date(2026, 11, 22))],
-)
-def test_the_last_week_ends_with_the_day_that_has_begun_in_the_east(hour: int, last: date) -> None:
-    now = datetime(2026, 11, 21, hour, 59 * (hour == 9), tzinfo=UTC)
-    assert latest_week(now) == (date(2026, 11, 15), last)
 
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

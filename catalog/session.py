@@ -27,9 +27,8 @@ A row is resolved to records when the outbox is drained, not when it is written:
 transactions neither would see the other's changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import singledispatch
 from typing import Any, TypeVarTuple
 
 from sqlalchemy import (
@@ -165,10 +164,14 @@ def _end_sessions(session: OrmSession, _context: UOWTransaction, _instances: Any
             session.connection().execute(delete(Session).where(Session.account_id.in_(accounts)))
 
 
-_TRIPLE = ("uuid", "major", "minor")
+# Of each kind of place: what else its entry shows, the columns of its field, and the field.
+_PLACES: dict[Any, tuple[tuple[str, ...], tuple[str, ...], Callable[..., str] | None]] = {
+    Beacon: (("proximity",), ("uuid", "major", "minor"), beacon_field),
+    ScanTag: ((), ("company_id", "kind", "value"), tag_field),
+    Geofence: (("latitude", "longitude", "radius"), (), None),
+}
 _OF_PLACE = ("name", "active", "venue_id", "venue", "tags", "deleted_at")
 _CIRCLE = ("latitude", "longitude", "radius", "deleted_at")
-_VALUE = ("company_id", "kind", "value")
 _OF_VENUE = ("name", "active", "time_zone", "visit_silence", "company_id", "deleted_at")
 _OF_COMPANY = ("time_zone", "caps", "quiet_hours", "presence", "visit_silence")
 _TARGETS = {"beacon": "beacons", "geofence": "geofencings", "scan_tag": "scan_tags"}
@@ -186,62 +189,36 @@ def _fill_outbox(session: OrmSession, _context: UOWTransaction) -> None:
         session.connection().execute(insert(Outbox), values)
 
 
-@singledispatch
-def _rows(_item: object) -> Iterator[tuple[str, Any]]:
+def _rows(item: Any) -> Iterator[tuple[str, Any]]:
     """The outbox rows of a record that was written."""
-    return iter(())
+    is_stored = inspect(item).persistent
+    if isinstance(item, Campaign):
+        yield from _rows_of_campaign(item)
+    elif isinstance(item, Connector):
+        yield "company", item.company_id
+    elif isinstance(item, Company) and has_changed(item, *_OF_COMPANY):
+        yield "company", item.id
+    elif isinstance(item, Venue) and is_stored and has_changed(item, *_OF_VENUE):
+        yield "venue", item.id
+        yield "owner", item.id
+    elif isinstance(item, Application):
+        yield "application", item.id
+        if is_stored:
+            yield "field", application_field(_before(item, "api_key"))
+    elif type(item) in _PLACES:
+        yield from _rows_of_place(item)
 
 
-@_rows.register
-def _rows_of_beacon(item: Beacon) -> Iterator[tuple[str, Any]]:
-    if has_changed(item, *_TRIPLE, "proximity", *_OF_PLACE):
-        yield "beacon", item.id
-    if _gives_up(item, *_TRIPLE):
-        yield "field", beacon_field(*(_before(item, name) for name in _TRIPLE))
-
-
-@_rows.register
-def _rows_of_geofence(item: Geofence) -> Iterator[tuple[str, Any]]:
-    if has_changed(item, *_CIRCLE, *_OF_PLACE):
-        yield "geofence", item.id
-    if has_changed(item, *_CIRCLE):
+def _rows_of_place(item: Any) -> Iterator[tuple[str, Any]]:
+    shown, key, field_of = _PLACES[type(item)]
+    if has_changed(item, *_OF_PLACE, *shown, *key):
+        yield item.__tablename__, item.id
+    if field_of and inspect(item).persistent and has_changed(item, *key):
+        yield "field", field_of(*(_before(item, name) for name in key))
+    if isinstance(item, Geofence) and has_changed(item, *_CIRCLE):
         yield "owner", item.venue_id
 
 
-@_rows.register
-def _rows_of_scan_tag(item: ScanTag) -> Iterator[tuple[str, Any]]:
-    if has_changed(item, *_VALUE, *_OF_PLACE):
-        yield "scan_tag", item.id
-    if _gives_up(item, *_VALUE):
-        yield "field", tag_field(*(_before(item, name) for name in _VALUE))
-
-
-@_rows.register
-def _rows_of_venue(item: Venue) -> Iterator[tuple[str, Any]]:
-    if _gives_up(item, *_OF_VENUE):
-        yield "venue", item.id
-        yield "owner", item.id
-
-
-@_rows.register
-def _rows_of_application(item: Application) -> Iterator[tuple[str, Any]]:
-    yield "application", item.id
-    if inspect(item).persistent:  # edited or deleted
-        yield "field", application_field(_before(item, "api_key"))
-
-
-@_rows.register
-def _rows_of_company(item: Company) -> Iterator[tuple[str, Any]]:
-    if has_changed(item, *_OF_COMPANY):
-        yield "company", item.id
-
-
-@_rows.register
-def _rows_of_connector(item: Connector) -> Iterator[tuple[str, Any]]:
-    yield "company", item.company_id
-
-
-@_rows.register
 def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
     columns = [each.key for each in inspect(item).attrs if each.key not in _NOT_OF_CAMPAIGN]
     if has_changed(item, *columns):
@@ -255,10 +232,6 @@ def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
             yield kind, place.id
     for tag in _added_and_removed(item, "tags"):
         yield "tagged", f"{item.venue_id}:{tag.id}"
-
-
-def _gives_up(item: object, *names: str) -> bool:
-    return bool(inspect(item).persistent) and has_changed(item, *names)
 
 
 def _before(item: object, name: str) -> Any:

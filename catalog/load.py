@@ -105,26 +105,8 @@ class LoadError(Exception):
         self.faults = tuple(faults)
 
 
-class LoadSummary(defaultdict[str, Counter[str]]):
-    """How many records were created, updated or left unchanged, by kind: companies, accounts,
-    applications, connectors, devices, venues, tags, beacons, geofences, nfcs, qrcodes, campaigns.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(Counter)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was created or updated."""
-        return any(count["created"] or count["updated"] for count in self.values())
-
-    def lines(self) -> list[str]:
-        """A line per kind, for people."""
-        outcomes = ("created", "updated", "unchanged")
-        return [
-            f"{kind}: {', '.join(f'{count[each]} {each}' for each in outcomes)}"
-            for kind, count in self.items()
-        ]
+# How many records of each kind were created, updated or unchanged.
+LoadSummary = defaultdict[str, Counter[str]]
 
 
 async def load_document(
@@ -142,7 +124,7 @@ async def load_document(
     `url_fault` checks its url. Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then
     nothing has changed.
     """
-    faults, summary = Faults(), LoadSummary()
+    faults, summary = Faults(), LoadSummary(Counter)
     companies = read_document(raw, faults)
     if url_fault is not None:
         await _check_urls(chain(*companies), url_fault, faults)
@@ -172,25 +154,10 @@ _Names = Annotated[
 ]
 
 
-class _Tagged(Fields):
+class _Links(Fields):
+    """The names of what a place or a campaign refers to."""
+
     tags: _Names = ABSENT
-
-
-class _LoadedBeacon(BeaconFields, _Tagged):
-    """A beacon with the names of its tags."""
-
-
-class _LoadedGeofence(GeofenceFields, _Tagged):
-    """A geofence with the names of its tags."""
-
-
-class _LoadedScanTag(ScanTagFields, _Tagged):
-    """An NFC tag or QR code with the names of its tags."""
-
-
-class _LoadedCampaign(CampaignFields, _Tagged):
-    """A campaign with the names of its targets; its beacons are read separately."""
-
     geofencings: _Names = ABSENT
     nfcs: _Names = ABSENT
     qrcodes: _Names = ABSENT
@@ -200,7 +167,7 @@ class _Kind(NamedTuple):
     """A kind of record: its fields, its table, and the attributes that name a record.
 
     A name is unique on the whole platform, or in the company or venue of the column `owner`.
-    `inside` are the lists of records in it.
+    `links` are what it refers to by name, `inside` the lists of records in it.
     """
 
     fields: type[Fields]
@@ -208,9 +175,11 @@ class _Kind(NamedTuple):
     key: tuple[str, ...]
     owner: str | None = None
     conflicts: Conflicts = lambda _: ()
+    links: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
 
 
+_TAGS = ("tags",)
 _IN_COMPANY = ("accounts", "applications", "connector", "devices", "venues")
 _IN_VENUE = ("beacons", "geofences", "geofencings", "nfcs", "qrcodes", "campaigns")
 # In the order in which they are written: a campaign may target beacons of another venue.
@@ -222,11 +191,18 @@ _KINDS = {
     "devices": _Kind(DeviceFields, Device, ("udid",), "company_id"),
     "venues": _Kind(VenueInput, Venue, ("name",), "company_id", inside=_IN_VENUE),
     "tags": _Kind(Fields, Tag, ("name",), "company_id"),
-    "beacons": _Kind(_LoadedBeacon, Beacon, ("uuid", "major", "minor")),
-    "geofences": _Kind(_LoadedGeofence, Geofence, ("name",), "venue_id"),
-    "nfcs": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue_id"),
-    "qrcodes": _Kind(_LoadedScanTag, ScanTag, ("name",), "venue_id"),
-    "campaigns": _Kind(_LoadedCampaign, Campaign, ("name",), "venue_id", campaign_conflicts),
+    "beacons": _Kind(BeaconFields, Beacon, ("uuid", "major", "minor"), links=_TAGS),
+    "geofences": _Kind(GeofenceFields, Geofence, ("name",), "venue_id", links=_TAGS),
+    "nfcs": _Kind(ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
+    "qrcodes": _Kind(ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
+    "campaigns": _Kind(
+        CampaignFields,
+        Campaign,
+        ("name",),
+        "venue_id",
+        campaign_conflicts,
+        tuple(_Links.model_fields),
+    ),
 }
 _OTHER_NAMES = {"geofencings": "geofences"}
 _SCAN_TAGS = {"nfcs": "nfc", "qrcodes": "qrcode"}
@@ -306,9 +282,11 @@ def _record(
     kind = _OTHER_NAMES.get(name, name)
     spec = _KINDS[kind]
     references = ["beacons"] if kind == "campaigns" else []
-    known = [*chain(*spellings(spec.fields).values()), *spec.inside, *references]
+    known = [*chain(*spellings(spec.fields).values()), *spec.links, *spec.inside, *references]
     note_unknown(known, [n for n in given if n not in _READ_ONLY], place=place, faults=faults)
     values = read_fields(spec.fields, given, place=place, faults=faults)
+    links = {name: given[name] for name in spec.links if name in given}
+    values |= read_fields(_Links, links, place=place, faults=faults)
     if kind == "campaigns" and "beacons" in given:
         targets = [
             _Item("beacons", here, read_fields(TripleFields, triple, place=here, faults=faults))

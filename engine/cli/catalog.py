@@ -64,8 +64,9 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
             summary = await write_catalog(settings, database, raw)
         except LoadError as error:
             raise refused_document(name, error) from None
-        for line in summary.lines():
-            say(line)
+        for kind, count in summary.items():
+            outcomes = (f"{count[each]} {each}" for each in ("created", "updated", "unchanged"))
+            say(f"{kind}: {', '.join(outcomes)}")
         try:
             await update_index(settings, database)
         except (RedisUrlError, *OUTAGES) as error:

@@ -3,11 +3,11 @@
 Passwords are hashed with argon2id, with the library's current parameters.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -48,15 +48,6 @@ async def find_company(session: AsyncSession, name_or_id: str | int) -> Company 
         if found is not None or not is_id:
             return found
     return await session.scalar(select(Company).where(Company.id == int(name_or_id)))
-
-
-class ListedAccount(NamedTuple):
-    """An account in a list."""
-
-    email: str
-    company: str
-    active: bool
-    permission: dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +112,15 @@ async def set_active(database: Database, email: str, active: bool) -> None:
         account.active = active
 
 
-async def list_accounts(database: Database) -> list[ListedAccount]:
-    """Every account, by company and e-mail."""
+async def list_accounts(database: Database) -> Sequence[Any]:
+    """Rows of email, company, active and permission, by company and e-mail."""
     query = (
-        select(Account.email, Company.name, Account.active, Account.permission)
+        select(Account.email, Company.name.label("company"), Account.active, Account.permission)
         .join(Account.company)
         .order_by(Company.name, Account.email)
     )
     async with database.read() as session:
-        return [ListedAccount(*row) for row in await session.execute(query)]
+        return (await session.execute(query)).all()
 
 
 @asynccontextmanager

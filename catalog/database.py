@@ -44,9 +44,6 @@ CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
 POOL_SIZE = 16
 _IDLE_SECONDS = 60.0
-# In KiB. Every connection has a cache of its own, and up to fifteen are open: with the 2 MiB that
-# SQLite takes by itself, they held 30 MiB once long lists were read.
-_SQLITE_CACHE = "cache_size=-500"
 _ACCEPTED = (
     "accepted: postgresql://user:password@host:port/name[?sslmode=verify-full&sslrootcert=FILE] "
     "or sqlite:///path/of/a/file"
@@ -267,7 +264,7 @@ def _sqlite_engine(url: URL, busy_timeout: float) -> AsyncEngine:
         driver: Any = connection.driver_connection
         driver.stop = functools.cache(driver.stop)
         cursor = connection.cursor()
-        for pragma in ("foreign_keys=ON", "synchronous=NORMAL", _SQLITE_CACHE):
+        for pragma in ("foreign_keys=ON", "synchronous=NORMAL"):
             cursor.execute(f"PRAGMA {pragma}")
         # The mode is stored in the file. SQLite fails at once while another connection sets the
         # mode or writes; then that connection or the next one sets it.

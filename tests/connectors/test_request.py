@@ -78,25 +78,19 @@ def test_the_url_keeps_its_query(url: str, expected: str) -> None:
     assert built(url=url, place=ParameterPlace.QUERY, parameters=(("k", "v"),)).url == expected
 
 
-@pytest.mark.parametrize("name", [*sorted(RESERVED_HEADERS), "Host", "Proxy-Authorization"])
-def test_a_parameter_stands_in_for_no_header_of_the_request(name: str) -> None:
-    with_it = built(parameters=((name, "mine"), ("mine", "1")), secret="secret")
-    without = built(parameters=(("mine", "1"),), secret="secret")
-    assert headers(with_it) == headers(without)
+BAD = [("a b", "x"), ("a:b", "x"), ("", "x"), ("é", "x"), ("k", "a\r\nhost: b"), ("k", "a\0b")]
+
+
+def test_a_parameter_stands_in_for_no_header_of_the_request() -> None:
+    names = [*RESERVED_HEADERS, "Host", "Proxy-Authorization"]
+    with_them = built(parameters=(*((n, "mine") for n in names), *BAD), secret="secret")
+    assert headers(with_them) == headers(built(secret="secret"))
 
 
 def test_every_name_of_the_query_is_reserved() -> None:
     get_call = replace(call(method=HttpMethod.GET), document=document(ID, "x", id_connector=77))
     names = {name for name, _ in query(build_request(get_call, agent="a", now=0.0))}
     assert names | {"geofence", "nfc", "qrcode"} == RESERVED_IN_QUERY
-
-
-@pytest.mark.parametrize(
-    "parameter",
-    [("a b", "x"), ("a:b", "x"), ("", "x"), ("é", "x"), ("ok", "a\r\nhost: b"), ("ok", "a\0b")],
-)
-def test_a_parameter_that_is_no_header_is_left_out(parameter: tuple[str, str]) -> None:
-    assert headers(built(parameters=(parameter,))) == headers(built())
 
 
 def test_parameters_as_headers() -> None:
@@ -107,35 +101,22 @@ def test_parameters_as_headers() -> None:
 
 @pytest.mark.parametrize("method", list(HttpMethod))
 def test_parameters_in_the_query_replace_nothing(method: HttpMethod) -> None:
-    parameters = (*PARAMETERS, ("udid", "mine"))
+    parameters = (("a&b=c", "1&2=3 +%#é手"), *PARAMETERS, ("udid", "mine"))
     request = built(method=method, place=ParameterPlace.QUERY, parameters=parameters)
-    kept = parameters if method is HttpMethod.POST else PARAMETERS
+    kept = parameters if method is HttpMethod.POST else parameters[:-1]
     assert query(request)[-len(kept) :] == list(kept)
     assert [name for name, _ in query(request)].count("udid") == 1
     assert not {"x-token", "lang"} & headers(request).keys()
 
 
-def test_quoted_parameters_arrive_unchanged() -> None:
-    parameters = (("a&b=c", "1&2=3 +%#é手"),)
-    request = built(method=HttpMethod.GET, place=ParameterPlace.QUERY, parameters=parameters)
-    assert query(request)[-1] == parameters[0]
-    assert str(request.url).isascii()
-
-
 def test_the_secret_signs_and_does_not_go_out() -> None:
     request = built(secret="my secret")
     names = headers(request)
-    assert names["webhook-id"] == ID
-    assert names["webhook-timestamp"] == "1700000000"
+    assert (names["webhook-id"], names["webhook-timestamp"]) == (ID, "1700000000")
     assert names["webhook-signature"].startswith("v1,")
-    assert "my secret" not in repr(request)
-
-
-def test_nothing_secret_shows() -> None:
-    shown = repr(call(parameters=PARAMETERS, secret="my secret"))
+    shown = repr(call(parameters=PARAMETERS, secret="my secret")) + str(names)
     assert "abc" not in shown
     assert "my secret" not in shown
-    assert repr(CALL)
 
 
 # From the specification's reference libraries.

@@ -2,7 +2,8 @@
 
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import datetime
 from typing import Annotated
 
@@ -14,8 +15,9 @@ from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
 from engine.cli.output import say
 from engine.kafka.messages import Notification, parse
-from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
+from engine.kafka.topic_reader import open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
+from engine.process.settings import Settings
 
 _decode = msgspec.json.Decoder(Notification).decode
 
@@ -47,17 +49,13 @@ async def tail(
     The command joins no consumer group and commits nothing.
     """
     settings = begin_quietly(context)
-    topic = Topics.named(settings.topic_prefix).notifications
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    partitions = await partitions_of(settings, [topic])
-    if not partitions:
-        raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it")
-    async with open_topic_reader(settings, missing="skip") as reader:
-        ranges = await reader.ranges(partitions)
-        say(f"reading {topic}; Ctrl-C ends", err=True)
-        begins = {tp: each.begin if from_beginning else each.end for tp, each in ranges.items()}
-        ends = {tp: each.end for tp, each in ranges.items()}
-        async for value in _values(reader, begins, ends):
+
+    def begin() -> None:
+        say(f"reading {Topics.of(settings).notifications}; Ctrl-C ends", err=True)
+
+    async with aclosing(published(settings, from_beginning, begin)) as values:
+        async for value in values:
             found = read_notification(value)
             if found is None:
                 say("a record that is not a notification is skipped", err=True)
@@ -70,13 +68,29 @@ async def tail(
                     return
 
 
-async def _values(reader: TopicReader, begins: Offsets, ends: Offsets) -> AsyncIterator[bytes]:
-    """The records' values: those before `ends` in order of time, then each as it comes."""
-    async for record in reader.in_order_of_time(begins, ends):
-        yield record.value or b""
-    async for records in reader.follow(ends):
-        for record in records:
-            yield record.value or b""
+async def published(
+    settings: Settings, from_beginning: bool, on_begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[bytes, None]:
+    """Notifications as they come; with `from_beginning` first the topic's, in order of time.
+
+    Never ends; `on_begin` is called when none will be missed. Raises CommandError if there is no
+    topic, and KafkaError or TimeoutError.
+    """
+    topic = Topics.of(settings).notifications
+    partitions = await partitions_of(settings, [topic])
+    if not partitions:
+        raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it")
+    async with open_topic_reader(settings, missing="skip") as reader:
+        ranges = await reader.ranges(partitions)
+        on_begin()
+        ends = {tp: each.end for tp, each in ranges.items()}
+        if from_beginning:
+            begins = {tp: each.begin for tp, each in ranges.items()}
+            async for record in reader.in_order_of_time(begins, ends):
+                yield record.value or b""
+        async for records in reader.follow(ends):
+            for record in records:
+                yield record.value or b""
 
 
 def read_notification(value: bytes) -> Notification | None:

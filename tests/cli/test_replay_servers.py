@@ -1,6 +1,5 @@
 """A replay of a topic on both brokers, and beside the live engine."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,17 +10,11 @@ import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 
+from catalog.database import open_database
+from engine.cli.catalog import update_index, write_catalog
 from engine.cli.command import CommandError
-from engine.cli.demo import demo_settings, running_engine
-from engine.cli.demo.walk import (
-    MessageReceiver,
-    cancelled,
-    demo_document,
-    library_service,
-    load_demo_catalog,
-    load_readings,
-    read_figures,
-)
+from engine.cli.demo import counts_of, demo_settings, running_engine, until_done
+from engine.cli.demo.walk import demo_document, library_service, load_readings
 from engine.cli.local_servers import embedded_settings
 from engine.cli.publish import Item, stamped
 from engine.cli.replay.decisions import Outcome, ReplayPeriod
@@ -33,7 +26,6 @@ from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from rules.model import Reason
 from tests.cli.replay_run import UUID, Sent, campaign, document, replayed
-from tests.servers.waiting import eventually
 
 MINUTE = 60
 MINUTES = 120
@@ -160,28 +152,17 @@ async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
         document = demo_document(datetime.now(UTC), connector=service)
         readings = load_readings(document)
         settings = await stack.enter_async_context(embedded_settings(own))
-        await load_demo_catalog(settings, document)
-        async with running_engine(settings) as engine, receiving(settings) as receiver:
+        database = open_database(settings.database_url.get_secret_value())
+        stack.push_async_callback(database.close)
+        await write_catalog(settings, database, msgspec.json.encode(document))
+        await update_index(settings, database)
+        async with running_engine(settings) as engine:
             await publish_readings(settings, readings, began)
-
-            async def all_is_done() -> bool:
-                figures = read_figures(engine.metrics)
-                is_decided = figures.decided >= len(readings)
-                return is_decided and receiver.has_all(figures.published)
-
-            await eventually(all_is_done, deadline=60)
-            counts = dict(read_figures(engine.metrics).detections)
+            await until_done(engine.metrics, database, len(readings))
+            counts = {
+                name: count for name, count in counts_of(engine.metrics.detections).items() if count
+            }
         yield settings, counts, await notifications(settings)
-
-
-@asynccontextmanager
-async def receiving(settings: Settings) -> AsyncIterator[MessageReceiver]:
-    receiver = MessageReceiver(settings)
-    task = asyncio.create_task(receiver.run())
-    try:
-        yield receiver
-    finally:
-        await cancelled(task)
 
 
 async def publish_readings(settings: Settings, readings: list[Item], began: float) -> None:

@@ -42,7 +42,7 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
         "On the square +template, to 6 phones +6",
         "Scanned at the door +url, to 6 phones +6",
         "Film season +its campaign is over +0",
-        "Desk with power sockets +it has no place that is switched on +0",
+        "Desk with power sockets +no phone was at a switched on place of it +0",
         r"\S.* html, to \d phones? +[1-9]",
     ):
         assert re.search(rf"^{line}", output, re.MULTILINE), line
@@ -53,7 +53,8 @@ def test_the_demo_says_what_fired_and_why_the_rest_did_not() -> None:
     counted = re.search(r"SQL has counted ([\d,]+) detections at active .* and (\d+) notif", output)
     assert counted is not None
     assert int(counted[1].replace(",", "")) == DETECTIONS - counts["inactive_beacon"]
-    assert f"{counted[2]} notifications; " in output
+    sent = re.findall(r"^\S.* \w+, to \d phones? +(\d+)$", output, re.MULTILINE)
+    assert sum(map(int, sent)) == int(counted[2])
 
 
 def test_an_interrupted_demo_ends_cleanly() -> None:

@@ -11,10 +11,10 @@ import shlex
 import signal
 import sys
 import tempfile
-import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -30,40 +30,36 @@ from sqlalchemy.exc import SQLAlchemyError
 from typer import Option
 
 from catalog.database import Database, open_database
-from catalog.models import Statistic
+from catalog.models import Campaign, Company, Statistic
+from engine.cli.catalog import update_index, write_catalog
 from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
-    MessageReceiver,
-    arrival,
-    cancelled,
     demo_document,
     library_service,
     load_arrivals,
-    load_demo_catalog,
     load_readings,
-    print_summary,
-    read_figures,
+    your_walk,
 )
 from engine.cli.local_servers import embedded_settings
-from engine.cli.notifications import one_line, read_notification
-from engine.cli.output import say, shown_progress
+from engine.cli.notifications import one_line, published, read_notification
+from engine.cli.output import REASON_WORDS, count_of, print_table, say, shown_progress
 from engine.cli.publish import Item, Pace, Sender
-from engine.cli.servers import open_publisher, reason_of
+from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
 from engine.process.settings import PREFIX, Settings
+from engine.redis.figures import FigureStore
 from engine.wiring.api import serve_api
+from engine.wiring.parts import redis_options
 from engine.wiring.run import ROLES, run_roles
+from rules.model import Reason
 
 _START_SECONDS = 30.0
 _CATCH_UP_SECONDS = 60.0
 _POLL = 0.05
-_UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
-# Entrance, study desk, lending desk: a template, html, and content from the customer's service.
-_WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 _ENV, _DETECTIONS = "env", "you.jsonl"
 
 app = new_app()
@@ -129,7 +125,10 @@ async def _run(seconds: float, directory: Path | None) -> None:
         password = secrets.token_urlsafe(9)
         service = stack.enter_context(library_service())
         document = demo_document(datetime.now(UTC), connector=service, password=password)
-        catalog = await load_demo_catalog(settings, document)
+        database = open_database(settings.database_url.get_secret_value())
+        stack.push_async_callback(database.close)
+        await write_catalog(settings, database, msgspec.json.encode(document))
+        await update_index(settings, database)
         (venue,) = document["companies"][0]["venues"]
         active = sum(each["active"] for each in venue["campaigns"])
         say(
@@ -139,23 +138,17 @@ async def _run(seconds: float, directory: Path | None) -> None:
         engine = await stack.enter_async_context(running_engine(settings))
         say("The roles trigger, connector and recorder and the interface are running.")
         say("Six people walk into the library ...")
-        receiver = MessageReceiver(settings)
-        receiving = asyncio.create_task(receiver.run())
-        stack.push_async_callback(cancelled, receiving)
         readings = load_readings(document)
         items = load_arrivals(document, readings) + readings
-        took, recorded = await _walk(settings, engine.metrics, receiver, items, seconds)
-        print_summary(catalog, receiver, read_figures(engine.metrics))
+        await _walk(settings, items, seconds)
+        await until_done(engine.metrics, database, len(items))
+        await _print_summary(settings, database, engine.metrics)
         phones = len({item.key for item in readings})
         say(
             f"{len(readings):,} real readings, taken by {phones} phones in "
             f"{(readings[-1].recorded or 0.0) / 60:.0f} minutes of walking through a university "
-            f"library, were replayed in {took:.0f} s. Before, each phone told a position on the "
+            f"library, were replayed in {seconds:.0f} s. Before, each phone told a position on the "
             "square (a geofence) and scanned the QR code at the door."
-        )
-        say(
-            f"SQL has counted {recorded[0]:,} detections at active places and {recorded[1]:,} "
-            "notifications."
         )
         if directory is None:
             _say_what_next()
@@ -163,9 +156,8 @@ async def _run(seconds: float, directory: Path | None) -> None:
         _write_files(settings, document, directory)
         email = document["companies"][0]["accounts"][0]["email"]
         _say_where(settings, engine, f"{email} with the password {password}", directory)
-        receiver.on_notification = _show_notification
         with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
+            await _show_notifications(settings)
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
 
@@ -218,47 +210,140 @@ async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, An
         raise ServiceDiedError(f"{name} ended by itself")
 
 
-async def _walk(
-    settings: Settings,
-    metrics: Metrics,
-    receiver: MessageReceiver,
-    items: list[Item],
-    seconds: float,
-) -> tuple[float, tuple[int, int]]:
-    """Publish the items in `seconds`, and wait until the engine has handled all of them.
-
-    Returns the seconds that it took, and SQL's counts of detections and of notifications. Raises
-    KafkaError, SQLAlchemyError, TimeoutError.
-    """
-    async with AsyncExitStack() as stack:
-        database = open_database(settings.database_url.get_secret_value())
-        stack.push_async_callback(database.close)
-        publisher = await stack.enter_async_context(open_publisher(settings))
-        progress = stack.enter_context(shown_progress("published", "detections"))
+async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
+    """Publish the items in `seconds`. Raises KafkaError or TimeoutError."""
+    pace = Pace(speed=(items[-1].recorded or 0.0) / seconds)
+    with shown_progress("published", "detections") as progress:
         progress.expect(len(items))
-        pace = Pace(speed=(items[-1].recorded or 0.0) / seconds)
         topic = Topics.of(settings).detections
         sender = Sender(topic, pace, stamp=True, on_sent=progress.update)
-        begin = time.monotonic()
-        await sender.send(publisher, items)
-        took = time.monotonic() - begin
-        async with asyncio.timeout(_CATCH_UP_SECONDS):
-            while True:  # until each detection is decided and recorded, and each call answered
-                figures = read_figures(metrics)
-                if figures.decided >= len(items) and receiver.has_all(figures.published):
-                    recorded = await _recorded_totals(database)
-                    if recorded[0] >= figures.counted and recorded[1] >= figures.published:
-                        return took, recorded
-                await asyncio.sleep(_POLL)
+        async with open_publisher(settings) as publisher:
+            await sender.send(publisher, items)
 
 
-async def _recorded_totals(database: Database) -> tuple[int, int]:
-    """Detections at active places and notifications of all devices. Raises SQLAlchemyError."""
+async def until_done(metrics: Metrics, database: Database, detections: int) -> None:
+    """Wait until so many detections are decided and recorded, and each call is answered.
+
+    Raises SQLAlchemyError or TimeoutError.
+    """
+    # SQL counts detections at active places of active venues.
+    at_no_place = list(Reason)[: list(Reason).index(Reason.NO_CAMPAIGN)]
+    async with asyncio.timeout(_CATCH_UP_SECONDS):
+        while True:
+            decided = counts_of(metrics.detections)
+            failed = counts_of(metrics.dead_letters).total()
+            recorded = await _recorded(database)
+            if (
+                decided.total() >= detections
+                and recorded[0] >= decided.total() - sum(decided[each] for each in at_no_place)
+                and recorded[1] >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
+            ):
+                return
+            await asyncio.sleep(_POLL)
+
+
+async def _recorded(database: Database) -> tuple[int, int]:
+    """SQL's detections at active places and notifications. Raises SQLAlchemyError."""
     of = Statistic
     sums = select(func.sum(of.detections + of.place_detections), func.sum(of.notifications))
     async with database.read() as session:
         detections, notifications = (await session.execute(sums.where(of.kind == "venue"))).one()
     return int(detections or 0), int(notifications or 0)
+
+
+def counts_of(metric: Any) -> Counter[str]:
+    """The counts of a metric so far, by its last label."""
+    samples = [sample for family in metric.collect() for sample in family.samples]
+    counts = Counter[str]()
+    for sample in samples:
+        if sample.name.endswith("_total"):
+            counts[[*sample.labels.values()][-1]] += round(sample.value)
+    return counts
+
+
+async def _print_summary(settings: Settings, database: Database, metrics: Metrics) -> None:
+    """Print one notification, what was detected, and what fired or did not, and why."""
+    of, one = Statistic, Campaign
+    query = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
+    query = query.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
+    async with database.read() as session:
+        campaigns = (await session.execute(query.group_by(one.id).order_by(one.id))).all()
+        (company_id,) = await session.scalars(select(Company.id))
+    held_back = await _reasons(settings, company_id)
+    fired, silent = [], []
+    for id_, name, form, sent, devices in campaigns:
+        if sent:
+            fired.append((name, f"{form}, to {count_of(devices, 'phone')}", f"{sent:,}"))
+        else:
+            why = [REASON_WORDS[reason] for reason, _ in held_back[id_].most_common(1)]
+            silent.append((name, *(why or ["no phone was at a switched on place of it"]), "0"))
+    detected = [
+        (reason, REASON_WORDS[Reason(reason)], f"{count:,}")
+        for reason, count in counts_of(metrics.detections).most_common()
+        if count
+    ]
+    say("A notification, as a push sender gets it:")
+    # Of the connector campaign: its content is from the customer's service.
+    (called,) = (each.name for each in campaigns if each.format == "connector")
+    typer.echo(msgspec.json.format(await _example(settings, called)).decode())
+    for title, rows in (
+        ("What was detected", detected),
+        ("What did not fire, and why", silent),
+        ("What fired", fired),
+    ):
+        say("")
+        print_table((title, "", ""), rows, numbers=1)
+    say("")
+    detections, notifications = await _recorded(database)
+    throttled = counts_of(metrics.decisions)[Reason.THROTTLED]
+    say(
+        f"SQL has counted {detections:,} detections at active places and {notifications:,} "
+        f"notifications; {throttled:,} times a campaign was held back by its delay."
+    )
+    sample = metrics.registry.get_sample_value
+    latency, number = (
+        sample(f"proximity_detection_to_notification_seconds_{each}") or 0.0
+        for each in ("sum", "count")
+    )
+    say(
+        f"From detection to notification: {latency / max(number, 1) * 1000:.0f} ms on average, "
+        "with the first calls of a cold start, and all servers on this machine."
+    )
+
+
+async def _reasons(settings: Settings, company_id: int) -> dict[int, Counter[Reason]]:
+    """How often each campaign fired or did not, by reason, as the console shows it."""
+    today = datetime.now(UTC).date()
+    async with open_redis(settings) as redis:
+        store = FigureStore(**redis_options(settings, redis))
+        days = await store.read(company_id, today - timedelta(days=1), today)
+    found: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
+    for day in days.values():
+        for (id_, reason), count in day.campaigns.items():
+            found[id_][reason] += count
+    return found
+
+
+async def _example(settings: Settings, campaign: str) -> bytes:
+    """The first notification of a campaign that has sent some."""
+    async with aclosing(published(settings, from_beginning=True)) as values:
+        async for value in values:
+            notification = read_notification(value)
+            if notification is not None and notification.campaign.name == campaign:
+                return value
+    raise AssertionError("it never ends")
+
+
+async def _show_notifications(settings: Settings) -> None:
+    """Show each as it comes, until cancelled."""
+
+    def begin() -> None:
+        say("Notifications as they come:")
+
+    async with aclosing(published(settings, from_beginning=False, on_begin=begin)) as values:
+        async for value in values:
+            if (notification := read_notification(value)) is not None:
+                say(one_line(notification))
 
 
 def _command() -> str:
@@ -286,11 +371,7 @@ def _write_files(settings: Settings, document: dict[str, Any], directory: Path) 
         file.write(f"{PREFIX}SECRET_KEY={key}\n")
         file.write(f"{PREFIX}PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
         file.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={networks}\n")
-    device = {"udid": "you", "name": "Android"}
-    place = {"uuid": _UUID, "major": 1, "device": device}
-    way = [signal | {"device": device} for signal in arrival(document)]
-    way += ({**place, "minor": minor, "proximity": proximity} for minor, proximity in _WAY)
-    (directory / _DETECTIONS).write_bytes(b"".join(msgspec.json.encode(d) + b"\n" for d in way))
+    (directory / _DETECTIONS).write_bytes(your_walk(document))
 
 
 def _say_where(settings: Settings, engine: RunningEngine, login: str, directory: Path) -> None:
@@ -311,11 +392,5 @@ def _say_where(settings: Settings, engine: RunningEngine, login: str, directory:
         "  The counts in SQL, and a check of them:",
         f"    {start} statistics",
         f"    {start} verify",
-        "Notifications as they come:",
     ):
         say(line)
-
-
-def _show_notification(value: bytes) -> None:
-    if (notification := read_notification(value)) is not None:
-        say(one_line(notification))

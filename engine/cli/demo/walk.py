@@ -1,38 +1,23 @@
-"""The demo's data (its catalog, the readings of the library, a customer's service), and what came
-of them: messages are counted as a push sender would."""
+"""The demo's data: its catalog, the readings of the library, and a customer's service."""
 
-import asyncio
 import csv
 import gzip
 import json
 import threading
-import time
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
-import typer
 
-from catalog.database import open_database
 from catalog.models import WEEKDAYS
-from engine.cli.catalog import update_index, write_catalog
-from engine.cli.output import REASON_WORDS, count_of, print_table, say
 from engine.cli.publish import Item
-from engine.cli.replay.catalogs import ReplayedCatalog, read_catalog
-from engine.kafka.messages import CampaignReference, Detection, KnownDevice, ReceivedDevice
-from engine.kafka.topic_reader import open_topic_reader, partitions_of
-from engine.kafka.topics import Topics
-from engine.process.metrics import Metrics
-from engine.process.settings import Settings
-from rules.model import Reason
-from rules.schedule import Schedule
+from engine.kafka.messages import Detection, ReceivedDevice
 
 ZONE = ZoneInfo("Europe/Madrid")
 # Fits the library (data/README.md): -59 dBm at 1 m, and 27 dB less for each tenfold distance.
@@ -40,6 +25,9 @@ PATH_LOSS_EXPONENT = 2.7
 _KEY = "demo"
 _PATH = "/loans"
 _BOOKS = ("Don Quijote", "La Regenta", "Tirant lo Blanc", "Middlemarch", "Hopscotch")
+_UUID = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
+# Entrance, study desk, lending desk: a template, html, and content from the customer's service.
+_WAY = ((44, "far"), (23, "near"), (45, "immediate"))
 
 
 def demo_document(
@@ -56,9 +44,10 @@ def demo_document(
     local = now.astimezone(ZONE)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
     values = {"connector": connector, "password": password}
-    for name, days in (("a_month_ago", -30), ("last_week", -7), ("next_week", 7)):
+    for name, days in (
+        *(("a_month_ago", -30), ("last_week", -7), ("next_week", 7), ("in_a_month", 30)),
+    ):
         values[name] = f"{midnight + timedelta(days=days):%Y-%m-%dT%H:%M:%S%z}"
-    values["in_a_month"] = f"{midnight + timedelta(days=30):%Y-%m-%dT%H:%M:%S%z}"
     for name, hours in (("in_two_hours", 2), ("in_four_hours", 4)):
         values[name] = f"{local + timedelta(hours=hours):%H:%M}"
     for name, value in values.items():
@@ -70,18 +59,6 @@ def demo_document(
         text = text.replace(f'"{day}": "{{not_today}}"', f'"{day}": {closed}')
     document: dict[str, Any] = json.loads(text)
     return document
-
-
-async def load_demo_catalog(settings: Settings, document: dict[str, Any]) -> ReplayedCatalog:
-    """Load `document` as `catalog load` does, and read it. Raises LoadError, SQLAlchemyError,
-    RedisError."""
-    database = open_database(settings.database_url.get_secret_value())
-    try:
-        await write_catalog(settings, database, msgspec.json.encode(document))
-        await update_index(settings, database)
-        return await read_catalog(database, "demo")
-    finally:
-        await database.close()
 
 
 def load_readings(document: dict[str, Any]) -> list[Item]:
@@ -114,12 +91,21 @@ def load_arrivals(document: dict[str, Any], readings: list[Item]) -> list[Item]:
     return [
         Item(key, msgspec.json.encode(signal | {"device": {"udid": key.decode()}}), 0.0)
         for key in sorted({item.key for item in readings if item.key is not None})
-        for signal in arrival(document)
+        for signal in _arrival(document)
     ]
 
 
-def arrival(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """A position and a scan in the demo's `document`, without a device."""
+def your_walk(document: dict[str, Any]) -> bytes:
+    """Detections of a visitor, as JSON Lines for `publish`."""
+    device = {"udid": "you", "name": "Android"}
+    place = {"uuid": _UUID, "major": 1, "device": device}
+    way = [signal | {"device": device} for signal in _arrival(document)]
+    way += ({**place, "minor": minor, "proximity": proximity} for minor, proximity in _WAY)
+    return b"".join(msgspec.json.encode(each) + b"\n" for each in way)
+
+
+def _arrival(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """A position and a scan, without a device."""
     (company,) = document["companies"]
     (venue,), (application,) = company["venues"], company["applications"]
     (square,), (code,) = venue["geofences"], venue["qrcodes"]
@@ -168,155 +154,3 @@ def loans(udid: str) -> dict[str, Any]:
     book = _BOOKS[zlib.crc32(udid.encode()) % len(_BOOKS)]
     push = f"{book} is due tomorrow."
     return {"title": "Your loans", "push": push, "format": "html", "html": f"<p>{push}</p>"}
-
-
-class _Firing(msgspec.Struct):
-    """The fields that notifications and connector calls share."""
-
-    id: str
-    campaign: CampaignReference
-    device: KnownDevice
-
-
-class MessageReceiver:
-    """Receives the engine's messages, as a push sender would, and counts them.
-
-    `sends` and `phones` are by campaign id; `first` has each campaign's first notification.
-    `on_notification` is called for each notification.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.sends: Counter[int] = Counter()
-        self.phones: defaultdict[int, set[str]] = defaultdict(set)
-        self.first: dict[int, bytes] = {}
-        self.on_notification: Callable[[bytes], None] = lambda _: None
-        self._settings = settings
-        self._topics = Topics.of(settings)
-        self._received: set[str] = set()
-        self._open_calls: set[str] = set()
-
-    async def run(self) -> None:
-        """Receive until cancelled. Raises KafkaError."""
-        topics = self._topics
-        names = (topics.notifications, topics.connector_calls, topics.dead_letters)
-        partitions = await partitions_of(self._settings, names)
-        async with open_topic_reader(self._settings, missing="skip") as reader:
-            async for records in reader.follow(dict.fromkeys(partitions, 0)):
-                for record in records:
-                    self._take(record.topic, record.value or b"")
-
-    def has_all(self, published: int) -> bool:
-        """Whether so many notifications are received, and every customer's call is answered."""
-        return len(self._received) >= published and self._open_calls <= self._received
-
-    def _take(self, topic: str, value: bytes) -> None:
-        try:
-            firing = msgspec.json.decode(value, type=_Firing)
-        except msgspec.DecodeError:
-            return  # a dead letter of another topic
-        if topic == self._topics.connector_calls:
-            self._open_calls.add(firing.id)
-        elif topic == self._topics.dead_letters:
-            self._open_calls.discard(firing.id)
-        elif firing.id not in self._received:
-            self._received.add(firing.id)
-            self.sends[firing.campaign.id] += 1
-            self.phones[firing.campaign.id].add(firing.device.udid)
-            self.first.setdefault(firing.campaign.id, value)
-            self.on_notification(value)
-
-
-async def cancelled(task: "asyncio.Task[None]") -> None:
-    """Cancel the task, and wait for its end."""
-    task.cancel()
-    await asyncio.wait([task])
-
-
-class EngineFigures(NamedTuple):
-    """The engine's counts so far; `latency` is the mean in seconds."""
-
-    detections: Mapping[str, int]
-    throttled: int
-    published: int
-    latency: float
-
-    @property
-    def decided(self) -> int:
-        """The number of decided detections."""
-        return sum(self.detections.values())
-
-    @property
-    def counted(self) -> int:
-        """The detections that SQL counts: those at active places of active venues."""
-        at_no_place = list(Reason)[: list(Reason).index(Reason.NO_CAMPAIGN)]
-        return self.decided - sum(self.detections.get(reason, 0) for reason in at_no_place)
-
-
-def read_figures(metrics: Metrics) -> EngineFigures:
-    """The figures in the metrics of this process."""
-    sample = metrics.registry.get_sample_value
-    latency = "proximity_detection_to_notification_seconds"
-    return EngineFigures(
-        detections=_by_label(metrics.detections, "reason"),
-        throttled=_by_label(metrics.decisions, "reason").get("throttled", 0),
-        published=sum(_by_label(metrics.notifications, "format").values()),
-        latency=(sample(f"{latency}_sum") or 0.0) / max(1.0, sample(f"{latency}_count") or 0.0),
-    )
-
-
-def _by_label(counter: Any, label: str) -> dict[str, int]:
-    samples = [s for family in counter.collect() for s in family.samples]
-    counts = ((s.labels[label], round(s.value)) for s in samples if s.name.endswith("_total"))
-    return {name: count for name, count in counts if count}
-
-
-def print_summary(
-    catalog: ReplayedCatalog, receiver: MessageReceiver, figures: EngineFigures
-) -> None:
-    """Print one notification, what was detected, and what fired or did not, and why."""
-    campaigns = catalog.campaigns
-    # Of the connector campaign if it has one: its content is from the customer's service.
-    example = next(
-        (id_ for id_ in receiver.first if campaigns[id_].format == "connector"),
-        next(iter(receiver.first)),
-    )
-    say("A notification, as a push sender gets it:")
-    typer.echo(msgspec.json.format(receiver.first[example]).decode())
-    by_count = sorted(figures.detections.items(), key=lambda count: -count[1])
-    detected = [(reason, REASON_WORDS[Reason(reason)], f"{count:,}") for reason, count in by_count]
-    fired, silent = [], []
-    for id_, campaign in campaigns.items():
-        if count := receiver.sends[id_]:
-            phones = count_of(len(receiver.phones[id_]), "phone")
-            fired.append((campaign.name, f"{campaign.format}, to {phones}", f"{count:,}"))
-        else:
-            silent.append((campaign.name, _silence_reason(catalog, id_), "0"))
-    for title, rows in (
-        ("What was detected", detected),
-        ("What did not fire, and why", silent),
-        ("What fired", fired),
-    ):
-        say("")
-        print_table((title, "", ""), rows, numbers=1)
-    say("")
-    say(
-        f"{receiver.sends.total():,} notifications; {figures.throttled:,} times a campaign was "
-        "held back by its delay."
-    )
-    say(f"From detection to notification: {figures.latency * 1000:.0f} ms on average.")
-
-
-def _silence_reason(catalog: ReplayedCatalog, campaign_id: int) -> str:
-    """Why a campaign sends nothing now, by the rules' own verdict."""
-    places = [
-        (place.place, campaign)
-        for place in catalog.places.values()
-        for campaign in place.campaigns
-        if campaign.id == campaign_id
-    ]
-    for _, campaign in places:
-        if (reason := Schedule(campaign).verdict(time.time()).reason) is not None:
-            return REASON_WORDS[reason]
-    if not any(place.active for place, _ in places):
-        return "it has no place that is switched on"
-    return "no phone came near enough to its places"

@@ -4,8 +4,6 @@ import gc
 import importlib
 import sys
 
-_INTERRUPTED = 130
-
 
 def main() -> None:
     """Run the command line and exit."""
@@ -15,10 +13,10 @@ def main() -> None:
         application = importlib.import_module("engine.cli.application")
         gc.freeze()
         gc.enable()
-        application.main()
+        sys.exit(application.run(sys.argv[1:]))
     except KeyboardInterrupt:  # while modules are imported, a second or more on a busy machine
         sys.stderr.write("proximity: interrupted\n")
-        sys.exit(_INTERRUPTED)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
@@ -34,28 +32,16 @@ class CommandInterruptedError(CommandError):
     """Ctrl-C ended a command; the message says what was done before."""
 
 
-@dataclass
-class Invocation:
-    """The options before the command's name."""
-
-    env_file: Path | None = None
-
-    def settings(self) -> "Settings":
-        """The settings of this call. Raises SettingsError."""
-        return load_settings(self.env_file)
-
-
-def invocation_of(context: typer.Context) -> Invocation:
-    """The options before the name of the command that is called in `context`."""
-    invocation: Invocation = context.find_root().obj
-    return invocation
+def settings_of(context: typer.Context) -> "Settings":
+    """The settings of the command that is called in `context`. Raises SettingsError."""
+    return load_settings(context.find_root().obj)
 
 
 def begin_quietly(context: typer.Context) -> "Settings":
     """The settings of a short command, which logs only warnings unless LOG_LEVEL was set."""
     from engine.process.logs import configure_logs
 
-    settings = invocation_of(context).settings()
+    settings = settings_of(context)
     is_chosen = "log_level" in settings.model_fields_set
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))

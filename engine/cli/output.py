@@ -1,7 +1,8 @@
 """Prints tables for people and JSON lines for programs, and shows progress."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -91,33 +92,20 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-class ShownProgress:
-    """The progress of a command: a bar on a terminal, nothing elsewhere."""
-
-    def __init__(self, progress: Progress, verb: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(verb, total=None, count="0")
-
-    def expect(self, total: int | None) -> None:
-        """Set the total that `done` counts towards; None while it is unknown."""
-        self._progress.update(self._task, total=total)
-
-    def update(self, count: int, done: int | None = None) -> None:
-        """`count` records are done. `done` is the progress towards the total, if it differs."""
-        completed = count if done is None else done
-        self._progress.update(self._task, completed=completed, count=f"{count:,}")
-
-
 @contextmanager
-def shown_progress(verb: str, noun: str) -> Iterator[ShownProgress]:
-    """Show progress on standard error. `verb` and `noun` name the work: "read", "records"."""
+def shown_progress(verb: str, noun: str) -> Iterator[Callable[..., None]]:
+    """Show progress on standard error, if that is a terminal. `verb` and `noun` name the work.
+
+    What it gives takes, by keyword, the `count` of the records that are done, and in any unit how
+    much of the `total` is `completed`.
+    """
     console = Console(stderr=True)
     columns = (
-        TextColumn(f"{verb} {{task.fields[count]}} {noun}"),
+        TextColumn(f"{verb} {{task.fields[count]:,}} {noun}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield ShownProgress(progress, verb)
+        yield partial(progress.update, progress.add_task(verb, total=None, count=0))

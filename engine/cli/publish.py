@@ -103,8 +103,8 @@ async def _publish(
         shown_progress("published", "detections") as progress,
         telling(lambda: f"{sender.sent:,} had been published"),
     ):
-        progress.expect(source.size)
-        sender.on_sent = lambda sent: progress.update(sent, source.read)
+        progress(total=source.size)
+        sender.on_sent = lambda sent: progress(count=sent, completed=source.read)
         await ensure_topics(settings, (topic.name,))
         async with open_publisher(settings) as publisher:
             async for block in items.blocks(stops=not skip_invalid):

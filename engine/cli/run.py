@@ -12,7 +12,7 @@ import structlog
 import typer
 from typer import Option
 
-from engine.cli.command import command, invocation_of, new_app
+from engine.cli.command import command, new_app, settings_of
 from engine.process.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ async def run(
     worker_of: Annotated[str | None, Option(hidden=True, help="Of the parent.")] = None,
 ) -> None:
     """Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."""
-    invocation = invocation_of(context)
-    settings = invocation.settings()
+    settings = settings_of(context)
     if embedded and workers > 1:
         raise typer.BadParameter(
             "--embedded runs one worker: its broker's groups hold one member", param_hint="workers"
@@ -51,7 +50,7 @@ async def run(
     if workers > 1:
         from engine.process.workers import supervise
 
-        raise typer.Exit(await supervise(role, workers, settings, invocation.env_file))
+        raise typer.Exit(await supervise(role, workers, settings, context.find_root().obj))
 
     from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
@@ -111,7 +110,7 @@ async def api(context: typer.Context) -> None:
     from engine.process.settings_sources import shown_servers
     from engine.wiring.api import serve_api
 
-    settings = invocation_of(context).settings()
+    settings = settings_of(context)
     configure_logs(settings)
     stop = asyncio.Event()
     log.info("starting", version=engine_version(), **shown_servers(settings))
@@ -126,7 +125,7 @@ async def migrate(context: typer.Context) -> None:
     """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
     from catalog.migrate import migrate as upgrade
 
-    settings = invocation_of(context).settings()
+    settings = settings_of(context)
     for revision in await upgrade(settings.database_url.get_secret_value()):
         typer.echo(f"applied {revision}")
     typer.echo("the database is up to date")

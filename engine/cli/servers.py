@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import typer
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
@@ -25,7 +27,6 @@ from engine.cli.command import (
     USAGE,
     CommandError,
     CommandInterruptedError,
-    Invocation,
 )
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.kafka.producer import MessageTooLargeError, Publisher
@@ -37,7 +38,7 @@ from engine.process.errors import (
     SettingsError,
 )
 from engine.process.settings import PREFIX, Settings
-from engine.process.settings_sources import shown
+from engine.process.settings_sources import load_settings, shown
 from engine.wiring.parts import Stores, open_stores
 
 _LONGEST_ID = 18  # digits
@@ -57,7 +58,7 @@ _FAILURES = (
 
 
 def failure(
-    error: BaseException, invocation: Invocation, complaints: Collection[str]
+    error: BaseException, env_file: Path | None, complaints: Collection[str]
 ) -> tuple[int, str]:
     """The exit status and the line of an error. Raises the error if it is none of a command's."""
     if isinstance(error, TyperException):
@@ -66,11 +67,11 @@ def failure(
         return INTERRUPTED, "interrupted"
     if isinstance(error, SettingsError):
         return USAGE, str(error)
+    line = line_of(error, partial(load_settings, env_file), complaints)
     if isinstance(error, RedisUrlError | DatabaseUrlError):
-        return USAGE, line_of(error, invocation.settings, complaints)
+        return USAGE, line
     status = INTERRUPTED if isinstance(error, CommandInterruptedError) else FAILED
-    notes = getattr(error, "__notes__", ())
-    return status, "; ".join((line_of(error, invocation.settings, complaints), *notes))
+    return status, "; ".join((line, *getattr(error, "__notes__", ())))
 
 
 def line_of(
@@ -107,7 +108,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _kafka_reason(error: BaseException, complaints: Collection[str]) -> str:
-    # Where the error is vague, the last complaint says more.
+    # Where the error is vague, aiokafka's last complaint says more.
     if not isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError):
         return reason_of(error)
     said = " ".join((*complaints, reason_of(error))[0].split())

@@ -2,17 +2,18 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Annotated, NamedTuple
 
 import typer
 from typer import Option
 
-from engine.cli.command import Invocation, Json, command, invocation_of, new_app
+from engine.cli.command import Json, command, new_app, settings_of
 from engine.cli.output import echo_json, say
 from engine.process.settings import Settings, unit_of, variable_name
 from engine.process.settings_sources import (
+    GivenSetting,
     file_variable,
     given_settings,
     secret_settings,
@@ -53,7 +54,10 @@ async def settings(
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
     order = list(_GROUPS)
-    rows = sorted(_rows(invocation_of(context)), key=lambda row: order.index(row.group))
+    rows = sorted(
+        _rows(settings_of(context), given_settings(context.find_root().obj)),
+        key=lambda row: order.index(row.group),
+    )
     if changed:
         rows = [row for row in rows if row.value != row.default]
     if as_json:
@@ -68,8 +72,7 @@ async def settings(
         say("every setting has its default")
 
 
-def _rows(invocation: Invocation) -> Iterator[_Row]:
-    current, given = invocation.settings(), given_settings(invocation.env_file)
+def _rows(current: Settings, given: Mapping[str, GivenSetting]) -> Iterator[_Row]:
     secrets = frozenset(secret_settings())
     groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():

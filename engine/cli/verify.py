@@ -33,7 +33,7 @@ from catalog.models import (
     Venue,
 )
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
-from engine.cli.output import ShownProgress, echo_json, print_table, say, shown_progress
+from engine.cli.output import echo_json, print_table, say, shown_progress
 from engine.cli.servers import open_migrated_database, open_snapshot
 from engine.formats.decoders import AT_ONCE, detection_decoders
 from engine.kafka.client import KafkaCluster
@@ -457,7 +457,7 @@ async def _recounted(
     connection: AsyncConnection,
     reader: TopicReader,
     span: _RecordedSpan,
-    progress: ShownProgress,
+    progress: Callable[..., None],
 ) -> Recount:
     topics, decoders = Topics.of(settings), detection_decoders(settings)
     query = select(type_coerce(func.current_timestamp(), Instant))
@@ -476,14 +476,14 @@ async def _recounted(
     }
     begins = {tp: begin for tp, (begin, _) in span.ranges.items()}
     ends = {tp: end for tp, (_, end) in span.ranges.items()}
-    progress.expect(sum(ends.values()) - sum(begins.values()))
+    progress(total=sum(ends.values()) - sum(begins.values()))
     async for records in reader.records_until(begins, ends):
         for part in chunked(records, AT_ONCE):
             topic = part[0].topic
             if decoder := decoders.get(topic):
                 await decoder.prepare(part)
             recount.count(part, add[topic])
-        progress.update(recount.read)
+        progress(count=recount.read, completed=recount.read)
     return recount
 
 

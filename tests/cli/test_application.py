@@ -44,12 +44,6 @@ def test_the_examples_of_the_help_are_understood(line: str) -> None:
     assert command.make_context(command.name, words).params
 
 
-def test_the_list_says_what_the_commands_say() -> None:
-    """The list is written apart, so that it imports no command."""
-    for name, command in cli.command_group().load().commands.items():
-        assert cli._COMMANDS[name] == command.short_help
-
-
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

@@ -214,9 +214,10 @@ async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
     """Publish the items in `seconds`. Raises KafkaError or TimeoutError."""
     pace = Pace(speed=(items[-1].recorded or 0.0) / seconds)
     with shown_progress("published", "detections") as progress:
-        progress.expect(len(items))
+        progress(total=len(items))
         topic = Topics.of(settings).detections
-        sender = Sender(topic, pace, stamp=True, on_sent=progress.update)
+        sender = Sender(topic, pace, stamp=True)
+        sender.on_sent = lambda sent: progress(count=sent, completed=sent)
         async with open_publisher(settings) as publisher:
             await sender.send(publisher, items)
 

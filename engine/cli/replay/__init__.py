@@ -7,7 +7,7 @@ memory (decisions.py). output.py shows the counts.
 
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from math import inf
@@ -38,7 +38,7 @@ from engine.cli.detection_file import (
     InputFaultError,
     form_of,
 )
-from engine.cli.output import ShownProgress, echo_json, shown_progress
+from engine.cli.output import echo_json, shown_progress
 from engine.cli.replay.catalogs import ReplayedCatalog, copy_catalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
 from engine.cli.replay.output import ReplayFindings, SentCsv, json_lines, print_findings
@@ -275,14 +275,14 @@ def _replays(
 
 
 async def _of_file(
-    file: DetectionFile, exponent: float, findings: ReplayFindings, progress: ShownProgress
+    file: DetectionFile, exponent: float, findings: ReplayFindings, progress: Callable[..., None]
 ) -> Detections:
     """The detections of a file, a block at a time.
 
     A line that is none is noted; CSV and an array are valid as a whole, or InputFaultError is
     raised.
     """
-    progress.expect(file.size)
+    progress(total=file.size)
     async for entries in file.blocks():
         found = []
         for entry in entries:
@@ -295,11 +295,14 @@ async def _of_file(
                 findings.note_fault(place, str(error))
         findings.records += len(entries)
         yield found
-        progress.update(findings.records, file.read)
+        progress(count=findings.records, completed=file.read)
 
 
 async def _of_kafka(
-    settings: Settings, period: ReplayPeriod, findings: ReplayFindings, progress: ShownProgress
+    settings: Settings,
+    period: ReplayPeriod,
+    findings: ReplayFindings,
+    progress: Callable[..., None],
 ) -> Detections:
     """The detections that may be in a period, one partition at a time.
 
@@ -323,7 +326,7 @@ async def _of_kafka(
                 first = await reader.first_since(ranges, instant)
                 bound |= {tp: offset for tp, offset in first.items() if offset is not None}
         ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
-        progress.expect(sum(ends[tp] - begins[tp] for tp in ends))
+        progress(total=sum(ends[tp] - begins[tp] for tp in ends))
         async for records in reader.records_until(begins, ends):
             if not records:
                 continue
@@ -335,4 +338,4 @@ async def _of_kafka(
                     findings.note_fault(f"{of.topic}/{of.partition}:{of.offset}", letter.detail)
                 yield batch.messages
             findings.records += len(records)
-            progress.update(findings.records)
+            progress(count=findings.records, completed=findings.records)

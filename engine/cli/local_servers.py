@@ -8,21 +8,18 @@ under 4 seconds never joins.)
 """
 
 import asyncio
-import contextlib
 import importlib.util
 import logging
-import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -35,11 +32,9 @@ from engine.cli.command import CommandError
 from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
 
-PARTITIONS = 4
 _BROKER_SECONDS = 10.0
 _REDIS_SECONDS = 10.0
 _POLL_SECONDS = 0.01
-_PASSWORD_BYTES = 24
 _KILL_SECONDS = 10.0
 # The shell becomes the server (exec keeps its pid, $$); the watcher stays in the background. It
 # kills the server when the pipe closes, which the kernel does however this process ends. A line
@@ -68,22 +63,15 @@ class ServerStartError(CommandError):
 class ChildProcess:
     """A server process that cannot outlive this process, not even after SIGKILL.
 
-    Not thread safe; `stop` or `kill` must be called to reap it.
+    `stop` or `kill` must be called to reap it; each is safe to call twice.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str | Path],
-        *,
-        log: Path,
-        cwd: Path | None = None,
-        user: str | None = None,
-    ) -> None:
-        """Start `command`, for root as `user`; its output is appended to the file `log`.
+    def __init__(self, command: Sequence[str | Path], *, log: Path, **options: Any) -> None:
+        """Start `command`; its output is appended to the file `log`. `options` are Popen's.
 
         Raises ServerStartError if the program cannot be run at all.
         """
-        self.log = log
+        self._log = log
         with log.open("ab") as output:
             try:
                 self._popen = subprocess.Popen(  # noqa: S603 - the callers name the programs
@@ -91,59 +79,44 @@ class ChildProcess:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    cwd=cwd,
                     # A Ctrl-C at the terminal is for this process, which stops the servers last.
                     start_new_session=True,
-                    user=user,
-                    group=user,
-                    extra_groups=None if user is None else [],
+                    **options,
                 )
             except OSError as error:
                 raise ServerStartError(f"cannot run {command[0]}: {error}") from error
-
-    @property
-    def pid(self) -> int:
-        """The server's own process id."""
-        return self._popen.pid
+        self.pid: int = self._popen.pid
 
     @property
     def running(self) -> bool:
         """Whether the server is still running."""
         return self._popen.poll() is None
 
-    def stop(self, *, stop_signal: signal.Signals = signal.SIGTERM, deadline: float = 5.0) -> None:
-        """Ask the server to end, and kill it after `deadline` seconds. Safe to call twice."""
-        if self.running:
-            self._popen.send_signal(stop_signal)
-        try:
+    def stop(self, *, deadline: float = 5.0) -> None:
+        """Ask the server to end, and kill it after `deadline` seconds."""
+        self._popen.terminate()
+        with suppress(subprocess.TimeoutExpired):
             self._popen.wait(deadline)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-        self._reap()
+        self.kill()
 
     def kill(self) -> None:
-        """End the server at once with SIGKILL. Safe to call twice."""
+        """End the server at once with SIGKILL."""
         self._popen.kill()
-        self._reap()
+        self._popen.wait(_KILL_SECONDS)
+        pipe = self._popen.stdin
+        if pipe is not None and not pipe.closed:
+            with suppress(BrokenPipeError):  # the watcher may have ended already
+                pipe.write(b"\n")
+                pipe.close()
 
     def log_tail(self, lines: int = 10) -> str:
         """The last lines of its output, for an error message."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _reap(self) -> None:
-        self._popen.wait(_KILL_SECONDS)
-        pipe = self._popen.stdin
-        if pipe is None or pipe.closed:
-            return
-        with contextlib.suppress(BrokenPipeError):  # the watcher may have ended already
-            pipe.write(b"\n")
-            pipe.close()
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def free_port() -> int:
     """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
@@ -180,7 +153,7 @@ def bundled_redis_server() -> Path | None:
 async def embedded_redis() -> AsyncIterator[str]:
     """A Redis server for the context; gives its URL. Raises ServerStartError."""
     executable = find_redis_server()
-    password, port = secrets.token_urlsafe(_PASSWORD_BYTES), free_port()
+    password, port = secrets.token_urlsafe(24), free_port()
     with tempfile.TemporaryDirectory(prefix="proximity-redis-") as directory:
         # In a file that only this user can read: every user of the machine can see arguments.
         configuration = Path(directory) / "redis.conf"
@@ -199,13 +172,12 @@ async def embedded_redis() -> AsyncIterator[str]:
 
 
 async def _answers(url: str, child: ChildProcess) -> bool:
-    """Whether this very server (not another one on its port) answers within the deadline."""
+    """Whether it answers within the deadline. (Another one on its port has another password.)"""
     give_up = time.monotonic() + _REDIS_SECONDS
     async with Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0) as own:
         while child.running and time.monotonic() < give_up:
-            with contextlib.suppress(RedisError, OSError):
-                if int((await own.info("server"))["process_id"]) == child.pid:
-                    return True
+            with suppress(RedisError, OSError):
+                return bool(await own.ping())
             await asyncio.sleep(_POLL_SECONDS)
     return False
 
@@ -230,7 +202,7 @@ class EmbeddedBroker:
         self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
     async def create_topics(self, names: Iterable[str]) -> None:
-        """Create the topics, each with PARTITIONS partitions; existing topics stay as they are."""
+        """Create the topics; existing topics stay as they are."""
         for name in names:
             await asyncio.to_thread(self._producer.list_topics, name, _BROKER_SECONDS)
 
@@ -259,7 +231,7 @@ async def embedded_settings(
             f"{PREFIX}DELIVERY={settings.delivery} needs a real Kafka: the embedded broker shows "
             "consumers the messages of aborted transactions"
         )
-    async with contextlib.AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-"))
         broker = await asyncio.to_thread(EmbeddedBroker)
         stack.callback(broker.close)
@@ -271,27 +243,24 @@ async def embedded_settings(
         await broker.create_topics(Topics.named(settings.topic_prefix).all())
         await migrate(database_url)
         log.info("embedded servers started", kafka=broker.bootstrap_servers)
-        if write_env is not None:
-            addresses = {
-                "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-                "REDIS_URL": redis_url,
-                "DATABASE_URL": database_url,
-            }
-            _write(write_env, addresses)
-        update = {
+        addresses = {
             "kafka_bootstrap_servers": broker.bootstrap_servers,
-            "kafka_security_protocol": "PLAINTEXT",
             "redis_url": SecretStr(redis_url),
             "database_url": SecretStr(database_url),
         }
+        if write_env is not None:
+            _write(write_env, addresses)
+        update = addresses | {"kafka_security_protocol": "PLAINTEXT"}
         yield _EmbeddedSettings.model_construct(
             settings.model_fields_set, **dict(settings) | update
         )
 
 
-def _write(path: Path, addresses: Mapping[str, str]) -> None:
+def _write(path: Path, addresses: Mapping[str, str | SecretStr]) -> None:
     """Write the file so that only its owner can read it, because it holds passwords."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123  # a descriptor
-        os.fchmod(descriptor, 0o600)  # an existing file would keep its mode
-        file.writelines(f"{PREFIX}{name}={value}\n" for name, value in addresses.items())
+    path.touch(mode=0o600)
+    path.chmod(0o600)  # an existing file would keep its mode
+    with path.open("w", encoding="utf-8") as file:
+        for name, value in addresses.items():
+            text = value if isinstance(value, str) else value.get_secret_value()
+            file.write(f"{PREFIX}{name.upper()}={text}\n")

@@ -70,8 +70,9 @@ class PostgresServer(ServerProcess):
 
     def stop(self) -> None:
         """Stop it; sessions that are open are ended."""
-        if self._child is not None:
-            self._child.stop(stop_signal=signal.SIGINT, deadline=self.stop_deadline)
+        if self._child is not None and self._child.running:
+            os.kill(self._child.pid, signal.SIGINT)
+        super().stop()
 
 
 class TlsPostgresServer(PostgresServer):

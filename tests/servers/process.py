@@ -55,8 +55,9 @@ class ServerProcess(abc.ABC):
 
     def start(self) -> Self:
         """Start it and wait until it answers. Raises ServerStartError with the end of its log."""
+        as_user = {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}
         child = ChildProcess(
-            self.command(), log=self.directory / "server.log", cwd=self.directory, user=self.user
+            self.command(), log=self.directory / "server.log", cwd=self.directory, **as_user
         )
         self._child = child
         with contextlib.suppress(TimeoutError):

@@ -9,13 +9,11 @@ import base64
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 import msgspec
 import typer
 from aiokafka import ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from typer import Option
 
@@ -35,8 +33,6 @@ from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
 from engine.kafka.producer import Outgoing
 from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
-from engine.process.failures import Backoff
-from engine.process.settings import Settings
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
@@ -124,7 +120,9 @@ async def replay(
         reader = await stack.enter_async_context(
             open_topic_reader(settings, missing="skip", group=name)
         )
-        progress = await _replayed_by(settings, name, partitions)
+        async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
+            commits = await cluster.committed(name, partitions) if partitions else {}
+        progress = {tp: Progress.of_commit(commits.get(tp)) for tp in partitions}
         starts = {tp: 0 if from_beginning else each.begin(reason) for tp, each in progress.items()}
         batches = await stack.enter_async_context(aclosing(read_letters(reader, starts)))
         async for batch in batches:
@@ -133,7 +131,9 @@ async def replay(
             for letter in batch:
                 if limit is not None and put_back + len(outgoing) >= limit:
                     break
-                if reason in (None, letter.reason) and (from_beginning or not done.has(letter)):
+                if reason in (None, letter.reason) and (
+                    from_beginning or letter.offset >= done.begin(letter.reason)
+                ):
                     if (obstacle := letter.obstacle(topics)) is None:
                         outgoing.append(letter.original())
                     else:
@@ -236,13 +236,9 @@ async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[l
             yield [Letter(record) for record in records]
 
 
-@dataclass
-class Progress:
-    """The progress in one partition: letters before `offset` are replayed, and those of a reason
-    before its own offset. So a replay of one reason leaves those of the others open."""
-
-    offset: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+class Progress(dict[str, int]):
+    """The progress in one partition: letters of a reason before its offset are replayed, and all
+    before that of "". So a replay of one reason leaves those of the others open."""
 
     @classmethod
     def of_commit(cls, committed: OffsetAndMetadata | None) -> Self:
@@ -250,44 +246,18 @@ class Progress:
         if committed is None:
             return cls()
         reasons = msgspec.json.decode(committed.metadata or "{}", type=dict[str, int])
-        return cls(committed.offset, reasons)
+        return cls(reasons | {"": committed.offset})
 
     def to_commit(self) -> OffsetAndMetadata:
         """The offset and metadata for the group's commit."""
-        ahead = {reason: offset for reason, offset in self.reasons.items() if offset > self.offset}
-        return OffsetAndMetadata(self.offset, msgspec.json.encode(ahead).decode() if ahead else "")
+        of_all = self.begin(None)
+        ahead = {reason: offset for reason, offset in self.items() if offset > of_all}
+        return OffsetAndMetadata(of_all, msgspec.json.encode(ahead).decode() if ahead else "")
 
     def begin(self, reason: str | None) -> int:
         """Where a replay continues, of one reason or of all."""
-        return max(self.offset, self.reasons.get(reason or "", 0))
-
-    def has(self, letter: Letter) -> bool:
-        """Whether the letter is replayed."""
-        return letter.offset < self.begin(letter.reason)
+        return max(self.get("", 0), self.get(reason or "", 0))
 
     def add(self, letter: Letter, reason: str | None) -> None:
         """The letter is done, and all before it, in a replay of one reason or of all."""
-        if reason is None:
-            self.offset = max(letter.offset + 1, self.offset)
-        else:
-            self.reasons[reason] = max(letter.offset + 1, self.reasons.get(reason, 0))
-
-
-async def _replayed_by(
-    settings: Settings, group_name: str, partitions: list[TopicPartition]
-) -> dict[TopicPartition, Progress]:
-    """What the consumer group has committed."""
-    if not partitions:
-        return {}
-    backoff = Backoff()
-    async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
-        while True:
-            try:
-                found = await cluster.committed(group_name, partitions)
-            except KafkaError as error:
-                # A new cluster answers at first that the group has no coordinator.
-                if not error.retriable:
-                    raise
-                await backoff.pause()
-            else:
-                return {tp: Progress.of_commit(found.get(tp)) for tp in partitions}
+        self[reason or ""] = max(letter.offset + 1, self.get(reason or "", 0))

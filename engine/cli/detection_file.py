@@ -148,38 +148,30 @@ class DetectionFile:
 
         Blank lines are skipped. Raises InputFaultError if the rest cannot be read.
         """
-        if self._form is Format.CSV:
-            async for entries in self._rows():
-                yield entries
-            return
-        array = list[bytes]()
-        self.is_lines = True
-        is_known = False
+        header, first, whole = list[str](), b"", list[bytes]()
         async for number, lines in self._lines():
-            if not is_known and (first := b"".join(lines).lstrip()[:1]):
-                is_known, self.is_lines = True, first != b"["
-            if is_known and self.is_lines:
-                yield [Entry(n, line) for n, line in enumerate(lines, number) if line.strip()]
-                continue
-            array += lines
-            if sum(map(len, array)) > LARGEST_ARRAY:
+            filled = [(n, line) for n, line in enumerate(lines, number) if line.strip()]
+            if filled and not first:
+                first = filled[0][1].lstrip()[:1]
+                self.is_lines = self._form is Format.JSONL and first != b"["
+                if self._form is Format.CSV:
+                    header = self._header(*filled.pop(0))
+            if header:
+                yield [_row(header, n, line) for n, line in filled]
+            elif self.is_lines and first:
+                yield [Entry(n, line) for n, line in filled]
+            else:
+                whole += lines
+            if sum(map(len, whole)) > LARGEST_ARRAY:
                 raise self._fault(
-                    len(array),
+                    len(whole),
                     f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger "
                     "goes as JSON Lines (jq -c .[] FILE writes it so)",
                 )
-        if not self.is_lines:
-            yield list(self._items(b"\n".join(array)))
-
-    async def _rows(self) -> AsyncIterator[list[Entry]]:
-        header: list[str] | None = None
-        async for number, lines in self._lines():
-            numbered = [(n, line) for n, line in enumerate(lines, number) if line.strip()]
-            if header is None and numbered:
-                header = self._header(*numbered.pop(0))
-            yield [_row(header or (), n, line) for n, line in numbered]
-        if header is None:
+        if self._form is Format.CSV and not header:
             raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
+        if not self.is_lines and not header:
+            yield list(self._items(b"\n".join(whole)))
 
     async def _lines(self) -> AsyncIterator[tuple[int, list[bytes]]]:
         """Lines without their ends, and the number of the first one, for each block."""
@@ -272,10 +264,7 @@ def _row(header: Sequence[str], number: int, line: bytes) -> Entry:
             continue
         within, field = _WITHIN.get(name, ("", name))
         target = message.setdefault(within, {}) if within else message
-        if name in _NUMBERS and _NUMBER.fullmatch(value):
-            target[field] = int(value)
-        elif name in _DEGREES and _DECIMAL.fullmatch(value):
-            target[field] = float(value)
-        else:
-            target[field] = value
+        is_number = name in _NUMBERS and _NUMBER.fullmatch(value)
+        is_decimal = name in _DEGREES and _DECIMAL.fullmatch(value)
+        target[field] = int(value) if is_number else float(value) if is_decimal else value
     return Entry(number, msgspec.json.encode(message))

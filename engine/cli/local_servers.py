@@ -243,7 +243,7 @@ async def embedded_settings(
         await broker.create_topics(Topics.named(settings.topic_prefix).all())
         await migrate(database_url)
         log.info("embedded servers started", kafka=broker.bootstrap_servers)
-        addresses = {
+        addresses: dict[str, str | SecretStr] = {
             "kafka_bootstrap_servers": broker.bootstrap_servers,
             "redis_url": SecretStr(redis_url),
             "database_url": SecretStr(database_url),

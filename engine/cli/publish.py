@@ -88,36 +88,34 @@ async def publish(
         if source.size is not None and not skip_invalid:  # a pipe can be read only once
             await items.count_valid()
             items.refuse_faults(nothing)
-        await _publish(settings, items, Pace(rate, speed), stamp=now, skip_invalid=skip_invalid)
+        topic = detection_topics(settings)[0]
+        if topic != DetectionTopic(topic.name):
+            raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
+        sender = Sender(topic.name, rate, speed, stamp=now)
+        begin = time.monotonic()
+        await _publish(settings, items, sender, stops=not skip_invalid)
+    seconds = time.monotonic() - begin
+    rate = sender.sent / seconds
+    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
+    done = f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s"
+    say(f"{done} ({rate:,.0f}/s){skipped}")
 
 
-async def _publish(
-    settings: Settings, items: "Items", pace: "Pace", *, stamp: bool, skip_invalid: bool
-) -> None:
-    topic, source = detection_topics(settings)[0], items.source
-    if topic != DetectionTopic(topic.name):
-        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    begin = time.monotonic()
-    sender = Sender(topic.name, pace, stamp=stamp)
+async def _publish(settings: Settings, items: "Items", sender: "Sender", *, stops: bool) -> None:
+    source = items.source
     with (
         shown_progress("published", "detections") as progress,
         telling(lambda: f"{sender.sent:,} had been published"),
     ):
         progress(total=source.size)
         sender.on_sent = lambda sent: progress(count=sent, completed=source.read)
-        await ensure_topics(settings, (topic.name,))
+        await ensure_topics(settings, (sender.topic,))
         async with open_publisher(settings) as publisher:
-            async for block in items.blocks(stops=not skip_invalid):
+            async for block in items.blocks(stops=stops):
                 await sender.send(publisher, block)
-    if not skip_invalid or items.is_cut:
+    if stops or items.is_cut:
         items.refuse_faults(f"{sender.sent:,} had been published")
     items.print_faults()
-    seconds = time.monotonic() - begin
-    rate = f"{sender.sent / seconds:,.0f}/s"
-    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
-    say(
-        f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s ({rate}){skipped}"
-    )
 
 
 class Item(NamedTuple):
@@ -207,12 +205,20 @@ def stamped(value: bytes, epoch: float) -> bytes:
 
 
 @dataclass
-class Pace:
-    """Says how long to wait before each item: a rate, recorded intervals, or not at all."""
+class Sender:
+    """Publishes items in order and in batches, each at a `rate` a second, or at the recorded pace
+    times `speed`, else at once.
 
+    `sent` counts the items that the brokers have acknowledged.
+    """
+
+    topic: str
     rate: float | None = None
     speed: float | None = None
+    stamp: bool = False
+    on_sent: Callable[[int], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
+    sent: int = 0
     _begin: float | None = None
     _first: float = 0.0
     _count: int = 0
@@ -229,20 +235,6 @@ class Pace:
         self._count += 1
         return max(0.0, due - self.clock())
 
-
-@dataclass
-class Sender:
-    """Publishes items in order, each when it is due, in batches.
-
-    `sent` counts the items that the brokers have acknowledged.
-    """
-
-    topic: str
-    pace: Pace
-    stamp: bool = False
-    on_sent: Callable[[int], None] = lambda _: None
-    sent: int = 0
-
     async def send(self, publisher: Publisher, items: list[Item]) -> None:
         """Publish all items; returns when all are acknowledged.
 
@@ -250,7 +242,7 @@ class Sender:
         """
         batch, size = list[Item](), 0
         for item in items:
-            wait = self.pace.wait_before(item)
+            wait = self.wait_before(item)
             if wait > 0 or len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
                 await self._flush(publisher, batch)
                 batch, size = [], 0

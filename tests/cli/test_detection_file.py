@@ -9,7 +9,7 @@ import pytest
 
 from engine.cli import detection_file
 from engine.cli.detection_file import DetectionFile, Entry, Format, InputFaultError
-from engine.cli.publish import Item, Items, Pace, stamped
+from engine.cli.publish import Item, Items, Sender, stamped
 
 UUID = "B5C4A7E06F0D4C8E9D5A2C1F7A9E4B10"
 ONE = b'{ "device":{"udid":"a"},  "uuid":"%s", "major": 1, "minor": "2", "rssi": -60 }' % (
@@ -200,7 +200,7 @@ class Clock:
 )
 def test_the_pace(rate: float | None, speed: float | None, waits: list[float]) -> None:
     clock = Clock()
-    pace = Pace(rate, speed, clock)
+    pace = Sender("-", rate, speed, clock=clock)
     waited = []
     for recorded in (1000.0, 1010.0, 1010.0, 1005.0, 1030.0):
         waited.append(round(pace.wait_before(Item(b"a", b"{}", recorded)), 6))

@@ -44,7 +44,7 @@ from engine.cli.demo.walk import (
 from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, published, read_notification
 from engine.cli.output import REASON_WORDS, count_of, print_table, say, shown_progress
-from engine.cli.publish import Item, Pace, Sender
+from engine.cli.publish import Item, Sender
 from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
 from engine.process.errors import ServiceDiedError
@@ -212,11 +212,10 @@ async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, An
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
     """Publish the items in `seconds`. Raises KafkaError or TimeoutError."""
-    pace = Pace(speed=(items[-1].recorded or 0.0) / seconds)
+    speed = (items[-1].recorded or 0.0) / seconds
     with shown_progress("published", "detections") as progress:
         progress(total=len(items))
-        topic = Topics.of(settings).detections
-        sender = Sender(topic, pace, stamp=True)
+        sender = Sender(Topics.of(settings).detections, speed=speed, stamp=True)
         sender.on_sent = lambda sent: progress(count=sent, completed=sent)
         async with open_publisher(settings) as publisher:
             await sender.send(publisher, items)

@@ -70,8 +70,7 @@ def create(
 ) -> Running:
     """Create an account. Without --permission it has all permissions."""
     given = {"email": email, "name": name, "fonction": fonction}
-    submitted = {field: value for field, value in given.items() if value is not None}
-    values = _checked(AccountFields, **submitted)
+    values = _checked(AccountFields, **{k: v for k, v in given.items() if v is not None})
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
@@ -83,8 +82,22 @@ def create(
 def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> Running:
     """Change the password. The account's sessions end at once."""
     address, chosen = _email(email), _password(password_stdin)
-    said = f"{address} has a new password; its sessions have ended"
-    return _run(context, lambda database: set_password(database, address, chosen), said)
+    work = partial(set_password, email=address, password=chosen)
+    return _run(context, work, f"{address} has a new password; its sessions have ended")
+
+
+@command(group, "disable", f"account disable {_EMAIL}")
+def disable(context: typer.Context, email: Email) -> Running:
+    """Forbid the account to sign in. Its sessions end at once."""
+    address = _email(email)
+    return _run(context, partial(set_active, email=address, active=False), f"{address} is disabled")
+
+
+@command(group, "enable", f"account enable {_EMAIL}")
+def enable(context: typer.Context, email: Email) -> Running:
+    """Allow a disabled account to sign in again."""
+    address = _email(email)
+    return _run(context, partial(set_active, email=address, active=True), f"{address} is active")
 
 
 @command(group, "permissions", f"account permissions {_EMAIL} --permission analytic=1")
@@ -95,18 +108,6 @@ async def permissions(context: typer.Context, email: Email, permission: Levels =
         current = await set_permissions(database, address, levels)
     for area, level in current.items():
         say(f"{area} {level}")
-
-
-@command(group, "disable", f"account disable {_EMAIL}")
-def disable(context: typer.Context, email: Email) -> Running:
-    """Forbid the account to sign in. Its sessions end at once."""
-    return _set_active(context, email, active=False)
-
-
-@command(group, "enable", f"account enable {_EMAIL}")
-def enable(context: typer.Context, email: Email) -> Running:
-    """Allow a disabled account to sign in again."""
-    return _set_active(context, email, active=True)
 
 
 @command(group, "list")
@@ -135,12 +136,6 @@ def _shown_levels(levels: dict[str, int]) -> str:
     most = max(sorted(set(levels.values())), key=list(levels.values()).count)
     others = [f"{area} {level}" for area, level in levels.items() if level != most]
     return ", ".join((*others, f"{'the rest' if others else 'all'} {most}"))
-
-
-async def _set_active(context: typer.Context, email: str, *, active: bool) -> None:
-    address = _email(email)
-    said = f"{address} is {'active' if active else 'disabled'}"
-    await _run(context, lambda database: set_active(database, address, active=active), said)
 
 
 async def _run(
@@ -203,18 +198,14 @@ async def audit(
     for entry in entries:
         fields = {name: getattr(entry, name) for name in _CHANGE}
         fields["create_on"] = format_instant(entry.create_on.timestamp())
+        changes = ", ".join(
+            f"{name} {json.dumps(entry.before.get(name))} -> {json.dumps(value)}"
+            for name, value in entry.after.items()
+        )
         if as_json:
             echo_json(fields)
         else:
-            say(_line(fields))
+            what = f"{fields['create_on']} {entry.email} {entry.action} {entry.kind} {entry.ref}"
+            say(f"{what}: {changes}" if entry.action == "edit" else what)
     if not entries and not as_json:
         say("nothing was changed")
-
-
-def _line(entry: dict[str, Any]) -> str:
-    line = f"{entry['create_on']} {entry['email']} {entry['action']} {entry['kind']} {entry['ref']}"
-    changes = ", ".join(
-        f"{name} {json.dumps(entry['before'].get(name))} -> {json.dumps(value)}"
-        for name, value in entry["after"].items()
-    )
-    return f"{line}: {changes}" if entry["action"] == "edit" else line

@@ -1,7 +1,7 @@
 """`proximity explain`: shows each check of each campaign for one detection, real or assumed."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -22,8 +22,6 @@ from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
 from engine.wiring.parts import redis_options
 from rules.explanation import (
     DeviceHistory,
-    ExplainedCampaign,
-    ExplainedCheck,
     Explanation,
     Question,
     awake,
@@ -96,14 +94,16 @@ async def explain(
     Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
     """
     settings = begin_quietly(context)
-    key: PlaceKey
     given = [each for each in (uuid, geofence, nfc, qrcode) if each is not None]
     if len(given) != 1:
         raise typer.BadParameter("accepted: one of --uuid, --geofence, --nfc and --qrcode")
+    key: PlaceKey
     if geofence is not None:
         key = GeofenceKey(geofence)
     elif uuid is not None:
-        key = _beacon_key(uuid, major, minor)
+        if major is None or minor is None:
+            raise typer.BadParameter("needs --major and --minor beside it", param_hint="--uuid")
+        key = BeaconKey(parsed("--uuid", canonical_uuid, uuid), major, minor)
     elif company is None:
         raise typer.BadParameter("missing: a tag is one of a company", param_hint="--company")
     else:
@@ -129,16 +129,11 @@ async def explain(
                 "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` "
                 "does"
             ) from None
+    fields = _fields(supposed, found)
     if as_json:
-        echo_json(_fields(supposed, found))
+        echo_json(fields)
     else:
-        _show(supposed, found)
-
-
-def _beacon_key(uuid: str, major: int | None, minor: int | None) -> BeaconKey:
-    if major is None or minor is None:
-        raise typer.BadParameter("needs --major and --minor beside it", param_hint="--uuid")
-    return BeaconKey(parsed("--uuid", canonical_uuid, uuid), major, minor)
+        _show(key, fields)
 
 
 async def explained(
@@ -174,71 +169,61 @@ async def explained(
     return ExplainedDetection(beacon, question, explain_detection(target, question))
 
 
-def _written(place: IndexedPlace | None, instant: float) -> str:
-    """The instant in the venue's local time, or in UTC."""
-    zone = None if place is None else place.target.venue.time_zone
-    return zone_clock(zone or "UTC").written(instant)
-
-
 def _fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:
-    """The object of --json."""
+    """The object of --json. Times are in the venue's local time, or in UTC."""
     beacon, question, explanation = found
     place_fields: dict[str, Any] = supposed.key._asdict()
+    venue = company = zone = None
     if beacon is not None:
+        zone = beacon.target.venue.time_zone
         place_fields |= {"id": beacon.reference.id, "name": beacon.reference.name}
-    venue = None if beacon is None else beacon.venue_reference
+        venue = {"id": beacon.venue_reference.id, "name": beacon.venue_reference.name}
+        company = {"id": beacon.company_reference.id}
+    written = zone_clock(zone or "UTC").written
     return {
         supposed.key.kind: place_fields,
-        "venue": None if venue is None else {"id": venue.id, "name": venue.name},
-        "company": None if beacon is None else {"id": beacon.company_reference.id},
+        "venue": venue,
+        "company": company,
         "device": None if supposed.udid is None else {"udid": supposed.udid},
         "proximity": question.zone.name.lower(),
-        "detected_at": _written(beacon, question.detected_at),
-        "decided_at": _written(beacon, question.decided_at),
+        "detected_at": written(question.detected_at),
+        "decided_at": written(question.decided_at),
         "reason": explanation.reason.value,
         "checks": [shown_check(check) for check in explanation.checks],
         "campaigns": [shown_campaign(each) for each in explanation.campaigns],
     }
 
 
-def _show(supposed: SupposedDetection, found: ExplainedDetection) -> None:
+def _show(key: PlaceKey, fields: Mapping[str, Any]) -> None:
     """Print a head, the checks that all campaigns share, and each campaign."""
-    beacon, question, explanation = found
-    key = supposed.key
     named = ":".join(map(str, key[-1:] if isinstance(key, TagKey) else key))
-    how = f", {question.zone.name.lower()}" if key.kind == "beacon" else ""
-    where = "not in the index"
-    if beacon is not None:
-        where = f"{beacon.reference.name}, {beacon.venue_reference.name}"
-    decided = "decided at once"
-    if question.decided_at != question.detected_at:
-        decided = f"decided {_written(beacon, question.decided_at)}"
+    how = f", {fields['proximity']}" if key.kind == "beacon" else ""
+    place, venue, device = fields[key.kind], fields["venue"], fields["device"]
+    where = f"{place['name']}, {venue['name']}" if venue else "not in the index"
+    detected_at, decided_at = fields["detected_at"], fields["decided_at"]
+    at = "at once" if decided_at == detected_at else decided_at
     say(f"{key.kind:8}  {named}, {where}")
-    say(f"device    {supposed.udid or 'a new one'}{how}")
-    say(f"detected  {_written(beacon, question.detected_at)}, {decided}")
+    say(f"device    {device['udid'] if device else 'a new one'}{how}")
+    say(f"detected  {detected_at}, decided {at}")
     say("")
-    _show_checks(explanation.checks)
-    for each in explanation.campaigns:
+    _show_checks(fields["checks"])
+    for each in fields["campaigns"]:
         say("")
-        _show_campaign(each)
+        say(f"campaign {each['campaign']['id']}, {each['campaign']['name']}: {each['reason']}")
+        _show_checks(each["checks"])
+        if each["claim"] is not None:
+            say(f"  claim  by notification {each['claim']['notification']}")
+        if each["next_at"] is not None:
+            say(f"  next   {'now' if each['reason'] == Reason.GRANTED else each['next_at']}")
+        elif each["blocked_by"]:
+            say(f"  next   whatever the time, not while: {', '.join(each['blocked_by'])}")
+        else:
+            say("  next   never again: its dates are over, or it has no weekday")
 
 
-def _show_campaign(explained: ExplainedCampaign) -> None:
-    campaign, next_at = explained.campaign, explained.next_at
-    say(f"campaign {campaign.id}, {campaign.name}: {explained.reason.value}")
-    _show_checks(explained.checks)
-    if explained.claim is not None:
-        say(f"  claim  by notification {explained.claim.notification_id}")
-    if next_at is not None:
-        is_now = explained.reason is Reason.GRANTED
-        say(f"  next   {'now' if is_now else explained.clock.written(next_at)}")
-    elif explained.blocked_by:
-        say(f"  next   whatever the time, not while: {', '.join(explained.blocked_by)}")
-    else:
-        say("  next   never again: its dates are over, or it has no weekday")
-
-
-def _show_checks(checks: Iterable[ExplainedCheck]) -> None:
-    for check, passed, found, needed in checks:
-        values = found if passed and found == needed else f"{found}; needed: {needed}"
-        say(f"  {'ok' if passed else 'NO'}  {check.value:{_NAME}}  {values}")
+def _show_checks(checks: Iterable[Mapping[str, Any]]) -> None:
+    for each in checks:
+        values, needed = each["found"], each["needed"]
+        if not each["passed"] or values != needed:
+            values = f"{values}; needed: {needed}"
+        say(f"  {'ok' if each['passed'] else 'NO'}  {each['check']:{_NAME}}  {values}")

@@ -6,7 +6,7 @@ events as they were and loses none (engine/redis/visits.py). Without visits it c
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,7 @@ from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.messages import (
     CompanyReference,
+    Coordinates,
     Detection,
     KnownDevice,
     PresenceEvent,
@@ -268,34 +269,21 @@ class PartitionVisits:
         """End the visits of geofences that a position is beyond, whatever its error."""
         position, visitor = detection.message.position, (company, detection.message.device.udid)
         seen = self._observation(detection, None)
-        for visit in list(self._book.of(visitor)):
-            known = circles.get(_key_of(visit)) if visit.kind == "geofence" else None
-            if position is None or seen is None or known is None or visit.ended_at is not None:
-                continue
-            fence = known.place
-            assert isinstance(fence, GeofenceSnapshot)  # noqa: S101  # by the key
-            circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
-            metres = distance(position.latitude, position.longitude, circle)
-            if metres > fence.radius + (position.accuracy or 0.0):
-                events = self._book.leave(visitor, "geofence", visit.place_id, seen, "signal")
-                yield from _pending(events, detection)
+        if position is None or seen is None:
+            return
+        for visit in left_behind(self._book.of(visitor), position, circles):
+            events = self._book.leave(visitor, "geofence", visit.place_id, seen, "signal")
+            yield from _pending(events, detection)
 
     def _observation(
         self, detection: DecodedDetection, place: IndexedPlace | None
     ) -> Observation | None:
         """The detection as visits see it; None for one from the future, which counts for none."""
-        record, at, message = detection.record, detection.detected_at, detection.message
+        record = detection.record
         arrived = record.timestamp / 1000 if record.timestamp > 0 else self._tracking.clock()
-        if at > arrived + self._tracking.max_age:
+        if detection.detected_at > arrived + self._tracking.max_age:
             return None
-        name = (record.topic, record.partition, record.offset, detection.index)
-        reach = None if place is None else place.target.reach
-        if reach is None:
-            return Observation(at, arrived, name)
-        rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
-        in_reach = Zone.UNKNOWN < detection.zone <= reach
-        weakest = _weakest(reach, message.tx_power, self._tracking.path_loss_exponent)
-        return Observation(at, arrived, name, in_reach, rssi, weakest)
+        return observation_of(detection, place, arrived, self._tracking.path_loss_exponent)
 
     async def _circles(self, located: "Located", places: Places) -> Places:
         """The geofences in which devices are whose positions came, as places."""
@@ -385,6 +373,38 @@ class PartitionVisits:
         return ConsumerRecord(
             *(*self._partition, pending.offset, at, 0, key, None, None, len(key), 0, ())
         )
+
+
+def observation_of(
+    detection: DecodedDetection, place: IndexedPlace | None, arrived: float, exponent: float
+) -> Observation:
+    """The detection as visits see it. Its record `arrived` then; `exponent` is of the path loss."""
+    record, at, message = detection.record, detection.detected_at, detection.message
+    name = (record.topic, record.partition, record.offset, detection.index)
+    reach = None if place is None else place.target.reach
+    if reach is None:
+        return Observation(at, arrived, name)
+    rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
+    in_reach = Zone.UNKNOWN < detection.zone <= reach
+    weakest = _weakest(reach, message.tx_power, exponent)
+    return Observation(at, arrived, name, in_reach, rssi, weakest)
+
+
+def left_behind(
+    visits: Iterable[Visit],
+    position: Coordinates,
+    places: Mapping[PlaceKey | None, IndexedPlace | None],
+) -> Iterator[Visit]:
+    """The visits of geofences that a position is beyond, whatever its error."""
+    for visit in list(visits):
+        known = places.get(GeofenceKey(visit.place_id)) if visit.kind == "geofence" else None
+        fence = None if known is None else known.place
+        if visit.ended_at is not None or not isinstance(fence, GeofenceSnapshot):
+            continue
+        circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
+        metres = distance(position.latitude, position.longitude, circle)
+        if metres > fence.radius + (position.accuracy or 0.0):
+            yield visit
 
 
 def _in_order(located: "Located", places: Places) -> Iterator[tuple[DecodedDetection, int]]:

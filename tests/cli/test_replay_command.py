@@ -81,12 +81,10 @@ def test_two_catalogs_side_by_side(files: Path, capsys: pytest.CaptureFixture[st
         ("two.json", "=Bye"): (3, 3, 3),
     }
     hours = {
-        (h["campaign"], h["hour"], h["reason"]): h["detections"]
-        for h in found
-        if h["kind"] == "hour" and h["catalog"] == "two.json"
+        (h["catalog"], h["campaign"], h["hour"]): h["sent"] for h in found if h["kind"] == "hour"
     }
-    assert hours["Hello", f"{DAY}09:00:00+0900", "outside_hours"] == 2
-    assert hours["Hello", f"{DAY}10:00:00+0900", "granted"] == 2
+    assert hours["one.json", "Hello", f"{DAY}09:00:00+0900"] == 2
+    assert hours["two.json", "Hello", f"{DAY}10:00:00+0900"] == 2
     notified = list(csv.DictReader(io.StringIO(sent.read_text())))
     assert len(notified) == 8
     assert sum(line["only_here"] == "true" for line in notified) == 6

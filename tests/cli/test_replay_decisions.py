@@ -38,7 +38,6 @@ from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, Reason, Zone
-from rules.schedule import zone_clock
 from tests.cli.replay_run import UUID, document
 from tests.cli.replay_run import campaign as draft
 from tests.rules.records import UUID as RULES_UUID
@@ -56,7 +55,7 @@ def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") ->
         for each in campaigns
     }
     made: dict[Any, IndexedPlace] = {KEY: IndexedPlace(beacon(), campaigns, None)}
-    catalog = ReplayedCatalog(name, made, named, {1: PLACE})
+    catalog = ReplayedCatalog(name, made, named)
     return CatalogReplay(catalog, max_age=300.0)
 
 
@@ -92,7 +91,7 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     owner = ApplicationEntry(id=1, company_id=1, active=True)
     data = {application_field("k"): owner, geofences_field(1): grid}
     named = {7: ReplayedCampaign(*PLACE, "c", 7, "html")}
-    catalog = ReplayedCatalog("x", places, named, {1: PLACE}, data)
+    catalog = ReplayedCatalog("x", places, named, data)
     replayed = CatalogReplay(catalog, max_age=300.0)
     entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
     signals: list[dict[str, Any]] = [
@@ -150,7 +149,7 @@ PARIS = "Europe/Paris"
     ],
 )
 def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:
-    assert local_hour(zone_clock(PARIS), epoch(at)) == expected
+    assert local_hour(campaign(time_zone=PARIS), epoch(at)) == expected
 
 
 LIVING = BeaconKey(UUID, 1, 1)

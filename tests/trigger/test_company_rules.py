@@ -263,7 +263,7 @@ async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: Pushed
         for minor, numbers in aimed.items()
     }
     named = dict.fromkeys(made, ReplayedCampaign("Mall", "Hall", "c", 7, "html"))
-    replay = CatalogReplay(ReplayedCatalog("x", places, named, {}), max_age=inf)
+    replay = CatalogReplay(ReplayedCatalog("x", places, named), max_age=inf)
     sent = replay.decide([decode_record(each, 2.0) for each in records], counted=True)
     ids = {notification_id(each.detection, each.campaign) for each in sent}
     assert {str(uuid.UUID(bytes=each)) for each in ids} == set(live)

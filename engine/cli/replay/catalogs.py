@@ -58,8 +58,7 @@ class ReplayedCampaign(NamedTuple):
 
 
 class ReplayedCatalog(NamedTuple):
-    """Places by key, campaigns by id, and by the id of a venue the names of its company and of
-    itself. `name` is the catalog's name in reports.
+    """Places by key, and campaigns by id. `name` is the catalog's name in reports.
 
     `company_data` has applications and grids of geofences by their fields of the index.
     `time_zones` has the devices that have one, for quiet hours.
@@ -68,7 +67,6 @@ class ReplayedCatalog(NamedTuple):
     name: str
     places: Mapping[PlaceKey | None, IndexedPlace]
     campaigns: Mapping[int, ReplayedCampaign]
-    venues: Mapping[int, tuple[str, str]]
     company_data: Mapping[str, Any] = {}
     time_zones: Mapping[DeviceKey, str] = {}
 
@@ -124,7 +122,7 @@ async def read_catalog(
     compiled: dict[PlaceKey | None, IndexedPlace] = {
         _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in places
     }
-    return ReplayedCatalog(name, compiled, named, venues, data, zones)
+    return ReplayedCatalog(name, compiled, named, data, zones)
 
 
 async def _all(chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]) -> list[T]:

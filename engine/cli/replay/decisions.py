@@ -9,7 +9,6 @@ import re
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from itertools import compress, groupby
 from math import inf
 from typing import NamedTuple
@@ -18,22 +17,21 @@ import msgspec
 
 from catalog.index.entries import application_field, geofences_field
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
-from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey
+from engine.kafka.detections import DecodedDetection, PlaceKey
 from engine.redis.devices import DeviceKey
 from engine.trigger.grants import unknown
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace
+from engine.trigger.visits import left_behind, observation_of
 from rules.decision import decide, with_caps
-from rules.geofences import Circle, distance
 from rules.model import (
     BeaconSnapshot,
     CampaignSnapshot,
     Decision,
     GeofenceSnapshot,
     Reason,
-    Zone,
 )
-from rules.schedule import LocalClock, fixed_clock, zone_clock
+from rules.schedule import fixed_clock, zone_clock
 from rules.visits import (
     MARGIN,
     SILENCE,
@@ -44,13 +42,11 @@ from rules.visits import (
     VisitorKey,
     VisitPlace,
     length_class,
-    weakest_signal,
 )
 
 FLAP_SECONDS = 300.0  # a device that returns sooner had perhaps not left
 _SETTING = re.compile(r"(exit|margin)=([0-9.]{1,9})")
 _BOUNDS = {"exit": (1.0, 86_400.0), "margin": (0.0, 60.0)}
-_QUARTER = 900  # seconds; it lies within one hour of every time zone that is in use
 _NO_CLAIMS: Mapping[int, float] = {}
 
 
@@ -126,15 +122,14 @@ class VisitReplay:
         self, detection: DecodedDetection, placed: Collection[DecodedDetection] | Decision
     ) -> None:
         """Note a detection, which is `placed` so, or nowhere."""
-        message, record, at = detection.message, detection.record, detection.detected_at
+        message, record = detection.message, detection.record
         arrived = arrival(detection, self._shift)
-        if at > arrived + self._max_age:
+        if detection.detected_at > arrived + self._max_age:
             return
         udid = message.device.udid
         is_live = record.timestamp >= 0
         book = self._books[(record.topic, record.partition) if is_live else udid]
-        name = (record.topic, record.partition, record.offset, detection.index)
-        seen = Observation(at, arrived, name)
+        seen = observation_of(detection, None, arrived, self._exponent)
         if isinstance(placed, Decision):
             self._leave(book, (placed.company_id, udid), detection, seen)
             return
@@ -150,7 +145,7 @@ class VisitReplay:
             visitor = place.company_reference.id, udid
             if not number:
                 self._leave(book, visitor, detection, seen)
-            found = self._seen(each, place, seen)
+            found = observation_of(each, place, arrived, self._exponent)
             self._count(book.observe(visitor, self._visited(place), found))
 
     def finish(self) -> None:
@@ -170,33 +165,13 @@ class VisitReplay:
             found.insert(0, ("geofence", place.place.id))
         return [VisitPlace(kind, id_, (), silence or SILENCE[kind]) for kind, id_ in found]
 
-    def _seen(
-        self, detection: DecodedDetection, place: IndexedPlace, seen: Observation
-    ) -> Observation:
-        reach, message = place.target.reach, detection.message
-        if reach is None:
-            return seen
-        rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
-        in_reach = Zone.UNKNOWN < detection.zone <= reach
-        weakest = weakest_signal(reach, message.tx_power, self._exponent)
-        return seen._replace(in_reach=in_reach, rssi=rssi, weakest=weakest)
-
     def _leave(
         self, book: VisitBook, visitor: VisitorKey, detection: DecodedDetection, seen: Observation
     ) -> None:
-        """End the visits of geofences that a position is beyond, whatever its error."""
         position = detection.message.position
-        for visit in [] if position is None else list(book.of(visitor)):
-            known = self._places.get(GeofenceKey(visit.place_id))
-            fence = None if known is None else known.place
-            if visit.kind != "geofence" or visit.ended_at is not None:
-                continue
-            if position is None or not isinstance(fence, GeofenceSnapshot):
-                continue
-            circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
-            away = distance(position.latitude, position.longitude, circle)
-            if away > fence.radius + (position.accuracy or 0.0):
-                self._count(book.leave(visitor, "geofence", fence.id, seen, "signal"))
+        if position is not None:
+            for visit in left_behind(book.of(visitor), position, self._places):
+                self._count(book.leave(visitor, "geofence", visit.place_id, seen, "signal"))
 
     def _count(self, events: Iterable[VisitEvent]) -> None:
         for event in events:
@@ -245,34 +220,26 @@ class ReplayPeriod(NamedTuple):
         yield from groupby(within, lambda each: each.detected_at >= self.since)
 
 
-def local_hour(clock: LocalClock, instant: float) -> str:
-    """The beginning of the hour of local time that contains an instant (epoch s), as the interface
-    writes it: an hour that a clock change repeats is two, with different offsets."""
-    written = clock.written(instant)
+def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
+    """The beginning of the hour that contains an instant (epoch s), in the campaign's local time,
+    as the interface writes it: an hour that a clock change repeats is two, with other offsets."""
+    offset = campaign.start.utcoffset()
+    if campaign.time_zone is None and offset is not None:
+        written = fixed_clock(offset).written(instant)
+    else:
+        written = zone_clock(campaign.time_zone or "UTC").written(instant)
     return f"{written[:13]}:00:00{written[19:]}"
 
 
-def _clock(zone: str | None, offset: timedelta | None = None) -> LocalClock:
-    """The local time of a zone, else of an offset, else UTC."""
-    if zone is None and offset is not None:
-        return fixed_clock(offset)
-    try:
-        return zone_clock(zone or "UTC")
-    except ValueError:  # the places leave campaigns of unknown zones out, as the trigger does
-        return zone_clock("UTC")
-
-
 class HourRow(NamedTuple):
-    """An hour's detections with one reason: of a campaign, or of a venue that has none, or of
-    neither. `campaign_id` is None also for a campaign that is only in a file."""
+    """The notifications of a campaign in an hour. `campaign_id` is None for one of a file only."""
 
     company: str
     venue: str
     campaign_id: int | None
-    campaign: str | None
+    campaign: str
     hour: str
-    reason: str
-    detections: int
+    sent: int
 
 
 class CampaignRow(NamedTuple):
@@ -305,7 +272,7 @@ class Outcome(NamedTuple):
     sent: int
     devices: int
     campaigns: Sequence[CampaignRow]
-    rows: Sequence[HourRow]
+    hours: Sequence[HourRow]
     visits: Mapping[VisitKind, VisitTally] = {}
 
 
@@ -350,8 +317,9 @@ class CatalogReplay:
         # Not bounded, because a forgotten claim would be granted again.
         self._claims: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._sent: defaultdict[DeviceKey, list[float]] = defaultdict(list)  # what caps count
-        # Many detections share a decision, so there are few different cells.
-        self._cells: Counter[tuple[IndexedPlace | None, Decision, float]] = Counter()
+        # Many detections share a decision, so there are few different pairs.
+        self._decisions: Counter[tuple[IndexedPlace | None, Decision]] = Counter()
+        self._hours: Counter[tuple[int, str]] = Counter()  # notifications
         self._only: Counter[int] = Counter()
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
@@ -366,7 +334,7 @@ class CatalogReplay:
                 self._visits.follow(detection, places)
             if isinstance(places, Decision):
                 if counted:
-                    self._cells[None, places, detection.detected_at // _QUARTER] += 1
+                    self._decisions[None, places] += 1
                 continue
             fired: set[int] = set()
             for each in places:
@@ -374,7 +342,7 @@ class CatalogReplay:
                 decision = self._decided(each, place, fired)
                 fired.update(campaign.id for campaign in decision.granted)
                 if counted:
-                    self._cells[place, decision, each.detected_at // _QUARTER] += 1
+                    self._decisions[place, decision] += 1
                 if decision.granted and place is not None:
                     self._claim(each, decision)
                     named = self.catalog.campaigns
@@ -384,8 +352,9 @@ class CatalogReplay:
         if not counted:
             return []
         self.sent += len(granting)
-        for grant in granting:
-            self.reached[grant.campaign.id].add(grant.detection.message.device.udid)
+        for detection, _, campaign, _ in granting:
+            self.reached[campaign.id].add(detection.message.device.udid)
+            self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
         return granting
 
     def _placed(self, detection: DecodedDetection) -> Collection[DecodedDetection] | Decision:
@@ -435,13 +404,13 @@ class CatalogReplay:
         """The results, once all is decided; in a comparison with those of the other catalog."""
         if self._visits is not None:
             self._visits.finish()
-        detections, hours = Counter[Reason](), Counter[HourRow]()
+        detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for (place, decision, quarter), count in self._cells.items():
+        for (place, decision), count in self._decisions.items():
             detections[decision.reason] += count
-            for id_, row in self._rows_of(place, decision, quarter * _QUARTER):
-                hours[row] += count
-                reasons[id_][row.reason] += count
+            own = dict(decision.by_campaign)
+            for campaign in place.campaigns if place is not None else ():
+                reasons[campaign.id][own.get(campaign.id, decision.reason).value] += count
         theirs: Mapping[object, set[str]] = {}
         if other is not None:
             known = other.catalog.campaigns.items()
@@ -457,38 +426,17 @@ class CatalogReplay:
             )
             for id_, each in self.catalog.campaigns.items()
         ]
-        rows = [row._replace(detections=count) for row, count in hours.items()]
+        named = self.catalog.campaigns
+        hours = [
+            HourRow(*named[id_][:2], named[id_].id, named[id_].name, hour, sent)
+            for (id_, hour), sent in self._hours.items()
+        ]
         return Outcome(
             self.catalog.name,
             dict(detections.most_common()),
             self.sent,
             len(set().union(*self.reached.values())),
             sorted(campaigns, key=lambda row: (-row.sent, row.company, row.venue, row.campaign)),
-            sorted(rows, key=lambda row: (*row[:2], row.campaign or "", row[2] or 0, *row[4:])),
+            sorted(hours, key=lambda row: (*row[:2], row.campaign, row.hour)),
             {} if self._visits is None else self._visits.tallies,
         )
-
-    def _rows_of(
-        self, place: IndexedPlace | None, decision: Decision, instant: float
-    ) -> Iterator[tuple[int, HourRow]]:
-        """Rows without a count, and the ids of their campaigns, 0 for none: of each campaign of
-        the place with its reason, or the whole detection's."""
-        if place is None or not place.campaigns:
-            names, zone = ("", ""), None
-            if place is not None:
-                names, zone = (
-                    self.catalog.venues[place.target.venue.id],
-                    place.target.venue.time_zone,
-                )
-            hour = local_hour(_clock(zone), instant)
-            yield 0, HourRow(*names, None, None, hour, decision.reason.value, 0)
-            return
-        reasons = dict(decision.by_campaign)
-        for each in place.campaigns:
-            hour = local_hour(_clock(each.time_zone, each.start.utcoffset()), instant)
-            named = self.catalog.campaigns[each.id]
-            reason = reasons.get(each.id, decision.reason).value
-            yield (
-                each.id,
-                HourRow(named.company, named.venue, named.id, named.name, hour, reason, 0),
-            )

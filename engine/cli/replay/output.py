@@ -146,13 +146,12 @@ def _print_visits(outcomes: Sequence[Outcome]) -> None:
 
 def _print_times(outcomes: Sequence[Outcome]) -> None:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
-    sent = [[row for row in each.rows if row.reason == Reason.GRANTED] for each in outcomes]
-    by_day = len({row.hour[:13] for rows in sent for row in rows}) > _MOST_HOURS
+    by_day = len({row.hour[:13] for each in outcomes for row in each.hours}) > _MOST_HOURS
     counts = [Counter[str]() for _ in outcomes]
-    for rows, by_time in zip(sent, counts, strict=True):
-        for row in rows:
+    for outcome, by_time in zip(outcomes, counts, strict=True):
+        for row in outcome.hours:
             at = row.hour[:10] if by_day else f"{row.hour[:13].replace('T', ' ')}:00"
-            by_time[at] += row.detections
+            by_time[at] += row.sent
     table = [(at, *(f"{each[at]:,}" for each in counts)) for at in sorted(set().union(*counts))]
     names = [each.name for each in outcomes] if len(outcomes) > 1 else ["sent"]
     if table:
@@ -191,7 +190,7 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
                 "seconds": round(tally.seconds),
                 "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
             }
-        for hour in outcome.rows:
+        for hour in outcome.hours:
             yield {"kind": "hour", "catalog": outcome.name, **hour._asdict()}
 
 

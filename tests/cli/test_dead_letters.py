@@ -168,7 +168,6 @@ def test_the_original_headers_are_restored() -> None:
     read by, in whichever case."""
     own = [("ce_id", b"1"), ("ce_reason", b"mine"), ("ce_empty", b""), ("ce_id", b"2")]
     own += [("Content-Type", b"text/plain"), ("mqtt.topic", b"/gw/a/status")]
-    own += [("__value_schema_id", b"\1" * 17)]
     origin = record("p.detections", b"v", [("case", b"a tracer's"), *own])
     written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
     read = Letter(record("p.dead-letters", written.value, list(written.headers)))

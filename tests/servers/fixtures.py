@@ -35,7 +35,6 @@ from tests.servers.missing import (
     KAFKA,
     REDIS,
     ServerMissingError,
-    report_left_out,
     skipping,
 )
 from tests.servers.postgres import PostgresServer, create_database, drop_database
@@ -172,7 +171,3 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 def pytest_xdist_auto_num_workers() -> int:
     """Servers that the environment names are shared, and tests empty them: one at a time then."""
     return 0 if {KAFKA, REDIS, DATABASE} & os.environ.keys() else os.cpu_count() or 1
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    report_left_out(terminalreporter)

@@ -9,7 +9,6 @@ import pytest
 # Each names a server to use instead of starting one.
 KAFKA, REDIS, DATABASE = (f"PROXIMITY_TEST_{name}" for name in ("KAFKA", "REDIS", "DATABASE"))
 REQUIRE = "PROXIMITY_TEST_REQUIRE_SERVERS"
-_MARK = "no real "
 
 
 class ServerMissingError(Exception):
@@ -22,23 +21,9 @@ def skipping(server: str, *, instead: str) -> Iterator[None]:
     try:
         yield
     except ServerMissingError as error:
-        reason = f"{_MARK}{server}: {error}; or set {instead}"
+        reason = f"no real {server}: {error}; or set {instead}"
     else:
         return
     if os.environ.get(REQUIRE) == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
-
-
-def report_left_out(reporter: pytest.TerminalReporter) -> None:
-    """Say in the run's summary which servers' tests were left out, how many, and the remedy."""
-    counts: dict[str, int] = {}
-    for report in reporter.stats.get("skipped", []):
-        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-        if reason.startswith(_MARK):
-            counts[reason] = counts.get(reason, 0) + 1
-    if not counts:
-        return
-    reporter.section("left out: tests that need a real server")
-    for reason, count in sorted(counts.items()):
-        reporter.line(f"{count} tests, {reason}")

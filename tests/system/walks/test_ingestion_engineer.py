@@ -1,9 +1,11 @@
 """An ingestion engineer's first hour: the demo, and the README's "Run it on your own servers"."""
 
 import json
+import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -12,10 +14,23 @@ from dotenv import dotenv_values
 from catalog.secrets import is_published, open_cipher
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
-from tests.system.test_demo import start
 from tests.system.walks.user import ROOT, User
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DETECTIONS = 25_419 + 2 * 6  # readings; a position and a scan of each phone
+
+
+def demo(*arguments: str) -> "subprocess.Popen[str]":
+    # What is set for the user's own engine must not reach the demo.
+    env = os.environ | {"PROXIMITY_DATABASE_URL": "sqlite:////nowhere/x", "COLUMNS": "200"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "engine.cli", "demo", *arguments],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def paste(script: str, directory: Path = ROOT) -> "subprocess.CompletedProcess[str]":
@@ -49,8 +64,19 @@ def test_the_file_of_settings_that_the_readme_makes(tmp_path: Path) -> None:
     load_settings(tmp_path / "proximity.env")
 
 
-def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
-    process = start("--serve", "--seconds", "4")
+def test_an_interrupted_demo_ends_cleanly() -> None:
+    process = demo("--seconds", "60")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("The roles trigger"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=300)
+    assert (process.returncode, error.splitlines()[-1]) == (130, "proximity: interrupted")
+
+
+def test_the_demo_says_what_fired_and_its_commands_can_be_pasted() -> None:
+    process = demo("--serve", "--seconds", "6")
     assert process.stdout is not None
     printed = ""
     try:
@@ -58,6 +84,7 @@ def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
             printed += line
             if line.startswith("Notifications as they come:"):
                 break
+        assert_summary(printed)
         last = printed[printed.index("Still running") :]
         publish, tail, statistics, verify = re.findall(r"^    (\S.*)$", last, re.MULTILINE)
         assert paste(publish).stdout.startswith("published 5 detections")
@@ -76,6 +103,37 @@ def test_the_commands_that_a_serving_demo_prints_can_be_pasted() -> None:
         output, error = process.communicate(timeout=300)
     assert (process.returncode, error) == (0, "")
     assert output.endswith("stopped\n")
+
+
+def assert_summary(printed: str) -> None:
+    """What fired, why the rest did not, and that SQL has counted it."""
+    assert "25,419 real readings, taken by 6 phones" in printed
+    detected = printed[printed.index("What was detected") :].partition("\n\n")[0]
+    counts = {
+        reason: int(number.replace(",", ""))
+        for reason, number in re.findall(r"^(\S+)  .*  ([\d,]+)$", detected, re.MULTILINE)
+    }
+    assert sum(counts.values()) == DETECTIONS
+    assert {"throttled", "too_far", "no_campaign", "inactive_beacon"} <= set(counts)
+    for line in (
+        "Welcome +template, to 6 phones +6",
+        "Scanned at the door +url, to 6 phones +6",
+        "Film season +its campaign is over +0",
+        "Desk with power sockets +no phone was at a switched on place of it +0",
+        r"\S.* html, to \d phones? +[1-9]",
+    ):
+        assert re.search(rf"^{line}", printed, re.MULTILINE), line
+    notification = json.loads(printed[printed.index("{\n") : printed.index("\n}\n") + 2])
+    # The connector role has called the customer's service, and this is its reply.
+    assert notification["campaign"]["name"] == "Your loans"
+    assert "due tomorrow" in notification["html"]
+    counted = re.search(
+        r"SQL has counted ([\d,]+) detections at active .* and (\d+) notif", printed
+    )
+    assert counted is not None
+    assert int(counted[1].replace(",", "")) == DETECTIONS - counts["inactive_beacon"]
+    sent = re.findall(r"^\S.* \w+, to \d phones? +(\d+)$", printed, re.MULTILINE)
+    assert sum(map(int, sent)) == int(counted[2])
 
 
 def open_the_console(printed: str) -> None:

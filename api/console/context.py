@@ -14,23 +14,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
+from api.console import cookies
+from api.console.cookies import PATH, Notice, SessionKey
 from api.console.forms import PostedForm, read_form
 from api.console.rendering import rendered
-from api.console.session import (
-    FORGERY_FIELD,
-    NOTICE,
-    PATH,
-    SESSION,
-    Notice,
-    SessionKey,
-    forgery_token,
-    forget_cookie,
-    keep_notice,
-    read_notice,
-    read_session,
-    refuse_forged,
-)
-from api.console.texts import Translations, in_zone, translations_for
+from api.console.texts import Translations, translations_for, zone_named
 from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import SignedIn
 from catalog.inputs import READ, WRITE
@@ -74,12 +62,10 @@ async def call_interface(
 
 
 class RecordList(NamedTuple):
-    """The records of one page of a list, and where they stand among all that were found."""
+    """The records of one page of a list, and how many were found in all."""
 
     records: list[dict[str, Any]]
-    offset: int = 0
-    total: int = 0
-    is_filtered: bool = False
+    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +132,12 @@ class PageContext:
 
         A whole page also says what the form before it has done, once.
         """
-        done = None if "#" in template else read_notice(self.request)
-        common = {"context": self, "forgery_token": forgery_token(self.session), "done": done}
-        answer = rendered(template, self.texts, common | values, status)
+        done = None if "#" in template else cookies.read_notice(self.request)
+        token = cookies.forgery_token(self.session)
+        given = {"context": self, "forgery_token": token, "done": done, **values}
+        answer = rendered(template, self.texts, given, status)
         if done is not None:
-            forget_cookie(answer, NOTICE)
+            cookies.forget(answer, cookies.NOTICE)
         return answer
 
     def form_page(
@@ -184,7 +171,7 @@ class PageContext:
         """Redirect to another page of the console, which says what a form has done."""
         answer = RedirectResponse(f"{PATH}{path}", 303)
         if done is not None:
-            keep_notice(answer, self.request, done)
+            cookies.keep_notice(answer, self.request, done)
         return answer
 
     async def venues(self) -> list[dict[str, Any]]:
@@ -197,38 +184,35 @@ class PageContext:
     async def local_now(self) -> datetime:
         """The present time: the venues' local time if they all have the same, else UTC."""
         zones = {venue["time_zone"] or "UTC" for venue in await self.venues()}
-        return in_zone(self.now, zones.pop() if len(zones) == 1 else "UTC")
+        return self.now.astimezone(zone_named(zones.pop() if len(zones) == 1 else "UTC"))
 
     async def listed(self, path: str, *, sort: str = "name") -> RecordList:
         """A page of the list that an operation returns. Raises ApiError.
 
         The query says what is searched, in which state, and how the list is sorted.
         """
-        search, state = self.query("search"), self.query("state")
-        offset = self.query_number("offset")
         reply = await self.call(
             "GET",
             path,
-            search=search,
-            active={"on": "true", "off": "false"}.get(state),
+            search=self.query("search"),
+            active={"on": "true", "off": "false"}.get(self.query("state")),
             sort=self.query("sort") or sort,
-            offset=offset,
+            offset=self.query_number("offset"),
             limit=A_PAGE,
         )
-        is_filtered = bool(search or state)
-        return RecordList(reply.json(), offset, int(reply.headers["x-total"]), is_filtered)
+        return RecordList(reply.json(), int(reply.headers["x-total"]))
 
 
 async def page_context(request: Request) -> PageContext:
     """The context of a page for the visitor's session. Raises ApiError 401 without one."""
-    session = read_session(request)
+    session = cookies.read_session(request)
     account = await services_of(request).sessions.find(session.email, session.token)
     if account is None:
         raise ApiError(401, "no session")
     form = PostedForm()
     if request.method == "POST":
         form = await read_form(request)
-        refuse_forged(request, session, form.get(FORGERY_FIELD, ""))
+        cookies.refuse_forged(request, session, form.get(cookies.FORGERY_FIELD, ""))
     request.scope["company"] = account.company_id
     texts = translations_for(request)
     return PageContext(request=request, texts=texts, account=account, session=session, form=form)
@@ -261,7 +245,7 @@ def _to_sign_in(request: Request) -> Response:
     if "hx-request" in request.headers:
         # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
         answer = Response(status_code=204, headers={"hx-redirect": address})
-    forget_cookie(answer, SESSION)
+    cookies.forget(answer, cookies.SESSION)
     return answer
 
 

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from api.console.cookies import FORGERY_FIELD, PATH
 from api.console.forms import split_delay, tag_text
-from api.console.session import FORGERY_FIELD, PATH
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
 from catalog.models import WEEKDAYS
 from catalog.plain_text import for_csv

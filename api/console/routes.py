@@ -5,7 +5,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
 from api.answers import ApiError
+from api.console import cookies
 from api.console.context import Context, PageRoute, call_interface
+from api.console.cookies import PATH, SessionKey
 from api.console.forms import read_form
 from api.console.pages import (
     activity,
@@ -19,16 +21,6 @@ from api.console.pages import (
     venues,
 )
 from api.console.rendering import ASSETS, rendered
-from api.console.session import (
-    LANGUAGE,
-    PATH,
-    SESSION,
-    SessionKey,
-    forget_cookie,
-    keep_cookie,
-    keep_session,
-    refuse_other_sites,
-)
 from api.console.texts import LANGUAGES, translations_for
 
 router = APIRouter(route_class=PageRoute)
@@ -68,7 +60,7 @@ def _sign_in_form(
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
     """Sign in with POST /v2/auth, and put the session into the cookie."""
-    refuse_other_sites(request)
+    cookies.refuse_other_sites(request)
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
     try:
@@ -80,18 +72,18 @@ async def sign_in(request: Request) -> Response:
     granted = reply.json()["session"]
     answer = RedirectResponse(PATH, 303)
     session = SessionKey(granted["email"], granted["token"])
-    keep_session(answer, request, session, granted["valid"])
+    cookies.keep_session(answer, request, session, granted["valid"])
     return answer
 
 
 @router.post("/language")
 async def choose_language(request: Request) -> Response:
     """Store the chosen language in a cookie."""
-    refuse_other_sites(request)
+    cookies.refuse_other_sites(request)
     chosen = (await read_form(request)).get("language", "")
     answer = RedirectResponse(PATH, 303)
     if chosen in LANGUAGES:
-        keep_cookie(answer, request, LANGUAGE, chosen, _YEAR)
+        cookies.keep(answer, request, cookies.LANGUAGE, chosen, _YEAR)
     return answer
 
 
@@ -100,7 +92,7 @@ async def sign_out(context: Context) -> Response:
     """End the session in every process."""
     await context.call("DELETE", "/auth")
     answer = context.redirect("/sign-in")
-    forget_cookie(answer, SESSION)
+    cookies.forget(answer, cookies.SESSION)
     return answer
 
 

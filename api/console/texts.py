@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from babel.messages.pofile import read_po
 from starlette.requests import Request
 
 from api.answers import timestamp
-from api.console.session import LANGUAGE
+from api.console.cookies import LANGUAGE
 from catalog.fields import ZONES
 
 LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
@@ -81,11 +81,6 @@ def local_time(text: str, zone: str) -> str:
         return timestamp(datetime.fromisoformat(text).replace(tzinfo=zone_named(zone)))
     except (ValueError, OverflowError):
         return text
-
-
-def in_zone(now: datetime, zone: str) -> datetime:
-    """The time with the present offset of a time zone."""
-    return now.astimezone(timezone(now.astimezone(zone_named(zone)).utcoffset() or timedelta()))
 
 
 def zone_named(name: str) -> ZoneInfo:

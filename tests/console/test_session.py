@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from api.console.session import forgery_token
+from api.console.cookies import forgery_token
 from catalog.accounts import NewAccount, create_account
 from catalog.inputs import ALL_PERMISSIONS
 from tests.api.harness import PASSWORD, Harness

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 from sqlalchemy import select
 
-from api.console.session import SessionKey, forgery_token
+from api.console.cookies import SessionKey, forgery_token
 from catalog.models import Account, Device, Statistic
 from tests.api.harness import Harness, Headers
 

@@ -102,7 +102,7 @@ async def show_deleted(context: Context) -> Response:
         and datetime.fromisoformat(each["create_on"]) >= context.now - RESTORABLE
     ]
     found.sort(key=lambda each: -each["id"])
-    return context.page("audit.html", found=RecordList(found, total=len(found)), changes=None)
+    return context.page("audit.html", found=RecordList(found, len(found)), changes=None)
 
 
 def _restore_page(entry: dict[str, Any]) -> str:

@@ -11,12 +11,12 @@ from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
 from api.console.context import A_PAGE, Context, PageContext, PageRoute
+from api.console.cookies import PATH, Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
 from api.console.pages.records import CAMPAIGNS, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
 from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
-from api.console.session import PATH, Notice
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from api.answers import ApiError
 from api.console.context import Context, PageContext, PageRoute
+from api.console.cookies import PATH, Notice
 from api.console.forms import tag_names, tag_text
-from api.console.session import PATH, Notice
 
 router = APIRouter(route_class=PageRoute)
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from api.answers import ApiError
 from api.console.context import Context, PageContext, PageRoute
+from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay
-from api.console.session import Notice
 from catalog.models import WEEKDAYS
 
 router = APIRouter(route_class=PageRoute)

@@ -5,6 +5,7 @@ unique. A dry run of the interface checks all of them and shows what they would 
 """
 
 import csv
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,9 +17,9 @@ from starlette.responses import Response
 from api.answers import ApiError
 from api.bodies import MOST_LISTED
 from api.console.context import Context, PageContext, PageRoute
+from api.console.cookies import Notice
 from api.console.pages.records import IN_VENUES, NEW, FormField, RecordKind, venue_of
 from api.console.rendering import csv_file
-from api.console.session import Notice
 from catalog.plain_text import of_csv
 
 router = APIRouter(route_class=PageRoute)
@@ -61,13 +62,10 @@ async def export(kind: RecordKind, context: Context) -> Response:
     return csv_file(f"{kind.many}-{context.path_number('id')}", [head, *rows])
 
 
-async def show_import(kind: RecordKind, context: Context) -> Response:
-    """Show the empty form."""
-    return await _page(kind, context, [])
-
-
 async def import_sheet(kind: RecordKind, context: Context) -> Response:
     """Show what the file changes, with the faults of each line; store it on the second request."""
+    if context.request.method == "GET":
+        return await _page(kind, context, [])
     try:
         lines = await _read(kind, context)
     except (ValueError, csv.Error) as error:
@@ -84,8 +82,7 @@ async def import_sheet(kind: RecordKind, context: Context) -> Response:
 async def _page(
     kind: RecordKind, context: PageContext, lines: list[SheetLine], message: str = ""
 ) -> Response:
-    states = [line.state for line in lines]
-    counts = {state: states.count(state) for state in sorted(set(states))}
+    counts = Counter(sorted(line.state for line in lines))
     is_faulty = bool(message) or "line_faulty" in counts
     return context.page(
         "import.html",
@@ -174,7 +171,7 @@ async def _send(
 
 
 for _kind in IN_VENUES:
-    _import = f"{_kind.list_page}/import"
     router.add_api_route(f"{_kind.list_page}/export", partial(export, _kind), methods=["GET"])
-    router.add_api_route(_import, partial(show_import, _kind), methods=["GET"])
-    router.add_api_route(_import, partial(import_sheet, _kind), methods=["POST"])
+    for _method in ("GET", "POST"):
+        _path, _page_of_kind = f"{_kind.list_page}/import", partial(import_sheet, _kind)
+        router.add_api_route(_path, _page_of_kind, methods=[_method])

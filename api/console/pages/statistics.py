@@ -90,17 +90,15 @@ async def table_file(context: Context) -> Response:
 async def _choice(context: PageContext) -> dict[str, str]:
     """What was chosen: the kind, the venue, and the days, by a period's name or as they are."""
     today = (await context.local_now()).date()
-    this_month = today.replace(day=1)
-    period = context.query("period")
-    if period == "month":
-        span = {"from": str(this_month), "to": str(today)}
-    elif period == "last_month":
-        last = this_month - _DAY
-        span = {"from": str(last.replace(day=1)), "to": str(last)}
-    elif period in PERIODS:
-        span = last_days(today, int(period))
-    else:
-        span = {name: context.query(name) or day for name, day in last_days(today, 7).items()}
+    last_month = today.replace(day=1) - _DAY
+    span = {name: context.query(name) or day for name, day in last_days(today, 7).items()}
+    match context.query("period"):
+        case "month":
+            span = last_days(today, today.day)
+        case "last_month":
+            span = last_days(last_month, last_month.day)
+        case days if days in PERIODS:
+            span = last_days(today, int(days))
     kind = context.query("kind")
     return {"kind": kind if kind in KINDS else KINDS[0], "venue": context.query("venue"), **span}
 

@@ -34,7 +34,7 @@ class Notice(NamedTuple):
     undo: str = ""
 
 
-def keep_cookie(response: Response, request: Request, name: str, value: str, seconds: int) -> None:
+def keep(response: Response, request: Request, name: str, value: str, seconds: int) -> None:
     """Keep a cookie in the browser that no script can read and no other site can use."""
     secure = request.url.scheme == "https"
     response.set_cookie(
@@ -42,7 +42,7 @@ def keep_cookie(response: Response, request: Request, name: str, value: str, sec
     )
 
 
-def forget_cookie(response: Response, name: str) -> None:
+def forget(response: Response, name: str) -> None:
     """Have the browser forget a cookie."""
     response.delete_cookie(name, path=PATH, httponly=True, samesite="strict")
 
@@ -58,13 +58,13 @@ def keep_session(response: Response, request: Request, session: SessionKey, vali
     left = datetime.fromisoformat(valid) - datetime.now(UTC)
     # In the characters that the header of a request can have.
     email = quote(session.email, encoding="latin-1", errors="replace")
-    keep_cookie(response, request, SESSION, f"{email}.{session.token}", int(left.total_seconds()))
+    keep(response, request, SESSION, f"{email}.{session.token}", int(left.total_seconds()))
 
 
 def keep_notice(response: Response, request: Request, notice: Notice) -> None:
     """Have the browser bring the notice to the next page."""
     kept = orjson.dumps([notice.text, notice.name[:255], notice.undo])
-    keep_cookie(response, request, NOTICE, quote(kept), seconds=60)
+    keep(response, request, NOTICE, quote(kept), seconds=60)
 
 
 def read_notice(request: Request) -> Notice | None:

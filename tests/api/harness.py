@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, NamedTuple
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import httpx
 from fastapi import FastAPI
@@ -92,30 +92,18 @@ class Harness:
 
     async def account(self, company: Company | None = None, /, **permission: int) -> Headers:
         """Headers of a new account with a session; levels that are not given are 2."""
-        email = f"{secrets.token_hex(4)}@example.org"
-        token = secrets.token_urlsafe(16)
+        email, token = f"{secrets.token_hex(4)}@example.org", secrets.token_urlsafe(16)
         now = datetime.now(UTC)
         async with self.database.write.begin() as session:
             if company is None:
                 company = Company(name=f"company of {email}", create_on=now)
-            owner = await session.merge(company)
-            account = Account(
-                company=owner,
-                email=email,
-                password_hash="-",
-                permission=ALL_PERMISSIONS | permission,
-                create_on=now,
-            )
+            levels = ALL_PERMISSIONS | permission
+            account = Account(email=email, password_hash="-", permission=levels, create_on=now)
+            account.company = await session.merge(company)
             session.add(account)
             await session.flush()
-            session.add(
-                Session(
-                    account_id=account.id,
-                    token_hash=token_hash(token),
-                    create_on=now,
-                    valid=now + timedelta(hours=1),
-                )
-            )
+            of = {"create_on": now, "valid": now + timedelta(hours=1)}
+            session.add(Session(account_id=account.id, token_hash=token_hash(token), **of))
         return {"x-service-key": email, "x-service-token": token}
 
 
@@ -128,9 +116,6 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
             database=stores.database, store=stores.index_store, clock=time.monotonic
         )
 
-        async def ready() -> dict[str, bool]:
-            return {"database": True}
-
         # The public authorities are read in 30 ms, and no test changes them.
         with patch("engine.wiring.connector.client_context", _client_context):
             services = build_services(settings, stores, drainer)
@@ -138,7 +123,7 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
             services=services,
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
-            ready=ready,
+            ready=AsyncMock(return_value={"database": True}),
             with_console=with_console,
         )
         transport = httpx.ASGITransport(app)

@@ -1,6 +1,7 @@
 """What all answers have in common: the types of fields, the models' base, and the errors."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -74,31 +75,23 @@ class SignInErrorAnswer(Answer):
     fields: dict[str, str] = Field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
     """A request that is answered with an error.
 
     `fields` names what is wrong by place, as `tags[0].name`, each with what is accepted.
     """
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        fields: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.fields = dict(fields or {})
-        self.headers = headers
+    status: int
+    message: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] | None = None
 
     def answer(self, *, text: str = "message") -> JSONResponse:
         """The answer, with the message as the field `text`."""
         body: Record = {"status": "error", text: self.message, "code": self.status}
         if self.fields:
-            body["fields"] = self.fields
+            body["fields"] = dict(self.fields)
         return JSONResponse(body, self.status, self.headers)
 
 

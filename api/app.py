@@ -1,6 +1,6 @@
 """Builds the application: its routes, its OpenAPI document, its errors, and what is around them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,7 +9,7 @@ from asyncpg import InterfaceError, PostgresError
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 from pydantic.json_schema import models_json_schema
 from redis.exceptions import RedisError
@@ -40,7 +40,6 @@ Errors: 400 `fields` names each bad field with what it accepts; 401 no session; 
 permission is too low; 404 no such record in the account's company; 413, 415 the body is too large,
 or is not JSON; 409 the triple of a beacon is taken; 429, 503 try again after `retry-after` seconds.
 """
-Ready = Callable[[], Awaitable[Mapping[str, bool]]]
 
 
 def build_app(
@@ -48,14 +47,12 @@ def build_app(
     services: Services,
     metrics: ApiMetrics,
     version: str,
-    ready: Ready,
     cors_origins: Sequence[str] = (),
     with_console: bool = False,
 ) -> FastAPI:
-    """The interface under /v2, /docs, /openapi.json, /healthz and /readyz, and the console.
+    """The interface under /v2, /docs, /openapi.json, and the console.
 
-    `ready` has the checks of /readyz by name; the answer is 200 if all of them pass. `cors_origins`
-    are the sites whose pages may call the interface from a browser.
+    `cors_origins` are the sites whose pages may call the interface from a browser.
     """
     app = FastAPIOffline(
         title="Proximity management interface",
@@ -77,7 +74,7 @@ def build_app(
         from api.console.routes import add_console
 
         add_console(app)
-    _add_probes(app, ready, home="console" if with_console else "docs")
+    app.add_route("/", lambda _: RedirectResponse("console" if with_console else "docs"))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     if cors_origins:
         app.add_middleware(
@@ -89,23 +86,6 @@ def build_app(
         )
     app.add_middleware(RequestMiddleware, metrics=metrics)
     return app
-
-
-def _add_probes(app: FastAPI, ready: Ready, home: str) -> None:
-    @app.get("/", include_in_schema=False)
-    async def root() -> Response:
-        return RedirectResponse(home)
-
-    @app.get("/healthz", include_in_schema=False)
-    async def healthz() -> Response:
-        return JSONResponse({"status": "ok"})
-
-    @app.get("/readyz", include_in_schema=False)
-    async def readyz() -> Response:
-        checks = dict(await ready())
-        good = all(checks.values())
-        content = {"status": "ready" if good else "not ready", "checks": checks}
-        return JSONResponse(content, 200 if good else 503)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

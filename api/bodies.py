@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query
 from starlette.requests import Request
 
 from api.answers import INT64, ApiError, bad_fields
-from catalog.fields import Conflicts, Faults, Fields, read_fields
+from catalog.fields import Faults, Fields, read_fields
 
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
@@ -125,20 +125,17 @@ async def read_bytes(request: Request, longest: int) -> bytes:
     return bytes(raw)
 
 
-def accepted(
-    model: type[Fields], body: Any, *, place: str = "", conflicts: Conflicts = lambda _: ()
-) -> dict[str, Any]:
+def accepted(model: type[Fields], body: Any, *, place: str = "") -> dict[str, Any]:
     """The values of the fields in an object, by attribute. Raises ApiError, 400 with every fault.
 
-    `conflicts` finds faults in the combination of fields. Names that `model` does not know are
-    ignored, because clients send back the records that they have read.
+    Names that `model` does not know are ignored, because clients send back the records that they
+    have read.
     """
     if not isinstance(body, dict):
         raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
     faults = Faults()
     values = read_fields(model, body, place=place, faults=faults)
-    faults.note_conflicts(place, conflicts(values))
-    refuse([(fault.place, fault.message) for fault in faults])
+    refuse((fault.place, fault.message) for fault in faults)
     return values
 
 
@@ -152,15 +149,11 @@ def accepted_list(model: type[Fields], body: Any) -> list[dict[str, Any]]:
         read_fields(model, each, place=f"[{number}]", faults=faults)
         for number, each in enumerate(body)
     ]
-    refuse([(fault.place, fault.message) for fault in faults])
+    refuse((fault.place, fault.message) for fault in faults)
     return values
 
 
 def refuse(faults: Iterable[tuple[str, str]]) -> None:
     """Raise ApiError 400 if there are faults, pairs of a field and a message."""
-    by_place: dict[str, str] = {}
-    for place, message in faults:
-        before = by_place.get(place)
-        by_place[place] = f"{before}; {message}" if before else message
-    if by_place:
-        raise bad_fields(by_place)
+    if found := dict(faults):
+        raise bad_fields(found)

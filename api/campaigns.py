@@ -175,7 +175,7 @@ async def _columns(
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
         if values.get("on", record.on) == "dwell":
             kept["dwell_minutes"] = record.dwell_minutes
-        refuse(campaign_conflicts({**kept, **values}))
+    refuse(campaign_conflicts({**kept, **values}))
     check_content(scope.caller.services.catalog_limits, {**kept, **values}, kept)
     columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
     found = await with_references(session, scope, values)
@@ -217,7 +217,6 @@ CAMPAIGNS = Records(
         selectinload(Campaign.tags),
     ),
     page=50,  # their content is large
-    conflicts=campaign_conflicts,
     columns=_columns,
     check=_check,
 )

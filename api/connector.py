@@ -19,7 +19,7 @@ from api.answers import (
     not_found,
     unavailable,
 )
-from api.bodies import accepts
+from api.bodies import accepts, refuse
 from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import of_company, write
 from catalog.errors import DecryptionError
@@ -157,7 +157,8 @@ async def update_connector(caller: Writer) -> ConnectorAnswer:
     because each call resolves it again.
     """
     cipher = _cipher(caller)
-    values = await caller.values(ConnectorInput, connector_conflicts)
+    values = await caller.values(ConnectorInput)
+    refuse(connector_conflicts(values))
     try:
         await caller.services.check_url(values["url"])
     except HostUnresolvedError as error:

@@ -16,7 +16,6 @@ from catalog.audit import audit_scope
 _log = structlog.get_logger(__name__)
 _UNTIL_ANSWER = 30.0  # seconds
 _LONGEST_ANSWER = 600.0
-_PROBES = ("/healthz", "/readyz")  # requested every few seconds: counted, not logged
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -118,10 +117,9 @@ class RequestMiddleware:
         route = str(getattr(scope.get("route"), "path", None) or "none")
         self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.seconds.labels(method, route).observe(seconds)
-        if route not in _PROBES:
-            about = {"method": method, "route": route, "status": status}
-            milliseconds, company = round(seconds * 1000, 1), scope.get("company")
-            _log.info("request", **about, milliseconds=milliseconds, company=company)
+        about = {"method": method, "route": route, "status": status}
+        milliseconds, company = round(seconds * 1000, 1), scope.get("company")
+        _log.info("request", **about, milliseconds=milliseconds, company=company)
 
 
 def _add_headers(scope: Scope, message: Message) -> None:

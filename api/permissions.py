@@ -22,7 +22,7 @@ from api.sessions import Sessions, SignedIn
 from catalog.audit import Author, set_author
 from catalog.database import Database
 from catalog.erasure import DeviceData
-from catalog.fields import Conflicts, Fields
+from catalog.fields import Fields
 from catalog.inputs import NOTHING, READ, WRITE
 from catalog.limits import CatalogLimits
 from catalog.secrets import Cipher
@@ -103,11 +103,9 @@ class Caller:
         """The JSON in the request's body. Raises ApiError."""
         return await read_json(self.request, self.services.max_body)
 
-    async def values(
-        self, model: type[Fields], conflicts: Conflicts = lambda _: ()
-    ) -> dict[str, Any]:
+    async def values(self, model: type[Fields]) -> dict[str, Any]:
         """The body's values by attribute, as `api.bodies.accepted`. Raises ApiError."""
-        return accepted(model, await self.body(), conflicts=conflicts)
+        return accepted(model, await self.body())
 
 
 def services_of(request: Request) -> Services:

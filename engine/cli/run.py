@@ -100,8 +100,8 @@ async def _serve_roles(
 async def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT.
 
-    Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
-    API_METRICS_PORT.
+    Serves /v2, /docs for people and /openapi.json for programs; /metrics, /healthz and /readyz are
+    on API_METRICS_PORT.
     """
     from catalog.redis_connection import probe_redis
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector

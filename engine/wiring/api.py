@@ -89,17 +89,13 @@ async def serve_api(
         await refuse_old_schema(stores)
         drainer = outbox_drainer(stores, metrics)
 
-        async def checks() -> dict[str, bool]:
-            return {"running": not stop.is_set(), "database": await sql_answers(stores, metrics)}
-
         async def is_ready() -> bool:
-            return all((await checks()).values())
+            return not stop.is_set() and await sql_answers(stores, metrics)
 
         app = build_app(
             services=build_services(settings, stores, drainer),
             metrics=ApiMetrics(metrics.registry),
             version=engine_version(),
-            ready=checks,
             cors_origins=settings.api_cors_origins,
             with_console=settings.console,
         )

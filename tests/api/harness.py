@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, NamedTuple
-from unittest.mock import AsyncMock, patch
+from unittest.mock import patch
 
 import httpx
 from fastapi import FastAPI
@@ -123,7 +123,6 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
             services=services,
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
-            ready=AsyncMock(return_value={"database": True}),
             with_console=with_console,
         )
         transport = httpx.ASGITransport(app)

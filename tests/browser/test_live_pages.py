@@ -54,12 +54,12 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
         page.wait_for_text("Go on")
 
     await visit.walk(watch)
-    await eventually(store.watchers, deadline=30)
+    await eventually(store.watchers)
     await decide("Pier")
     await decide("Pier")
     await visit.walk(read)
     # No more requests are sent, so nobody watches after five seconds.
-    await eventually(is_over, deadline=30, what="nobody watches")
+    await eventually(is_over, what="nobody watches")
     assert await visit.walk(lambda page: page.complaints()) == []
 
 

@@ -78,4 +78,4 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
-    wait_until(lambda: _has_ended(pid), deadline=10, what="the server is gone")
+    wait_until(lambda: _has_ended(pid), what="the server is gone")

@@ -160,7 +160,7 @@ async def test_connections_outlive_their_tokens(
         await publisher.start()
         await consumer.start()
         try:
-            await eventually(consumer.assignment, deadline=30)
+            await eventually(consumer.assignment)
             await consumer.seek_to_beginning()
             published, read = 0, list[int]()
             async with asyncio.timeout(90):

@@ -51,7 +51,7 @@ async def test_the_longest_of_all_topics(
     async def is_read() -> bool:  # a broker may learn of a topic a moment later
         return await read_retention(settings) == longest
 
-    await eventually(is_read, deadline=30)
+    await eventually(is_read)
 
 
 async def test_brokers_that_do_not_say(embedded_kafka: str):

@@ -1,4 +1,4 @@
-"""Process shutdown: by a signal under load, by two, with workers, by too many dead letters."""
+"""Process shutdown: by a signal under load, by two, and with workers."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 from tests.system.rig import Command, Rig
 from tests.system.scene import Scene
-from tests.system.topics import Message, TopicSet
+from tests.system.topics import TopicSet
 from tests.system.world import small_world
 
 DRAIN = 20.0
@@ -144,28 +144,3 @@ async def test_workers_do_not_outlive_their_parent(parent: Command) -> None:
 def workers_of(parent: Command) -> list[int]:
     pid = parent.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-async def test_too_many_dead_letters_stop_it(scene: Scene) -> None:
-    """A faulty producer: many different keys, and no valid record for ten seconds."""
-    topics, sent = scene.topics, 3000
-    await topics.publish([Message(b"device %d" % n, b"{}") for n in range(sent)])
-    trigger = scene.rig.role("trigger")
-
-    async def one_more_has_ended_it() -> bool:
-        nonlocal sent
-        sent += 1
-        await topics.publish([Message(b"device %d" % sent, b"{}")])
-        return trigger.process.poll() is not None
-
-    await eventually(one_more_has_ended_it, what="it stops")
-    assert await trigger.ended() == 1
-    assert "PROXIMITY_DEAD_LETTER_SHARE" in trigger.output.splitlines()[-1]
-    assert await topics.lag() > 0  # nothing of the last batch was published
-
-    trigger = scene.rig.role("trigger", DEAD_LETTER_SHARE="1")
-    await topics.until_done()
-    await trigger.stop()
-    assert {letter.key for letter in await topics.read("dead-letters")} == {
-        record.key for record in await topics.read("detections")
-    }

@@ -29,7 +29,8 @@ class KafkaServer(ServerProcess):
         self._java = java()
         self._jars = jars_directory()
         self._properties = directory / "server.properties"
-        self.cluster = new_cluster()
+        # An id may not begin with a dash: it would be taken for an option.
+        self._cluster = base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode()[:22]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -69,7 +70,7 @@ class KafkaServer(ServerProcess):
         self._properties.write_text("".join(lines))
         tool = [*self._run_java("-Xmx128m"), "kafka.tools.StorageTool", "format"]
         subprocess.run(
-            [*tool, "-t", self.cluster, "-c", self._properties],
+            [*tool, "-t", self._cluster, "-c", self._properties],
             check=True,
             timeout=60,
             capture_output=True,
@@ -92,8 +93,3 @@ class KafkaServer(ServerProcess):
     def _run_java(self, heap: str) -> list[str | Path]:
         log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return [self._java, heap, *self.java_options(), log_level, "-cp", f"{self._jars}/*"]
-
-
-def new_cluster() -> str:
-    """An id for a cluster. It may not begin with a dash: it would be taken for an option."""
-    return base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode().rstrip("=")

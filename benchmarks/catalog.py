@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,26 +34,25 @@ def make_catalog(
     campaigns: int,
     kind: str = "beacon",
     *,
-    capped: bool = False,
+    company: Mapping[str, Any] | None = None,
     checkout: Path = ROOT,
 ) -> None:
-    """A database with BEACONS beacons, or places of another kind, of so many campaigns each; with
-    `capped` under three caps, which let everything pass. `checkout` itself migrates and loads it:
-    tables differ between versions, the catalog file does not."""
-    company: dict[str, Any] = {
+    """A database with BEACONS beacons, or places of another kind, of so many campaigns each, of
+    a company with these other fields. `checkout` itself migrates and loads it: tables differ
+    between versions, the catalog file does not."""
+    whole: dict[str, Any] = {
         "name": "Benchmark",
         "applications": [{"name": "App", "type": "ios", "api_key": API_KEY}],
         "venues": [_venue(first, campaigns, kind) for first in range(0, BEACONS, _A_VENUE)],
+        **(company or {}),
     }
-    if capped:
-        company["caps"] = [{"max": 1000, "per": each} for each in ("hour", "day", "week")]
     servers = {"PROXIMITY_DATABASE_URL": database, "PROXIMITY_REDIS_URL": redis}
     for words in (["migrate"], ["catalog", "load", "-"]):
         subprocess.run(
             [python_of(checkout), "-m", "engine.cli", *words],
             cwd=checkout,
             env=os.environ | servers,
-            input=json.dumps({"companies": [company]}).encode(),
+            input=json.dumps({"companies": [whole]}).encode(),
             check=True,
             stdout=subprocess.DEVNULL,
         )

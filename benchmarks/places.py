@@ -1,5 +1,5 @@
 """`python -m benchmarks.places`: geofences beside brute force, their memory, and the rates of
-detections of geofences, positions and tags beside those of beacons."""
+detections of geofences, positions and tags, and of beacons with visits, beside beacons."""
 
 import argparse
 import asyncio
@@ -8,6 +8,7 @@ import random
 import tracemalloc
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from math import asin, cos, degrees, radians, sin, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -141,10 +142,12 @@ async def _rates(arguments: argparse.Namespace, console: Console) -> dict[str, l
     count, found = arguments.records, dict[str, list[Result]]()
     async with servers(arguments.broker) as running:
         with TemporaryDirectory() as directory:
+            staying = Workload("dwell-beacon", "devices stay", count // 100, 2)
+            workloads = {kind: replace(staying, name=f"dwell-{kind}", kind=kind) for kind in PLACES}
+            visited = replace(staying, name="dwell-visits", company={"presence": True})
             runs = {}
-            for kind in PLACES:
-                (home := Path(directory) / kind).mkdir()
-                workload = Workload(f"dwell-{kind}", "devices stay", count // 100, 2, kind=kind)
+            for kind, workload in (workloads | {"beacon with visits": visited}).items():
+                (home := Path(directory) / workload.name).mkdir()
                 runs[kind] = Rounds(running, workload, count, home)
                 await runs[kind].prepare()
             for _ in range(arguments.rounds):
@@ -160,10 +163,11 @@ def _beside_beacons(found: dict[str, list[Result]]) -> Sheet:
     rows = []
     for kind, results in found.items():
         pairs = list(zip(results, found["beacon"], strict=True))
-        beside = Spread(rate(own) / rate(beacon) for own, beacon in pairs)
         spreads = [Spread(map(of, results)) for of in (rate, cost)]
-        rows.append([kind, *map(str, spreads), str(beside)])
-    columns = ["", "/s", "processor, us each", "rate of beacons'"]
+        spreads.append(Spread(rate(own) / rate(beacon) for own, beacon in pairs))
+        spreads.append(Spread(cost(beacon) / cost(own) for own, beacon in pairs))
+        rows.append([kind, *map(str, spreads)])
+    columns = ["", "/s", "processor, us each", "rate of beacons'", "beacons' processor time"]
     return Sheet("Trigger, one processor, devices that stay", columns, rows)
 
 

@@ -80,7 +80,7 @@ class Rounds:
             self._servers.redis,
             workload.campaigns,
             workload.kind,
-            capped=workload.capped,
+            company=workload.company,
             checkout=checkout,
         )
         self._databases[checkout] = database

@@ -3,8 +3,9 @@
 import json
 import random
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from benchmarks.catalog import API_KEY, BEACONS, UUID, centre_of, place_of
 from engine.kafka.messages import format_instant
@@ -13,6 +14,8 @@ _SEED = 20261120
 _ROAMING_DEVICES = 5000
 _STRIDE = 7919  # a prime: few devices are at beacons far apart, however many there are
 _SPAN = 60  # seconds over which the detections spread
+
+_CAPS = {"caps": [{"max": 1000, "per": each} for each in ("hour", "day", "week")]}
 
 Record = tuple[bytes, bytes]
 
@@ -23,7 +26,8 @@ class Workload:
 
     A roaming device is at another beacon each time; the others stay at theirs. `held` in a hundred
     detections were made before, by the same devices at the same beacons, so that their claims are
-    held in Redis while the requesting process does not know them. `capped`: the company has caps.
+    held in Redis while the requesting process does not know them. `company` has other
+    fields of the company.
     """
 
     name: str
@@ -33,7 +37,7 @@ class Workload:
     roaming: bool = False
     held: int = 0
     kind: str = "beacon"
-    capped: bool = False
+    company: Mapping[str, Any] = field(default_factory=dict)
 
     def records(self, count: int) -> Iterator[Record]:
         """Key and value of `count` detections of the last minute, in an order that repeats."""
@@ -91,7 +95,7 @@ def workloads(count: int) -> dict[str, Workload]:
     every = (
         Workload("dwell", "devices stay at a beacon; 1% of detections grant", count // 100, 2),
         Workload("scatter", "devices roam; every detection grants both", roaming, 2, True),
-        Workload("capped", "as scatter, under three caps", roaming, 2, roaming=True, capped=True),
+        Workload("capped", "as scatter, under three caps", roaming, 2, True, company=_CAPS),
         Workload(
             "steady", "devices roam; 95% of the requested claims are held", roaming, 2, True, 95
         ),

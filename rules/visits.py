@@ -7,11 +7,12 @@ greatest one of a partition (`mark`), or as far as `expire` says. Times are epoc
 import uuid
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log10
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +23,7 @@ VisitKind = Literal["beacon", "geofence", "venue"]
 VisitEventType = Literal["enter", "dwell", "exit"]
 ExitCause = Literal["silence", "signal", "reported", "edited"]
 VisitorKey = tuple[int, str]  # company id and udid
+Where = tuple[VisitKind, int]  # what is visited, and its id
 
 # Seconds without a detection after which a visit has ended, where nothing else is set.
 SILENCE: Mapping[VisitKind, int] = {"beacon": 30, "geofence": 120, "venue": 120}
@@ -32,22 +34,21 @@ _MINUTE = 60
 _NAMESPACE = uuid.UUID("0d9a5a34-4a0e-5a53-8f2e-7a1a3f6f0c11")
 
 
-class VisitPlace(NamedTuple):
+class VisitPlace(msgspec.Struct, frozen=True):
     """A place that is visited. `key` is kept with the visit, so that the place can be found.
 
     A visit ends after `silence` seconds. `dwell_minutes` ascend. `presence` says that events of
     visits that begin now are published; a visit that was published is so to its end.
     """
 
-    kind: VisitKind
-    id: int
+    where: Where
     key: tuple[Any, ...]
     silence: float
     dwell_minutes: tuple[int, ...] = ()
     presence: bool = False
 
 
-class Observation(NamedTuple):
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """A detection as visits see it. `record` identifies it, and so the visit that it begins.
 
     `arrived` is the time of its record: a device whose clock is ahead moves time no further.
@@ -80,6 +81,11 @@ class Visit(msgspec.Struct, array_like=True, gc=False):
     ended_at: float | None = None
 
     @property
+    def where(self) -> Where:
+        """What is visited."""
+        return self.kind, self.place_id
+
+    @property
     def uuid(self) -> uuid.UUID:
         """Its id."""
         return uuid.UUID(bytes=self.id)
@@ -110,6 +116,7 @@ class VisitEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return self.visit.entered_at if self.type == "enter" else self.visit.last_seen
 
 
+@lru_cache(maxsize=4096)
 def weakest_signal(reach: Zone, tx_power: float | None, exponent: float) -> float | None:
     """The weakest signal within a beacon's reach, in dBm; None if the beacon reaches far.
 
@@ -144,9 +151,10 @@ class VisitBook:
         self.changed: set[VisitorKey] = set()
         self.late: Counter[VisitKind] = Counter()
         self.open = 0
-        self._visits: dict[VisitorKey, list[Visit]] = {}
-        # Of each visit one entry that is not later than its deadline.
-        self._deadlines: list[tuple[float, bytes, VisitorKey, VisitKind, int]] = []
+        self._visits: dict[VisitorKey, dict[Where, Visit]] = {}
+        # Of each visit one entry that is not later than its deadline: a visit that goes on does not
+        # move its entry, which is put back when its time has come.
+        self._deadlines: list[tuple[float, bytes, VisitorKey, Where]] = []
 
     def __len__(self) -> int:
         """How many devices it has."""
@@ -154,42 +162,63 @@ class VisitBook:
 
     def of(self, visitor: VisitorKey) -> list[Visit]:
         """The visits of a device, also those that have just ended."""
-        return self._visits.get(visitor, [])
+        return list(self._visits.get(visitor, {}).values())
 
     def restore(self, visitor: VisitorKey, visits: Iterable[Visit]) -> None:
         """Put back what `of` had."""
         for visit in visits:
             self._keep(visitor, visit)
 
-    def observe(
+    def observe(  # noqa: C901  a call costs as much as what it does
         self, visitor: VisitorKey, places: Iterable[VisitPlace], seen: Observation
     ) -> list[VisitEvent]:
         """A detection at the first of `places`; what it begins or holds there, it does at the next.
 
-        The events come in the order of time: first those of silence.
+        The events come in the order of time: first those of silence. Nearly all detections hold
+        visits and lead to no event: hence few calls.
         """
-        events = self.expire(min(seen.at, seen.arrived))
+        at, rssi = seen.at, seen.rssi
+        until = at if at < seen.arrived else seen.arrived
+        events = self.expire(until) if until > self.mark else []
+        visits = self._visits.get(visitor)
         for place in places:
-            if not self._observe_at(visitor, place, seen, events):
+            visit = visits.get(place.where) if visits else None
+            if visit is not None and rssi is not None:
+                _note_signal(visit, at, rssi)
+            if visit is None or visit.ended_at is not None:
+                if not self._begins(visitor, place, seen, visit, events):
+                    break
+                visits = self._visits[visitor]
+            elif seen.in_reach or self._stays(visitor, visit, seen, events):
+                before = visit.last_seen
+                visit.detections += 1
+                visit.key = place.key
+                if at > before:
+                    visit.last_seen = at
+                if rssi is not None and (visit.rssi_max is None or rssi > visit.rssi_max):
+                    visit.rssi_max = rssi
+                if visit.silence != place.silence:
+                    visit.silence = place.silence
+                    self._watch(visitor, visit)
+                if place.dwell_minutes:
+                    events += _dwells(visitor, visit, before, place.dwell_minutes)
+            else:
                 break
-            if not seen.in_reach or seen.rssi is not None:
-                seen = Observation(seen.at, seen.arrived, seen.record)
+            if rssi is not None:  # it is no signal of the next place
+                rssi, seen = None, Observation(at, seen.arrived, seen.record)
+        if visits:
+            self.changed.add(visitor)
         return events
 
     def leave(
-        self,
-        visitor: VisitorKey,
-        kind: VisitKind,
-        place_id: int,
-        seen: Observation,
-        cause: ExitCause,
+        self, visitor: VisitorKey, where: Where, seen: Observation, cause: ExitCause
     ) -> list[VisitEvent]:
         """End a visit, because the device or its position says so."""
         events = self.expire(min(seen.at, seen.arrived))
-        visit = self._find(visitor, kind, place_id)
+        visit = self._find(visitor, where)
         if visit is not None and visit.ended_at is None:
             if seen.at < visit.last_seen:
-                self.late[kind] += 1
+                self.late[visit.kind] += 1
             else:
                 self._end(visitor, visit, seen.at, cause, events)
         return events
@@ -206,8 +235,8 @@ class VisitBook:
             if len(events) == most:
                 self.mark = max(self.mark, self._deadlines[0][0])
                 return events
-            _, visit_id, visitor, kind, place_id = heappop(self._deadlines)
-            visit = self._find(visitor, kind, place_id)
+            _, visit_id, visitor, where = heappop(self._deadlines)
+            visit = self._find(visitor, where)
             if visit is None or visit.id != visit_id:
                 continue
             if visit.deadline >= until:
@@ -219,34 +248,17 @@ class VisitBook:
         self.mark = until
         return events
 
-    def _observe_at(
-        self, visitor: VisitorKey, place: VisitPlace, seen: Observation, events: list[VisitEvent]
+    def _stays(
+        self, visitor: VisitorKey, visit: Visit, seen: Observation, events: list[VisitEvent]
     ) -> bool:
-        """Whether the detection begins or holds a visit."""
-        visit = self._find(visitor, place.kind, place.id)
-        if visit is None:
-            return seen.in_reach and self._enter(visitor, place, seen, visit, events)
-        since = visit.last_seen if visit.ended_at is None else visit.ended_at
-        if seen.at >= since and seen.rssi is not None:
-            mean = seen.rssi if visit.rssi_mean is None else visit.rssi_mean
-            visit.rssi_mean = mean + _SMOOTHING * (seen.rssi - mean)
-            self.changed.add(visitor)
-        beyond = -inf  # dB by which the mean is beyond the reach
-        if seen.rssi is not None and seen.weakest is not None and visit.rssi_mean is not None:
-            beyond = seen.weakest - visit.rssi_mean
-        if visit.ended_at is not None:
-            is_near = seen.in_reach and (beyond <= 0 or seen.at <= since)
-            return is_near and self._enter(visitor, place, seen, visit, events)
-        if not seen.in_reach:
-            if beyond == -inf:
-                return False
-            if beyond > self._margin:
-                self._end(visitor, visit, max(seen.at, visit.last_seen), "signal", events)
-                return False
-        self._hold(visitor, visit, place, seen, events)
-        return True
+        """Whether a detection out of reach holds the visit; it ends it if the mean is too weak."""
+        beyond = _beyond(visit, seen)
+        if beyond is not None and beyond > self._margin:
+            self._end(visitor, visit, max(seen.at, visit.last_seen), "signal", events)
+            return False
+        return beyond is not None
 
-    def _enter(
+    def _begins(
         self,
         visitor: VisitorKey,
         place: VisitPlace,
@@ -254,50 +266,26 @@ class VisitBook:
         ended: Visit | None,
         events: list[VisitEvent],
     ) -> bool:
-        at, rssi = seen.at, seen.rssi
-        end = None if ended is None else ended.ended_at
-        if at + place.silence < self.mark or (end is not None and at <= end):
-            self.late[place.kind] += 1
+        """Whether the detection begins a visit; `ended` is the one before, while it is known."""
+        at, end = seen.at, -inf if ended is None or ended.ended_at is None else ended.ended_at
+        beyond = None if ended is None else _beyond(ended, seen)
+        if not seen.in_reach or (at > end and beyond is not None and beyond > 0):
+            return False
+        if at <= end or at + place.silence < self.mark:
+            self.late[place.where[0]] += 1
             return False
         if ended is not None:
             self._drop(visitor, ended)
-        identity = (*visitor, place.kind, place.id, *seen.record, round(at * 1000))
+        identity = (*visitor, *place.where, *seen.record, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
         visit = Visit(
-            *(place.kind, place.id, place.key, place.presence, visit_id, place.silence, at, at),
-            rssi_mean=rssi,
-            rssi_max=rssi,
+            *(*place.where, place.key, place.presence, visit_id, place.silence, at, at),
+            rssi_mean=seen.rssi,
+            rssi_max=seen.rssi,
         )
         self._keep(visitor, visit)
-        self.changed.add(visitor)
         events.append(VisitEvent("enter", visitor, copy(visit)))
         return True
-
-    def _hold(
-        self,
-        visitor: VisitorKey,
-        visit: Visit,
-        place: VisitPlace,
-        seen: Observation,
-        events: list[VisitEvent],
-    ) -> None:
-        self.changed.add(visitor)
-        visit.detections += 1
-        visit.key = place.key
-        if seen.rssi is not None and (visit.rssi_max is None or seen.rssi > visit.rssi_max):
-            visit.rssi_max = seen.rssi
-        before = visit.last_seen - visit.entered_at
-        visit.last_seen = max(visit.last_seen, seen.at)
-        if visit.silence != place.silence:
-            visit.silence = place.silence
-            self._watch(visitor, visit)
-        stayed = visit.last_seen - visit.entered_at
-        if place.dwell_minutes:
-            events += [
-                VisitEvent("dwell", visitor, copy(visit), minutes)
-                for minutes in place.dwell_minutes
-                if before < minutes * _MINUTE <= stayed
-            ]
 
     def _end(
         self,
@@ -313,23 +301,42 @@ class VisitBook:
         self.changed.add(visitor)
 
     def _keep(self, visitor: VisitorKey, visit: Visit) -> None:
-        self._visits.setdefault(visitor, []).append(visit)
+        self._visits.setdefault(visitor, {})[visit.where] = visit
         self.open += visit.ended_at is None
         self._watch(visitor, visit)
 
     def _watch(self, visitor: VisitorKey, visit: Visit) -> None:
-        entry = (visit.deadline, visit.id, visitor, visit.kind, visit.place_id)
-        heappush(self._deadlines, entry)
+        heappush(self._deadlines, (visit.deadline, visit.id, visitor, visit.where))
 
     def _drop(self, visitor: VisitorKey, visit: Visit) -> None:
         visits = self._visits[visitor]
-        visits.remove(visit)
+        del visits[visit.where]
         if not visits:
             del self._visits[visitor]
         self.changed.add(visitor)
 
-    def _find(self, visitor: VisitorKey, kind: VisitKind, place_id: int) -> Visit | None:
-        for visit in self._visits.get(visitor, ()):
-            if visit.place_id == place_id and visit.kind == kind:
-                return visit
+    def _find(self, visitor: VisitorKey, where: Where) -> Visit | None:
+        return self._visits.get(visitor, {}).get(where)
+
+
+def _note_signal(visit: Visit, at: float, rssi: float) -> None:
+    """Add a signal to the mean, unless it is late."""
+    if at >= (visit.last_seen if visit.ended_at is None else visit.ended_at):
+        mean = rssi if visit.rssi_mean is None else visit.rssi_mean
+        visit.rssi_mean = mean + _SMOOTHING * (rssi - mean)
+
+
+def _beyond(visit: Visit, seen: Observation) -> float | None:
+    """By how many dB the mean is weaker than any signal within reach; None if nobody knows."""
+    if seen.rssi is None or seen.weakest is None or visit.rssi_mean is None:
         return None
+    return seen.weakest - visit.rssi_mean
+
+
+def _dwells(
+    visitor: VisitorKey, visit: Visit, before: float, dwell_minutes: Iterable[int]
+) -> Iterator[VisitEvent]:
+    """The events of the minutes that a visit has reached, which was last seen `before`."""
+    for minutes in dwell_minutes:
+        if before - visit.entered_at < minutes * _MINUTE <= visit.last_seen - visit.entered_at:
+            yield VisitEvent("dwell", visitor, copy(visit), minutes)

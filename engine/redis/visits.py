@@ -6,7 +6,7 @@ publishes what was not acknowledged, and ignores for visits the records before t
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from importlib.resources import files
 from secrets import token_hex
 from typing import Any
@@ -20,7 +20,7 @@ from engine.kafka.workers import PartitionRestartError
 from engine.process.failures import retry
 from engine.process.metrics import Metrics
 from rules.model import Zone
-from rules.visits import Visit, VisitBook, VisitEvent, VisitorKey
+from rules.visits import Visit, VisitBook, VisitEvent
 
 _WRITE = files("engine.redis").joinpath("scripts/write_visits.lua").read_text(encoding="utf-8")
 _SCANNED = 1000
@@ -94,7 +94,7 @@ class VisitStore:
             return 0, []
         progress = _decode_progress(fields[b"progress"])
         if self._topic_id not in (None, progress.topic_id):
-            await self._write([name for name in fields if name != b"owner"], {})
+            await self._write([name for name in fields if name != b"owner"], [])
             return 0, []
         book.mark = progress.mark
         events = []
@@ -118,20 +118,20 @@ class VisitStore:
 
         Raises VisitsTakenOverError; then nothing was written.
         """
-        progress = _Progress(offset, self._topic_id, book.mark)
-        kept = {b"progress": _encode(progress)}
+        kept = [b"progress", _encode(_Progress(offset, self._topic_id, book.mark))]
         gone = [b"e:" + each for each in published]
         for visitor in book.changed:
-            visits, name = book.of(visitor), _field(visitor)
+            visits, name = book.of(visitor), b"d:%d:%b" % (visitor[0], visitor[1].encode())
             if visits:
-                kept[name] = _encode(visits)
+                kept += name, _encode(visits)
             else:
                 gone.append(name)
-        kept |= {b"e:" + each.event.id.bytes: _encode(each) for each in events}
+        for each in events:
+            kept += b"e:" + each.event.id.bytes, _encode(each)
         await self._write(gone, kept)
         book.changed.clear()
 
-    async def _write(self, gone: Collection[bytes], kept: Mapping[bytes, bytes]) -> None:
+    async def _write(self, gone: list[bytes], kept: list[bytes]) -> None:
         owner = self._owner or token_hex(8).encode()
         if not await retry(
             lambda: self._call(self._owner, owner, gone, kept), self._errors, _OPERATION
@@ -139,11 +139,12 @@ class VisitStore:
             raise VisitsTakenOverError(f"the visits of {self._key} have another owner")
         self._owner = owner
 
-    async def _call(
-        self, held: bytes, owner: bytes, gone: Collection[bytes], kept: Mapping[bytes, bytes]
-    ) -> bool:
-        arguments: list[Any] = [held, owner, len(gone), *gone]
-        arguments += [part for pair in kept.items() for part in pair]
+    async def _call(self, held: bytes, owner: bytes, gone: list[bytes], kept: list[bytes]) -> bool:
+        arguments: list[Any] = [
+            held,
+            owner,
+            *(b"".join(map(_with_length, each)) for each in (gone, kept)),
+        ]
         async with asyncio.timeout(self._deadline):
             return bool(await self._script(keys=[self._key], args=arguments))
 
@@ -156,7 +157,7 @@ class VisitStore:
             if held is None:
                 return {}
             self._owner = token_hex(8).encode()
-            if await self._call(held, self._owner, (), {}):
+            if await self._call(held, self._owner, [], []):
                 break
         fields: dict[bytes, bytes] = {}
         cursor = 0
@@ -168,8 +169,8 @@ class VisitStore:
                 return fields
 
 
-def _field(visitor: VisitorKey) -> bytes:
-    return b"d:%d:%b" % (visitor[0], visitor[1].encode())
+def _with_length(part: bytes) -> bytes:
+    return len(part).to_bytes(4) + part
 
 
 def _in_order(pending: PendingEvent) -> tuple[float, int, int]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder
 from engine.kafka.dead_letters import DeadLetter
@@ -24,14 +24,8 @@ from engine.trigger.place_index import PlaceIndex, Places
 from engine.trigger.visits import PartitionVisits
 from rules.model import Decision
 
-
-class EarlyRefusals(Protocol):
-    """Refuses detections before they are decoded (refusal_filter.pyx)."""
-
-    def split(
-        self, records: Records, remembered: RememberedClaims, now: float
-    ) -> tuple[Records, list[Decision]]:
-        """The records that must be decoded, and the decisions that refuse the others."""
+if TYPE_CHECKING:
+    from engine.trigger.refusal_filter import RefusalFilter, Seen
 
 
 class TakenIn(NamedTuple):
@@ -53,7 +47,7 @@ class Intake:
     """
 
     decoders: Mapping[str, DetectionDecoder]
-    refusals: EarlyRefusals | None
+    refusals: "RefusalFilter | None"
     index: PlaceIndex
     devices: DeviceLookup
     feed: DecisionFeed
@@ -70,7 +64,7 @@ class Intake:
         Raises TooManyDeadLettersError and VisitsTakenOverError.
         """
         with self._step("decode"):
-            batch, refused = await self._decode(records, remembered)
+            batch, refused, seen = await self._decode(records, remembered)
         version = self.index.cache.version
         with self._step("resolve"):
             located = await locate(batch.messages, self.index)
@@ -80,7 +74,7 @@ class Intake:
         with self._step("decide"):
             decided = self._decide(located, beacons, version, remembered, refused)
         with self._step("visits"):
-            moments = await visits.follow(records, located, beacons, keys)
+            moments = await visits.follow(records, located, beacons, keys, seen)
         self.counter.count(refused)
         if located.left:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
@@ -90,19 +84,20 @@ class Intake:
 
     async def _decode(
         self, records: Records, remembered: RememberedClaims
-    ) -> tuple[DecodedBatch[DecodedDetection], list[Decision]]:
-        """The decoded detections, and the decisions of those that were refused before."""
+    ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Seen]]":
+        """The decoded detections, the decisions of those that were refused before, and of these
+        what visits need."""
         decoder = self.decoders[records[0].topic]
         if (
             self.refusals is None
             or not isinstance(decoder, OwnFormatDecoder)
             or self.feed.wants(len(records))
         ):
-            return await decoder.decode(records), []
-        others, refused = self.refusals.split(records, remembered, self.clock())
+            return await decoder.decode(records), [], []
+        others, refused, seen = self.refusals.split(records, remembered, self.clock())
         batch = await decoder.decode(others, records)
         self.feed.note_undecoded(refused)
-        return batch, refused
+        return batch, refused, seen
 
     def _decide(
         self,

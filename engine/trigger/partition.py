@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -210,24 +211,28 @@ class TriggerPartition:
         return not left
 
     async def _run(self) -> None:
+        now = asyncio.get_running_loop().time
         self._put_moments(await self.visits.load())
         while not self._closing:
             if self.visits.is_due:
                 self._put_moments(await self.visits.tick())
-            unsaved = self.visits.unsaved_from
+            is_idle = not self._queue or self._ahead() >= self._most_ahead
+            unsaved, save_at = self.visits.unsaved_from, self.visits.save_at
             if unsaved is not None and (
-                not self._queue or (self._offsets.end or 0) - unsaved >= self._most_ahead // 2
+                (self._offsets.end or 0) - unsaved >= self._most_ahead // 2
+                or (is_idle and save_at <= now())
             ):
                 await self.visits.save()
                 self.on_progress()
-                continue
-            if not self._queue or self._ahead() >= self._most_ahead:
+            elif is_idle:
                 self._moved.clear()
-                await self._moved.wait()
-                continue
-            # Small pieces that have queued up meanwhile are taken in together.
-            await self._take_in(next_batch(self._queue, self._taken_at_once))
-            await asyncio.sleep(0)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(None if unsaved is None else save_at):
+                        await self._moved.wait()
+            else:
+                # Small pieces that have queued up meanwhile are taken in together.
+                await self._take_in(next_batch(self._queue, self._taken_at_once))
+                await asyncio.sleep(0)
 
     def _ahead(self) -> int:
         """How far the intake is ahead of the first unfinished record: what a crash repeats."""

@@ -124,12 +124,13 @@ def _visited(
         key = (venue.id, place.uuid, place.major, place.minor)
     elif isinstance(place, TagSnapshot):
         key = (venue.id, venue.company_id, place.kind, place.value)
-    at_venue = VisitPlace("venue", venue.id, key, silence or SILENCE["venue"], (), presence)
+    at_venue = VisitPlace(("venue", venue.id), key, silence or SILENCE["venue"], (), presence)
     if isinstance(place, TagSnapshot):
         return (at_venue,)
     kind: VisitKind = "beacon" if isinstance(place, BeaconSnapshot) else "geofence"
     minutes = tuple(sorted({each.dwell_minutes or 0 for each in campaigns if each.on == "dwell"}))
-    return (VisitPlace(kind, place.id, key, silence or SILENCE[kind], minutes, presence), at_venue)
+    at_place = VisitPlace((kind, place.id), key, silence or SILENCE[kind], minutes, presence)
+    return (at_place, at_venue)
 
 
 def assemble(

@@ -5,7 +5,7 @@ Nearly all detections of a busy topic fire nothing: their device was sent the ca
 too far away, or there is no campaign. This module finds that out without decoding them, and makes
 no object of a detection. It comes to the same decisions as detections.py, locate.py and
 `decide_from_memory` (grants.py), which tests/trigger/test_refusal_filter.py compares. What it
-cannot decide for certain it leaves to them.
+cannot decide for certain it leaves to them. Where visits are followed, it says what was detected.
 
 Cython compiles it while the project is installed. Without a compiler the trigger does without it.
 """
@@ -20,6 +20,7 @@ from libc.string cimport memcmp, memcpy
 from engine.trigger.detection_scan cimport (
     BEACON,
     GEOFENCE,
+    POSITION,
     TAG,
     DetectionText,
     Text,
@@ -34,6 +35,7 @@ from engine.trigger.grants import unknown
 from rules.decision import refusal
 from rules.model import Reason
 from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
+from rules.visits import Observation, weakest_signal
 
 cdef extern from "Python.h":
     int PyUnicode_1BYTE_KIND
@@ -62,9 +64,10 @@ cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
 
 
 cdef class _Place:
-    """A place as the rules see it; `written` has a beacon's triples, as devices write them."""
+    """A place as the rules see it; `written` has a beacon's triples, as devices write them, and
+    `visited` is the place in the cache if visits are followed there."""
 
-    cdef object target, refusal, refusals, phase, none_granted
+    cdef object target, refusal, refusals, phase, none_granted, visited
     cdef tuple delays
     cdef bint has_quiet_hours
     cdef list written
@@ -100,7 +103,7 @@ cdef class RefusalFilter:
 
     # Beacons by the triple as written, and places by key. Many triples may be one beacon's.
     cdef dict _places, _by_key, _known, _claims
-    cdef double _max_age, _path_loss_exponent, _oldest, _newest
+    cdef double _max_age, _path_loss_exponent, _now, _oldest, _newest
     cdef _Clock _clock
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
@@ -111,26 +114,29 @@ cdef class RefusalFilter:
         self._clock = _Clock()
 
     def split(self, list records, remembered, double now):
-        """The records that must be decoded, and the decisions that refuse the others."""
-        cdef list others = [], refused = []
+        """The records that must be decoded, the decisions that refuse the others, and of the others
+        what visits need: record, place and udid, and the detection as visits see it."""
+        cdef list others = [], refused = [], seen = []
         remembered.forget_expired(now)
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
             self._by_key.clear()
         self._claims = remembered.young
+        self._now = now
         self._oldest, self._newest = now - self._max_age, now + self._max_age
         for record in records:
             count = len(refused)
-            if not self._refuse(record, refused):
+            if not self._refuse(record, refused, seen):
                 del refused[count:]
                 others.append(record)
-        return others, refused
+        return others, refused, seen
 
-    cdef bint _refuse(self, record, list refused) except -1:
+    cdef bint _refuse(self, record, list refused, list seen) except -1:
         """Add the decisions that refuse the record's detections; False if one may fire."""
         cdef DetectionText text
         cdef double at
         cdef int zone = _UNKNOWN
+        cdef _Place place
         value = record.value
         if type(value) is not bytes:
             return False
@@ -146,11 +152,30 @@ cdef class RefusalFilter:
         if at < 0 or zone == _UNREADABLE_ZONE:
             return False
         for place in places:
-            decision = None if place is None else self._refusal(place, zone, at, &text.udid)
+            if place is None or (place.visited is not None and text.place == POSITION):
+                return False
+            decision = self._refusal(place, zone, at, &text.udid)
             if decision is None:
                 return False
             refused.append(decision)
+            if place.visited is not None:
+                self._see(record, place, zone, at, &text, seen)
         return True
+
+    cdef _see(self, record, _Place place, int zone, double at, DetectionText *text, list seen):
+        """Add the detection as visits see it; one from the future counts for none."""
+        cdef double arrived = record.timestamp / 1000 if record.timestamp > 0 else self._now
+        cdef bint in_reach = place.reach == _EVERY_ZONE or _UNKNOWN < zone <= place.reach
+        if at > arrived + self._max_age:
+            return
+        rssi = weakest = None
+        if place.reach != _EVERY_ZONE and text.rssi.size >= 0 and number_of(&text.rssi) < 0:
+            rssi = number_of(&text.rssi)
+            power = number_of(&text.tx_power) if text.tx_power.size >= 0 else None
+            weakest = weakest_signal(place.target.reach, power, self._path_loss_exponent)
+        name = (record.topic, record.partition, record.offset, 0)
+        observation = Observation(at, arrived, name, in_reach, rssi, weakest)
+        seen.append((record, place.visited, _text_of(&text.udid), observation))
 
     cdef object _refusal(self, _Place place, int zone, double at, Text *udid):
         """The decision that refuses a detection, or None.
@@ -230,7 +255,7 @@ cdef class RefusalFilter:
         return place
 
     cdef _Place _place(self, key):
-        """The place with this key; None if the index must be asked, or visits are followed."""
+        """The place with this key; None if the index must be asked."""
         cdef PyObject *found = PyDict_GetItem(self._by_key, key)
         cdef _Place place
         if found != NULL:
@@ -238,13 +263,12 @@ cdef class RefusalFilter:
         if key not in self._known:
             return None
         indexed = self._known[key]
-        if indexed is not None and indexed.visited:
-            return None
         place = self._by_key[key] = _Place.__new__(_Place)
         place.written = []
         if indexed is None:
             place.refusal = unknown(key)
         else:
+            place.visited = indexed if indexed.visited else None
             place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.has_quiet_hours = target.rules.quiet_hours is not None

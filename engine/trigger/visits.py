@@ -4,11 +4,12 @@ The changes of a batch of records are written to Redis before its events go on, 
 events as they were and loses none (engine/redis/visits.py). Without visits it costs nothing.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,10 +18,16 @@ from aiokafka import ConsumerRecord, TopicPartition
 from msgspec.structs import replace
 
 from catalog.redis_connection import RedisClient
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, PlaceKey, TagKey
+from engine.kafka.detections import (
+    BeaconKey,
+    DecodedDetection,
+    GeofenceKey,
+    PlaceKey,
+    TagKey,
+    decode_record,
+)
 from engine.kafka.messages import (
     CompanyReference,
-    Coordinates,
     Detection,
     KnownDevice,
     PresenceEvent,
@@ -41,17 +48,25 @@ from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex, Places
 from rules.geofences import Circle, distance
 from rules.model import GeofenceSnapshot, Reason, Zone
-from rules.visits import Observation, Visit, VisitBook, VisitEvent, weakest_signal
+from rules.visits import (
+    Observation,
+    Visit,
+    VisitBook,
+    VisitEvent,
+    VisitorKey,
+    weakest_signal,
+)
 
 if TYPE_CHECKING:
     from engine.trigger.claim_memory import RememberedClaims
     from engine.trigger.locate import Located
+    from engine.trigger.refusal_filter import Seen
 
 log = structlog.get_logger(__name__)
 
 _MOST_AT_ONCE = 500  # events of a tick, and messages of a list
+_SAVE_SECONDS = 0.25  # between two writes that lead to no event
 
-_weakest = lru_cache(maxsize=4096)(weakest_signal)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -115,6 +130,7 @@ class PartitionVisits:
         )
         self._offset = 0  # records before it have been counted
         self._unsaved_from: int | None = None
+        self._saved_at = 0.0
         self._messages: deque[_Publication] = deque()
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
         self._published: list[bytes] = []  # to be forgotten with the next write
@@ -133,6 +149,11 @@ class PartitionVisits:
     def unsaved_from(self) -> int | None:
         """The first offset whose changes are not written; it must not be passed by a commit."""
         return self._unsaved_from
+
+    @property
+    def save_at(self) -> float:
+        """When it is written (loop time), unless many records or an event come before."""
+        return self._saved_at + (0.0 if self._tracking.in_transactions else _SAVE_SECONDS)
 
     @property
     def has_messages(self) -> bool:
@@ -161,22 +182,30 @@ class PartitionVisits:
         return self._to_publish(await self._decide(events))
 
     async def follow(
-        self, records: Records, located: "Located", places: Places, keys: Collection[PlaceKey]
+        self,
+        records: Records,
+        located: "Located",
+        places: Places,
+        keys: Collection[PlaceKey],
+        seen: "list[Seen]",
     ) -> list[DecidedDetection]:
         """Note where devices are, by records in order. Returns what their visits may fire.
 
+        `seen` are the detections that were refused without being decoded, in order.
         Raises VisitsTakenOverError.
         """
         self._newest = max(self._newest, records[-1].timestamp / 1000)
-        if not self._book and not any(
+        if not (self._book or seen) and not any(
             place is not None and place.visited for place in map(places.get, keys)
         ):
             return []
         found, mark = list[PendingEvent](), self._book.mark
         circles = await self._circles(located, places)
+        undecoded = deque(each for each in seen if each[0].offset >= self._offset)
         last_position: tuple[int, int] | None = None
         for detection, company in _in_order(located, places):
             offset = detection.record.offset
+            found += self._apply_seen(undecoded, offset)
             if offset < self._offset:
                 continue
             if detection.message.position is not None and last_position != (
@@ -184,6 +213,7 @@ class PartitionVisits:
             ):
                 found += self._leave_geofences(detection, company, circles)
             found += self._apply(detection, company, places.get(detection.key))
+        found += self._apply_seen(undecoded, inf)
         if self._book.mark > mark:
             self._seen, self._moved_at = self._book.mark, self._tracking.clock()
         for kind, count in self._book.late.items():
@@ -258,35 +288,40 @@ class PartitionVisits:
         if seen is None or place is None:
             pass
         elif isinstance(place.place, GeofenceSnapshot) and _is_exit(detection):
-            events = self._book.leave(visitor, "geofence", place.place.id, seen, "reported")
+            events = self._book.leave(visitor, ("geofence", place.place.id), seen, "reported")
         elif place.visited:
             events = self._book.observe(visitor, place.visited, seen)
         return _pending(events, detection)
 
+    def _apply_seen(self, undecoded: "deque[Seen]", until: float) -> Iterator[PendingEvent]:
+        """The same, of detections before an offset that were not decoded; nearly all hold."""
+        observe = self._book.observe
+        while undecoded and undecoded[0][0].offset < until:
+            record, place, udid, seen = undecoded.popleft()
+            events = observe((place.company_reference.id, udid), place.visited, seen)
+            if events:
+                exponent = self._tracking.path_loss_exponent
+                yield from _pending(events, decode_record(record, exponent))
+
     def _leave_geofences(
         self, detection: DecodedDetection, company: int, circles: Places
     ) -> Iterator[PendingEvent]:
-        """End the visits of geofences that a position is beyond, whatever its error."""
-        position, visitor = detection.message.position, (company, detection.message.device.udid)
+        """End the visits of geofences that a position is beyond."""
         seen = self._observation(detection, None)
-        if position is None or seen is None:
-            return
-        for visit in left_behind(self._book.of(visitor), position, circles):
-            events = self._book.leave(visitor, "geofence", visit.place_id, seen, "signal")
+        if seen is not None:
+            visitor = company, detection.message.device.udid
+            events = leave_geofences(self._book, visitor, detection, seen, circles)
             yield from _pending(events, detection)
 
     def _observation(
         self, detection: DecodedDetection, place: IndexedPlace | None
     ) -> Observation | None:
-        """The detection as visits see it; None for one from the future, which counts for none."""
-        record = detection.record
-        arrived = record.timestamp / 1000 if record.timestamp > 0 else self._tracking.clock()
-        if detection.detected_at > arrived + self._tracking.max_age:
-            return None
-        return observation_of(detection, place, arrived, self._tracking.path_loss_exponent)
+        tracking, record = self._tracking, detection.record
+        arrived = record.timestamp / 1000 if record.timestamp > 0 else tracking.clock()
+        return observation(detection, place, arrived, tracking.max_age, tracking.path_loss_exponent)
 
     async def _circles(self, located: "Located", places: Places) -> Places:
-        """The geofences in which devices are whose positions came, as places."""
+        """The geofences in which devices are whose positions came, and all others in memory."""
         if not located.nowhere and not located.shares_records:
             return {}
         visited = {
@@ -296,7 +331,7 @@ class PartitionVisits:
             for visit in self._book.of((company, detection.message.device.udid))
             if visit.kind == "geofence"
         }
-        return await self._tracking.index.resolve(visited, 0) if visited else {}
+        return await self._tracking.index.resolve(visited, 0)
 
     async def _write(self, found: list[PendingEvent]) -> list[DecidedDetection]:
         """Write what has changed, with the events that somebody wants to know."""
@@ -310,7 +345,7 @@ class PartitionVisits:
         ]
         published, self._published = self._published, []
         await self._store.save(self._book, self._offset, wanted, published)
-        self._unsaved_from = None
+        self._unsaved_from, self._saved_at = None, asyncio.get_running_loop().time()
         metrics = self._tracking.metrics
         for each in found:
             metrics.visits.labels(each.event.visit.kind, each.event.type).inc()
@@ -375,36 +410,51 @@ class PartitionVisits:
         )
 
 
-def observation_of(
-    detection: DecodedDetection, place: IndexedPlace | None, arrived: float, exponent: float
-) -> Observation:
-    """The detection as visits see it. Its record `arrived` then; `exponent` is of the path loss."""
+def observation(
+    detection: DecodedDetection,
+    place: IndexedPlace | None,
+    arrived: float,
+    max_age: float,
+    path_loss_exponent: float,
+) -> Observation | None:
+    """The detection as visits see it (as the filter does, where that is compiled).
+
+    None for one from the future, which counts for none.
+    """
     record, at, message = detection.record, detection.detected_at, detection.message
+    if at > arrived + max_age:
+        return None
     name = (record.topic, record.partition, record.offset, detection.index)
     reach = None if place is None else place.target.reach
     if reach is None:
         return Observation(at, arrived, name)
-    rssi = message.rssi if message.rssi is not None and message.rssi < 0 else None
     in_reach = Zone.UNKNOWN < detection.zone <= reach
-    weakest = _weakest(reach, message.tx_power, exponent)
-    return Observation(at, arrived, name, in_reach, rssi, weakest)
+    if message.rssi is None or message.rssi >= 0:
+        return Observation(at, arrived, name, in_reach)
+    weakest = weakest_signal(reach, message.tx_power, path_loss_exponent)
+    return Observation(at, arrived, name, in_reach, message.rssi, weakest)
 
 
-def left_behind(
-    visits: Iterable[Visit],
-    position: Coordinates,
-    places: Mapping[PlaceKey | None, IndexedPlace | None],
-) -> Iterator[Visit]:
-    """The visits of geofences that a position is beyond, whatever its error."""
-    for visit in list(visits):
-        known = places.get(GeofenceKey(visit.place_id)) if visit.kind == "geofence" else None
-        fence = None if known is None else known.place
-        if visit.ended_at is not None or not isinstance(fence, GeofenceSnapshot):
+def leave_geofences(
+    book: VisitBook,
+    visitor: VisitorKey,
+    detection: DecodedDetection,
+    seen: Observation,
+    circles: Mapping[PlaceKey | None, IndexedPlace | None],
+) -> list[VisitEvent]:
+    """End the visits of geofences that a position is beyond, whatever its error."""
+    position, events = detection.message.position, list[VisitEvent]()
+    for visit in book.of(visitor) if position is not None else ():
+        known = circles.get(GeofenceKey(visit.place_id)) if visit.kind == "geofence" else None
+        if position is None or known is None or visit.ended_at is not None:
             continue
+        fence = known.place
+        assert isinstance(fence, GeofenceSnapshot)  # noqa: S101  # by the key
         circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
         metres = distance(position.latitude, position.longitude, circle)
         if metres > fence.radius + (position.accuracy or 0.0):
-            yield visit
+            events += book.leave(visitor, ("geofence", fence.id), seen, "signal")
+    return events
 
 
 def _in_order(located: "Located", places: Places) -> Iterator[tuple[DecodedDetection, int]]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 import structlog
 from aiokafka import TopicPartition
@@ -29,7 +29,7 @@ from engine.trigger.cycle import ROLE, Cycle
 from engine.trigger.decision_counts import DecisionCounter, DecisionSums
 from engine.trigger.decision_feed import DecisionFeed, DecisionNotes
 from engine.trigger.decision_tail import DecisionTail
-from engine.trigger.intake import EarlyRefusals, Intake
+from engine.trigger.intake import Intake
 from engine.trigger.message import MessageWriter
 from engine.trigger.partition import InFlightBytes, TriggerRole, record_bytes
 from engine.trigger.place_cache import PlaceCache
@@ -44,6 +44,9 @@ from engine.wiring.parts import (
     figure_sums,
     publishing_consumer,
 )
+
+if TYPE_CHECKING:
+    from engine.trigger.refusal_filter import RefusalFilter
 
 log = structlog.get_logger(__name__)
 
@@ -180,16 +183,13 @@ def _transactional_worker(
     )
 
 
-def _refusals(settings: Settings, cache: PlaceCache) -> EarlyRefusals | None:
+def _refusals(settings: Settings, cache: PlaceCache) -> "RefusalFilter | None":
     try:
-        compiled = import_module("engine.trigger.refusal_filter")
+        from engine.trigger.refusal_filter import RefusalFilter
     except ImportError:
         log.info("not compiled: the trigger takes longer", module="refusal_filter")
         return None
-    refusals: EarlyRefusals = compiled.RefusalFilter(
-        cache, settings.max_detection_age, settings.path_loss_exponent
-    )
-    return refusals
+    return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
 
 
 def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:

@@ -6,15 +6,16 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rules.model import Zone
 from rules.visits import Observation, Visit, VisitBook, VisitPlace, weakest_signal
 
-VENUE = VisitPlace("venue", 1, (1,), 40, presence=True)
+VENUE = VisitPlace(("venue", 1), (1,), 40, presence=True)
 PLACES = (
-    VisitPlace("beacon", 1, (1,), 30, (1, 2)),
-    VisitPlace("beacon", 2, (2,), 10),
-    VisitPlace("geofence", 1, (3,), 30, (1,)),
+    VisitPlace(("beacon", 1), (1,), 30, (1, 2)),
+    VisitPlace(("beacon", 2), (2,), 10),
+    VisitPlace(("geofence", 1), (3,), 30, (1,)),
 )
 VISITORS = ((1, "a"), (1, "b"), (2, "a"))
 WEAKEST = -70.0
@@ -124,9 +125,9 @@ def oracle(history):
                 for step, (who, where, seen, leaves) in enumerate(history)
                 if who == visitor and where == place
             ]
-            found[visitor, place.kind, place.id], held = events_of(history, marks, feed, place)
+            found[visitor, *place.where], held = events_of(history, marks, feed, place)
             at_venue += [
-                (n, seen._replace(in_reach=True, rssi=None), None)
+                (n, replace(seen, in_reach=True, rssi=None), None)
                 for n, seen, _ in feed
                 if n in held
             ]
@@ -140,7 +141,7 @@ def followed(history, restart_at=()):
     found: dict[object, list[object]] = {}
     for visitor in VISITORS:
         for place in (*PLACES, VENUE):
-            found[visitor, place.kind, place.id] = []
+            found[visitor, *place.where] = []
     for step, (visitor, place, seen, leaves) in enumerate(history):
         if step in restart_at:
             again = VisitBook(book.mark)
@@ -152,7 +153,7 @@ def followed(history, restart_at=()):
         if leaves is None:
             events = book.observe(visitor, (place, VENUE), seen)
         else:
-            events = book.leave(visitor, place.kind, place.id, seen, leaves)
+            events = book.leave(visitor, place.where, seen, leaves)
         for each in events:
             visit = each.visit
             ids.append(each.id)
@@ -207,7 +208,7 @@ def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
     book, visitor = VisitBook(), (1, "a")
     book.observe(visitor, PLACES[:1], seen(100))
     book.expire(131)
-    assert not book.observe(visitor, PLACES[:1], seen(99)._replace(arrived=131))
+    assert not book.observe(visitor, PLACES[:1], replace(seen(99), arrived=131))
     assert book.late == {"beacon": 1}
     assert len(book) == 0
 

@@ -53,7 +53,7 @@ def walk(readings: list[Reading], beacons: dict[int, tuple[float, float]]) -> Wa
         near = zone_from_rssi(rssi, exponent=EXPONENT) <= REACH
         weakest = weakest_signal(REACH, None, EXPONENT)
         seen = Observation(at, at, (number,), near, rssi, weakest)
-        events = book.observe(me, [VisitPlace("beacon", beacon, (beacon,), SILENCE)], seen)
+        events = book.observe(me, [VisitPlace(("beacon", beacon), (beacon,), SILENCE)], seen)
         enters += sum(each.type == "enter" for each in events)
         means = {v.place_id: v.rssi_mean or 0.0 for v in book.of(me) if v.ended_at is None}
         if means:

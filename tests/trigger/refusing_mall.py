@@ -18,6 +18,7 @@ from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from engine.trigger.grants import decide_from_memory
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
+from engine.trigger.visits import observation
 from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, CompanyRules, Decision, Place, Zone
 from tests.kafka.records import record
@@ -58,6 +59,7 @@ class Mall:
         self.put(5, call, reach=Zone.FAR)
         self.put(6, daily, campaign(id=5, delay=0), reach=Zone.IMMEDIATE)
         self.cache.keep({BeaconKey(UUID, 1, 7): None}, self.cache.version)
+        self.put(8, daily, hourly, rules=CompanyRules(company_id=1, tracks_visits=True))
         self._put(GeofenceKey(1), geofence(), daily)
         self._put(GeofenceKey(2), geofence(id=2), daily, hourly)
         self._put(GeofenceKey(3), geofence(id=3), daily, closed)
@@ -90,7 +92,7 @@ class Mall:
         self.remembered.young.pop("new")
         self.remembered.young.pop(LONG)
         self.remembered._old["old"] = self.remembered.young.pop("old")
-        for minor in range(1, 7):  # so that each beacon has a phase
+        for minor in (*range(1, 7), 8):  # so that each beacon has a phase
             self.decided(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
         for known in self.cache.known.values():
             if isinstance(known, IndexedPlace):
@@ -141,10 +143,20 @@ class Mall:
     def refused(self, value: bytes | None) -> list[Decision]:
         """The decisions by the filter alone, if it refuses the record."""
         one = at_noon(value)
-        others, refused = self.filter.split([one], self.remembered, NOON)
+        others, refused, seen = self.filter.split([one], self.remembered, NOON)
         assert others == ([] if refused else [one])
         found: list[Decision] = refused
+        self.seen = seen
         return found
+
+    def visited(self, one: ConsumerRecord[bytes, bytes]) -> list[Any]:
+        """What visits need of the record, as the decoder reads it."""
+        detection = decode_record(one, EXPONENT)
+        place = self.cache.known.get(detection.key)
+        if place is None or not place.visited:
+            return []
+        seen = observation(detection, place, one.timestamp / 1000, MAX_AGE, EXPONENT)
+        return [] if seen is None else [(one, place, detection.message.device.udid, seen)]
 
     def filtered(self, value: bytes | None) -> Decision | None:
         """The first of them."""
@@ -158,6 +170,7 @@ class Mall:
             expected = self.decisions(at_noon(value))
             assert expected is not None, value
             assert list(map(id, expected)) == list(map(id, found)), value
+            assert self.seen == self.visited(at_noon(value)), value
         return bool(found)
 
 

@@ -247,8 +247,8 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
     mall.remembered.remember("brief", [campaign(id=1, delay=86_400)], NOON - 30, NOON, briefly=True)
     assert mall.decided(at_noon(value)) is mall.filtered(value)
     later = at_noon(value)
-    others, refused = mall.filter.split([later], mall.remembered, NOON + 5)
-    assert (others, refused) == ([later], [])
+    split = mall.filter.split([later], mall.remembered, NOON + 5)
+    assert split == ([later], [], [])
 
 
 def test_a_new_phase_is_left_to_the_rules() -> None:
@@ -259,20 +259,20 @@ def test_a_new_phase_is_left_to_the_rules() -> None:
     assert mall.filtered(usual(detected_at=str(MS - 1)).encode()) is None
     evening = usual(detected_at='"2026-11-20T13:00:00Z"').encode()
     later = NOON + 3600
-    others, _ = mall.filter.split([at_noon(evening)], mall.remembered, later)
+    others, _, _ = mall.filter.split([at_noon(evening)], mall.remembered, later)
     assert len(others) == 1
     detection = decode_record(others[0], EXPONENT)
     known = mall.cache.known[detection.key]
     closed = decide_from_memory(detection, known, mall.remembered, later, MAX_AGE)
     assert closed.reason is Reason.OUTSIDE_HOURS
-    assert mall.filter.split(others, mall.remembered, later) == ([], [closed])
+    assert mall.filter.split(others, mall.remembered, later) == ([], [closed], [])
 
 
 def test_records_keep_their_order() -> None:
     mall = Mall()
     values = [usual(device=f'{{"udid":"{udid}"}}') for udid in ("sent", "new", "sent", "some")]
     batch = [at_noon(value.encode(), offset) for offset, value in enumerate([*values, "{"])]
-    others, refused = mall.filter.split(batch, mall.remembered, NOON)
+    others, refused, _ = mall.filter.split(batch, mall.remembered, NOON)
     assert [each.offset for each in others] == [1, 3, 4]
     assert len(refused) == 2
 

@@ -1,35 +1,41 @@
 """With the compiled filter and without it the trigger does the same."""
 
+import json
+import random
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from catalog.index.entries import encode, rules_field
+from engine.kafka.detections import decode_record
 from engine.kafka.workers import Records
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.intake import EarlyRefusals
-from rules.model import Decision
+from engine.trigger.visits import observation
+from rules.model import CompanyRules, Zone
+from rules.visits import VisitBook
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.servers.compiled import compiled
 from tests.trigger.pushed import NOW, PushedTrigger, detection, pushed_trigger
 
+MOMENTS = (("enter", None), ("dwell", None), ("exit", "silence"), ("exit", "signal"))
 PHONES = [f"phone-{number}" for number in range(8)]
 
 
 class CountingFilter:
     """Counts what the filter refuses."""
 
-    def __init__(self, inner: EarlyRefusals) -> None:
+    def __init__(self, inner: Any) -> None:
         self.refused = 0
         self._inner = inner
 
-    def split(
-        self, records: Records, remembered: RememberedClaims, now: float
-    ) -> tuple[Records, list[Decision]]:
-        others, refused = self._inner.split(records, remembered, now)
-        self.refused += len(refused)
-        return others, refused
+    def split(self, records: Records, remembered: RememberedClaims, now: float) -> Any:
+        found = self._inner.split(records, remembered, now)
+        self.refused += len(found[1])
+        return found
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
@@ -51,7 +57,7 @@ async def trigger(
         intake = pushed.role.intake
         assert (intake.refusals is not None) is request.param
         if intake.refusals is not None:
-            counting = CountingFilter(intake.refusals)
+            counting: Any = CountingFilter(intake.refusals)
             pushed.role = replace(pushed.role, intake=replace(intake, refusals=counting))
             await pushed.worker.abandon()
             pushed.worker = pushed.assigned()
@@ -123,3 +129,45 @@ async def test_a_device_that_stays_fires_again_after_the_delay(trigger: PushedTr
     trigger.now = NOW / 1000 + 60
     await trigger.push(detection(seconds=60))
     assert len(await trigger.left("notifications")) == 2
+
+
+async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
+    """As by a book that sees one detection after the other, whatever comes in one batch."""
+    await trigger.write_index(
+        {rules_field(1): encode(CompanyRules(company_id=1, presence=True, tracks_visits=True))}
+        | (beacon_entry([7, 8], reach=Zone.NEAR) | beacon_entry([7], minor=3, id=2))
+        | (campaign_entry(7, delay=3600) | campaign_entry(8, on="dwell", dwell_minutes=1))
+    )
+    dice, values = random.Random(5), list[bytes]()
+    for number in range(2400):
+        phone, minor = dice.randrange(len(PHONES)), dice.choice((2, 2, 3))
+        signal: dict[str, Any] = {"proximity": dice.choice((1, 2))}
+        if phone % 2:
+            signal = {"proximity": None, "rssi": dice.choice((-50, -60, -72, -80, -95))}
+        if number % 800 < 500:  # then all are silent for 37 s
+            values.append(detection(PHONES[phone], seconds=number / 8, minor=minor, **signal))
+    trigger.now += 299
+    records, index = trigger.records(values), trigger.role.intake.index
+    expected, book = Counter[tuple[Any, ...]](), VisitBook()
+    for each in records:
+        found = decode_record(each, trigger.settings.path_loss_exponent)
+        place = (await index.resolve({found.key}, 0))[found.key] if found.key else None
+        seen = observation(found, place, trigger.now, 300, trigger.settings.path_loss_exponent)
+        assert place is not None
+        assert seen is not None
+        for event in book.observe((1, found.message.device.udid), place.visited, seen):
+            visit = event.visit
+            expected[str(event.id), event.cause, visit.detections, visit.rssi_max] += 1
+    while records:
+        count = dice.randrange(1, 400)
+        trigger.worker.offer(records[:count])
+        await trigger.until_finished()
+        records = records[count:]
+    bodies = [json.loads(each.value or b"") for each in await trigger.left("presence")]
+    assert expected == Counter(
+        (each["id"], each.get("cause"), each["detections"], each.get("rssi_max")) for each in bodies
+    )
+    kinds = Counter((each["type"], each.get("cause")) for each in bodies)
+    assert min(kinds[kind] for kind in MOMENTS) > 3
+    if trigger.role.intake.refusals is not None:
+        assert undecoded(trigger) > len(values) * 0.8

@@ -18,7 +18,7 @@ DEVICES = ("sent", "some", "read", "new", "old", LONG, "\x7f", "é")
 UUIDS = (f'"{UUID}"', f'"{UUID.upper()}"', f'"{UUID.replace("-", "")}"')
 UNUSUAL_UUIDS = (f'" {UUID}"', f'"{UUID}0"', f'"{UUID[1:]}"', '"\\u0065"', "1", "null", '""')
 NUMBERS = ("1", '"1"', '"01"', '"00001"')
-MINORS = (*NUMBERS, *"234567")
+MINORS = (*NUMBERS, *"2345678")
 UNUSUAL_NUMBERS = (
     *("01", "1.0", "-1", "65537", "65536", "1e0", "true", "null", "+1", "1_0", "000001"),
     *('"1_0"', '" 1"', '"1 "', '"000001"', '"65537"', '"-1"', '"+1"', '""', '"one"', '"１"'),

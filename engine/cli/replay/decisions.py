@@ -22,7 +22,7 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.grants import unknown
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace
-from engine.trigger.visits import left_behind, observation_of
+from engine.trigger.visits import leave_geofences, observation
 from rules.decision import decide, with_caps
 from rules.model import (
     BeaconSnapshot,
@@ -35,12 +35,12 @@ from rules.schedule import fixed_clock, zone_clock
 from rules.visits import (
     MARGIN,
     SILENCE,
-    Observation,
     VisitBook,
     VisitEvent,
     VisitKind,
     VisitorKey,
     VisitPlace,
+    Where,
     length_class,
 )
 
@@ -124,29 +124,32 @@ class VisitReplay:
         """Note a detection, which is `placed` so, or nowhere."""
         message, record = detection.message, detection.record
         arrived = arrival(detection, self._shift)
-        if detection.detected_at > arrived + self._max_age:
+        seen = observation(detection, None, arrived, self._max_age, self._exponent)
+        if seen is None:
             return
         udid = message.device.udid
         is_live = record.timestamp >= 0
         book = self._books[(record.topic, record.partition) if is_live else udid]
-        seen = observation_of(detection, None, arrived, self._exponent)
         if isinstance(placed, Decision):
-            self._leave(book, (placed.company_id, udid), detection, seen)
+            visitor = placed.company_id, udid
+            self._count(leave_geofences(book, visitor, detection, seen, self._places))
             return
         if message.geofence is not None and message.geofence.transition == "exit":
             place = self._places.get(detection.key)
             if place is not None:
                 visitor = place.company_reference.id, udid
-                self._count(book.leave(visitor, "geofence", message.geofence.id, seen, "reported"))
+                where: Where = "geofence", message.geofence.id
+                self._count(book.leave(visitor, where, seen, "reported"))
         for number, each in enumerate(placed):
             place = self._places.get(each.key)
             if place is None or not (place.place.active and place.place.venue.active):
                 continue
             visitor = place.company_reference.id, udid
             if not number:
-                self._leave(book, visitor, detection, seen)
-            found = observation_of(each, place, arrived, self._exponent)
-            self._count(book.observe(visitor, self._visited(place), found))
+                self._count(leave_geofences(book, visitor, detection, seen, self._places))
+            found = observation(each, place, arrived, self._max_age, self._exponent)
+            if found is not None:
+                self._count(book.observe(visitor, self._visited(place), found))
 
     def finish(self) -> None:
         """Nothing more comes: end every visit at its last detection."""
@@ -158,20 +161,12 @@ class VisitReplay:
         venue, rules = place.place.venue, place.rules
         company = None if rules is None else rules.visit_silence
         silence = self._exit or venue.visit_silence or company
-        found: list[tuple[VisitKind, int]] = [("venue", venue.id)]
+        found: list[Where] = [("venue", venue.id)]
         if isinstance(place.place, BeaconSnapshot):
             found.insert(0, ("beacon", place.place.id))
         elif isinstance(place.place, GeofenceSnapshot):
             found.insert(0, ("geofence", place.place.id))
-        return [VisitPlace(kind, id_, (), silence or SILENCE[kind]) for kind, id_ in found]
-
-    def _leave(
-        self, book: VisitBook, visitor: VisitorKey, detection: DecodedDetection, seen: Observation
-    ) -> None:
-        position = detection.message.position
-        if position is not None:
-            for visit in left_behind(book.of(visitor), position, self._places):
-                self._count(book.leave(visitor, "geofence", visit.place_id, seen, "signal"))
+        return [VisitPlace(where, (), silence or SILENCE[where[0]]) for where in found]
 
     def _count(self, events: Iterable[VisitEvent]) -> None:
         for event in events:

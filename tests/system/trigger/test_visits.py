@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import pytest
+
+from tests.servers.compiled import compiled
 from tests.servers.waiting import eventually
 from tests.system.rig import Crew, Rig
 from tests.system.topics import Message, TopicSet
@@ -96,12 +99,16 @@ def second(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-async def test_visits_under_kills(stores: Rig, topics: TopicSet) -> None:
+@pytest.mark.parametrize("decisions", ["10", "0"], ids=["decoded", "undecoded"])
+async def test_visits_under_kills(stores: Rig, topics: TopicSet, decisions: str) -> None:
+    """Where no decisions of devices are kept, the compiled filter refuses what holds a visit."""
+    if decisions == "0":
+        compiled("engine.trigger.refusal_filter")
     world = made()
     await world.save(stores.environment["DATABASE_URL"])
     await topics.create()
     walkers = Walkers(world)
-    pair = Crew(stores, "trigger", 2, random.Random(6))
+    pair = Crew(stores, "trigger", 2, random.Random(6), RECENT_DECISIONS=decisions)
     await pair.until_ready()
     begin = time.time()
     async with topics.publishing() as send:

@@ -131,7 +131,7 @@ async def test_a_sqlite_connection_that_is_cancelled_while_it_closes(
 
     def hold() -> None:
         entered.set()
-        release.wait(10)
+        release.wait(90)
 
     async def query() -> None:
         async with database.engine.connect() as connection:
@@ -149,6 +149,6 @@ async def test_a_sqlite_connection_that_is_cancelled_while_it_closes(
     release.set()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(90):
         await database.close()
     await eventually(lambda: asyncio.all_tasks() == before, what="every task has ended")

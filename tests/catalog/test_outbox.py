@@ -124,7 +124,7 @@ async def test_a_deletion_meets_a_newcomer(
             session.add(records.beacon(await session.get_one(Venue, indexed.venue.id)))
             await session.flush()
             removal = await stack.enter_async_context(deleting(postgres, Venue, indexed.venue.id))
-        await asyncio.wait_for(removal, 10)
+        await asyncio.wait_for(removal, 90)
         await drain_until_empty(postgres, store)
         assert len(beacons(await index_of(redis, store))) == 3
     await drain_until_empty(postgres, store)

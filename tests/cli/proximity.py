@@ -44,7 +44,7 @@ class Proximity:
         """The embedded broker makes a topic when it is mentioned."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for name in names:
-            producer.list_topics(self.topic_prefix + name, timeout=10.0)
+            producer.list_topics(self.topic_prefix + name, timeout=60.0)
 
     async def records(self, name: str) -> list[Any]:
         """All records of a topic, in order of partition and offset."""

@@ -48,7 +48,7 @@ async def test_all_is_well(
     replication = findings_of(many("check", "--json"))["Kafka PROXIMITY_TOPIC_REPLICATION"]
     assert replication[0] == "warning"
     # It is checked, and not created.
-    assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=10).topics
+    assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=60).topics
     table = proximity("check")
     assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
     assert len(table.stdout.splitlines()) == len(found) + 1

@@ -88,7 +88,7 @@ class Trial:
 
     async def until_idle(self) -> None:
         """Answer all calls with success until none is left."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while self.scheduler.unfinished:
                 self.service.answer()
                 await asyncio.sleep(0.0005)

@@ -103,7 +103,7 @@ async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer
         registry.instead = refuse_one
         decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
         records = [report(framed(8, b"x")), RECORD]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             decoded = await decoders[TOPIC].decode(records)
     assert len(decoded.messages) == 1
     assert [letter.reason for letter in decoded.dead_letters] == [DeadLetterReason.INVALID_FIELD]

@@ -86,7 +86,7 @@ async def member(
     try:
         yield Member(consumer, task)
         stop.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await task
     finally:
         await cancel([task])

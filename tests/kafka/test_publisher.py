@@ -134,11 +134,11 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
             waiting = asyncio.create_task(publisher.publish(messages))
             await asyncio.sleep(5)  # the silence
             assert not waiting.done()
-        await asyncio.wait_for(waiting, 40)
+        await asyncio.wait_for(waiting, 90)
         await asyncio.to_thread(own_kafka.stop)
         waiting = asyncio.create_task(publisher.publish([Outgoing(topic, b"k", b"down", [])]))
         await asyncio.to_thread(own_kafka.start)
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 90)
     finally:
         await publisher.close()
     values = sorted(record.value or b"" for record in await read(bootstrap, topic))
@@ -182,7 +182,7 @@ async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
         ends = await consumer.end_offsets(places)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while len(records) < sum(ends.values()):
                 for batch in (await consumer.getmany(timeout_ms=100)).values():
                     records += batch

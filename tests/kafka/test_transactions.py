@@ -69,7 +69,7 @@ def seen(settings: Settings, topic_prefix: str) -> Make:
             await consumer.seek_to_beginning(*places)
             ends = await consumer.end_offsets(places)
             values: list[bytes | None] = []
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 while any([await consumer.position(each) < ends[each] for each in places]):
                     for batch in (await consumer.getmany(timeout_ms=100)).values():
                         values += [record.value for record in batch]

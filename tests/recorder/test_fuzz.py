@@ -97,7 +97,7 @@ class Scene(Rig):
             for kind in KINDS:
                 self._add(topic, orjson.dumps(self.whole(topic, "good", kind)), None)
             self.good[topic] += 1 if topic == DETECTIONS else len(KINDS)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await self.recorder(topic).handle(written[begin:])
 
     def _add(self, topic: str, value: bytes, timestamp: int | None) -> None:

@@ -32,7 +32,7 @@ class Watching:
 
     async def next(self, count: int) -> list[LiveDecision]:
         found: list[LiveDecision] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while len(found) < count:
                 self.after, more = await self.store.read(self.name, self.after)
                 found += more

@@ -12,7 +12,7 @@ SQL        postgres_url          real, an empty database a test   (str, postgres
            sqlite_url            a file a test                    (str, sqlite:///)
            database_url          each test twice: sqlite, postgres
 Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
-           .start() .stop() .kill() .running .port, and .url, .admin_url or .bootstrap_servers
+           .start() .stop() .kill() .port, and .url, .admin_url or .bootstrap_servers
 """
 
 import contextlib

@@ -48,11 +48,6 @@ class ServerProcess(abc.ABC):
     def prepare(self) -> None:  # noqa: B027 - most servers need nothing
         """Make the data directory, before the first start."""
 
-    @property
-    def running(self) -> bool:
-        """Whether the process lives."""
-        return self._child is not None and self._child.running
-
     def start(self) -> Self:
         """Start it and wait until it answers. Raises ServerStartError with the end of its log."""
         as_user = {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}

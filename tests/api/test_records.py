@@ -1,12 +1,13 @@
-"""Venues and what is in them, applications, the connector: created, read, changed, deleted."""
+"""Records of a company: created, listed, changed, deleted, alone or as a list; its rules."""
 
 import asyncio
 from collections import Counter
 from typing import Any
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import func, select
 
-from catalog.models import Beacon, Tag
+from catalog.models import AuditEntry, Beacon, Tag
 from tests.api.harness import Bodies, Harness, Headers
 from tests.api.test_tenancy import everything
 
@@ -234,3 +235,132 @@ async def test_a_new_tag_and_the_connector_are_made_once(
     assert len({each["tags"][0]["id"] for each in await asyncio.gather(*new)}) == 1
     puts = [api.call("PUT", "/connector", owner, body) for _ in range(10)]
     assert len({answer.json()["id"] for answer in await asyncio.gather(*puts)}) == 1
+
+
+TAGS = [{"name": "new"}, "other"]
+
+
+@pytest.mark.parametrize("kind", ["beacon", "geofencing", "nfc", "qrcode"])
+async def test_all_are_made(api: Harness, owner: Headers, bodies: Bodies, venue: int, kind: str):
+    make = {"beacon": bodies.beacon, "geofencing": bodies.geofence}.get(kind, bodies.tag)
+    path, given = f"/region/{venue}/{kind}", [make(tags=TAGS) for _ in range(600)]
+    answer = await api.call("POST", path, owner, given)
+    assert answer.status_code == 201, answer.text
+    made = answer.json()
+    assert [each["name"] for each in made] == [each["name"] for each in given]
+    assert {tag["name"] for tag in made[-1]["tags"]} == {"new", "other"}
+    assert await api.read(path, owner) == made
+    async with api.database.read() as session:
+        assert await session.scalar(select(func.count(Tag.id))) == 2
+        assert await session.scalar(select(func.count(AuditEntry.id))) == 601
+
+
+async def test_one_fault_refuses_all(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    path = f"/region/{venue}/beacon"
+    good = bodies.beacon(minor=1)
+    bad = [good, good | {"minor": 2, "name": ""}, good | {"minor": "a"}]
+    assert [*await api.faults("POST", path, owner, bad)] == ["[1].name", "[2].minor"]
+    unknown = [good, bodies.beacon(minor=2, tags=[{"id": 999}])]
+    assert [*await api.faults("POST", path, owner, unknown)] == ["[1].tags[0]"]
+    again = [good, bodies.beacon(minor=2), bodies.beacon(minor=1)]
+    assert await api.faults("POST", path, owner, again, 409) == {"[2].minor": "the same as [0]"}
+    assert await api.read(path, owner) == []
+    await api.made(path, owner, good)
+    two = [bodies.beacon(minor=2), good]
+    assert await api.faults("POST", path, owner, two, 409) == {"[1].minor": "taken"}
+    assert len(await api.read(path, owner)) == 1
+
+
+async def test_a_value_is_unique_in_company_and_kind(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    tag, other = bodies.tag(), await api.account()
+    there = (await api.made("/region", other, bodies.venue()))["id"]
+    path = f"/region/{venue}/nfc"
+    for where, who in (
+        (path, owner),
+        (f"/region/{venue}/qrcode", owner),
+        (f"/region/{there}/nfc", other),
+    ):
+        assert (await api.call("POST", where, who, [tag])).status_code == 201
+    assert await api.faults("POST", path, owner, [tag], 409) == {"[0].value": "taken"}
+    taken = await api.call("POST", path, owner, tag)
+    assert (taken.status_code, taken.json()["message"]) == (409, "the value is taken")
+    second = await api.made(path, owner, bodies.tag())
+    assert (await api.call("PUT", f"{path}/{second['id']}", owner, tag)).status_code == 409
+
+
+@pytest.mark.parametrize("body", [[], [3], [{}] * 1001])
+async def test_no_list(api: Harness, owner: Headers, venue: int, body: Any):
+    assert [*await api.faults("POST", f"/region/{venue}/nfc", owner, body)] == ["body"]
+    assert [*await api.faults("POST", "/region", owner, body)] == ["body"]
+
+
+RULES = "/profile/company"
+UNSET: dict[str, Any] = {
+    "time_zone": "",
+    "caps": [],
+    "quiet_hours": None,
+    "presence": False,
+    "visit_silence": None,
+}
+NIGHT = {"start": "22:00", "end": "08:00"}
+
+
+async def put(api: Harness, owner: Headers, **fields: Any) -> Any:
+    answer = await api.call("PUT", RULES, owner, fields)
+    return answer.json().get("fields", answer.json())
+
+
+async def test_the_rules_of_a_company(api: Harness, owner: Headers):
+    before = await api.read(RULES, owner)
+    assert before == before | UNSET
+    caps = [{"max": 3, "per": "day"}, {"max": 10, "per": "P1W"}]
+    rules = {"time_zone": "Europe/Paris", "caps": caps, "presence": True, "visit_silence": 60}
+    quiet = NIGHT | {"weekdays": ["sunday", "monday"]}
+    shown = before | rules | {"quiet_hours": NIGHT | {"weekdays": ["monday", "sunday"]}}
+    assert await put(api, owner, **rules, quiet_hours=quiet) == shown
+    assert await api.read(RULES, owner) == shown
+    assert await put(api, owner) == shown
+    assert await put(api, owner, **shown) == shown
+    (entry,) = await api.read("/audit", owner)
+    assert (entry["kind"], entry["before"]["caps"]) == ("company", [])
+    assert entry["after"] == rules | {"quiet_hours": shown["quiet_hours"]}
+    assert await put(api, owner, **UNSET) == before
+    reader = await api.colleague(owner, profile=1)
+    assert await api.read(RULES, reader) == before
+    assert (await api.call("PUT", RULES, reader, {})).status_code == 403
+
+
+async def test_quiet_hours_need_a_time_zone(api: Harness, owner: Headers, bodies: Bodies):
+    assert [*await put(api, owner, quiet_hours=NIGHT)] == ["quiet_hours"]
+    venue = await api.made("/region", owner, bodies.venue(time_zone="Europe/Paris"))
+    assert (await put(api, owner, quiet_hours=NIGHT))["caps"] == []
+    there = f"/region/{venue['id']}"
+    without = bodies.venue(time_zone="")
+    for method, path in (("PUT", there), ("POST", "/region")):
+        assert [*await api.faults(method, path, owner, without)] == ["time_zone"]
+    assert (await put(api, owner, time_zone="Europe/Paris"))["caps"] == []
+    assert (await api.call("PUT", there, owner, without)).status_code == 200
+    assert [*await put(api, owner, time_zone="")] == ["quiet_hours"]
+    assert (await put(api, owner, time_zone="", quiet_hours=None))["quiet_hours"] is None
+
+
+async def test_only_dwell_has_minutes(api: Harness, owner: Headers, bodies: Bodies, venue: int):
+    path = f"/lieu/{venue}/campaign"
+    for fields in ({"dwell_minutes": 5}, {"on": "exit", "dwell_minutes": 5}):
+        faults = await api.faults("POST", path, owner, bodies.campaign(**fields))
+        assert [*faults] == ["dwell_minutes"]
+    made = await api.made(path, owner, bodies.campaign(on="dwell", dwell_minutes=5))
+    where = f"{path}/{made['id']}"
+    cases: list[tuple[dict[str, Any], int, int | None]] = [
+        ({}, 200, 5),
+        ({"dwell_minutes": 7}, 200, 7),
+        ({"dwell_minutes": ""}, 400, 7),
+        ({"on": "exit"}, 200, None),
+        ({"dwell_minutes": 7}, 400, None),
+    ]
+    for fields, status, minutes in cases:
+        answer = await api.call("PUT", where, owner, bodies.campaign(**fields))
+        assert answer.status_code == status, fields
+        assert (await api.read(where, owner))["dwell_minutes"] == minutes

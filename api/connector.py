@@ -223,9 +223,8 @@ async def list_connector_calls(caller: Reader) -> Any:
     return await caller.services.past_calls(caller.company_id)
 
 
-async def _stored(session: AsyncSession, caller: Caller, *, lock: bool = False) -> Connector:
-    query = of_company(Connector, caller.company_id)
-    stored = await session.scalar(query.with_for_update() if lock else query)
+async def _stored(session: AsyncSession, caller: Caller) -> Connector:
+    stored = await session.scalar(of_company(Connector, caller.company_id))
     if stored is None:
         raise not_found("connector: it has not been set up")
     return stored

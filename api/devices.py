@@ -1,11 +1,11 @@
 """The CRM: devices, what they did, their test flag, and their deletion."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVarTuple
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
-from sqlalchemy import Select, and_, select, tuple_
+from sqlalchemy import and_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload, load_only, selectinload
 from starlette.responses import Response
@@ -50,7 +50,6 @@ Reader = Annotated[Caller, may_read("device")]
 Traces = Annotated[
     int, Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`.")
 ]
-Ts = TypeVarTuple("Ts")
 _NEWEST = 100
 _PLACES: dict[str, Any] = {
     "beacon": Beacon,
@@ -58,10 +57,6 @@ _PLACES: dict[str, Any] = {
     "nfc": ScanTag,
     "qrcode": ScanTag,
 }
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class DeviceUpdate(Fields):
@@ -78,11 +73,11 @@ class DeviceAnswer(Answer):
     nb_beacon: Count
     nb_campaign: Count
     udid: str
-    token_push: str | None = Field(None, exclude_if=_is_none)
+    token_push: str | None = Field(None, exclude_if=lambda value: value is None)
     name: Text
     version: Text
     model: Text
-    id_connector: int | None = Field(None, exclude_if=_is_none)
+    id_connector: int | None = Field(None, exclude_if=lambda value: value is None)
     time_zone: Text
     create_on: Timestamp
     update_on: Timestamp
@@ -283,8 +278,7 @@ async def _detail(
         .options(selectinload(Beacon.tags))
     )
     traces: Any = await session.execute(with_deleted(_newest(query, of, device.id, after, limit)))
-    auth: Any = select(AuthenticationTrace)
-    auth = _newest(auth, AuthenticationTrace, device.id, after_auth, limit)
+    auth = _newest(select(AuthenticationTrace), AuthenticationTrace, device.id, after_auth, limit)
     at_beacons, at_places = [], []
     for trace, venue, beacon, fence, tag in traces:
         shown = {
@@ -309,7 +303,7 @@ async def _detail(
     }
 
 
-def _newest(query: Select[*Ts], trace: Any, device_id: int, after: int, limit: int) -> Select[*Ts]:
+def _newest(query: Any, trace: Any, device_id: int, after: int, limit: int) -> Any:
     """A page of a device's traces, the newest first.
 
     If the trace `after` was deleted the page is empty, because the oldest are deleted first.

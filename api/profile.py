@@ -1,7 +1,7 @@
 """Signing in and out, the profile, its password, and the company's mobile applications."""
 
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field, model_validator
@@ -34,7 +34,7 @@ from api.sessions import SessionAnswer
 from api.tenancy import find, of_company, write
 from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import FILLED, SECRET, Fields, StoredText
-from catalog.inputs import AREAS, NOTHING, ApplicationInput, CompanyRulesInput
+from catalog.inputs import AREAS, NOTHING, ApplicationInput, CapInput, CompanyRulesInput
 from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
 
@@ -62,10 +62,8 @@ class PasswordChange(Fields):
     new_password: Annotated[Password, Field(min_length=MIN_PASSWORD_LENGTH)]
 
 
-class SessionEnvelopeAnswer(Answer):
-    status: Literal["success"] = "success"
+class SessionEnvelopeAnswer(DoneAnswer):
     session: SessionAnswer
-    code: Literal[200] = 200
 
 
 class CompanyAnswer(Answer):
@@ -75,11 +73,6 @@ class CompanyAnswer(Answer):
     description: Text
     active: bool
     create_on: Timestamp
-
-
-class CapAnswer(Answer):
-    max: Count
-    per: str
 
 
 class QuietHoursAnswer(Answer):
@@ -92,14 +85,10 @@ class CompanyRulesAnswer(CompanyAnswer):
     """The company with what it sets for all of its campaigns."""
 
     time_zone: Text
-    caps: list[CapAnswer]
+    caps: list[CapInput]
     quiet_hours: QuietHoursAnswer | None
     presence: bool
     visit_silence: Count | None
-
-
-def _all_areas(levels: dict[str, int]) -> dict[str, int]:
-    return {area: levels.get(area, NOTHING) for area in AREAS}
 
 
 class ProfileAnswer(Answer):
@@ -109,7 +98,10 @@ class ProfileAnswer(Answer):
     fonction: Text
     active: bool
     company: CompanyAnswer
-    permission: Annotated[dict[str, int], BeforeValidator(_all_areas)]
+    permission: Annotated[
+        dict[str, int],
+        BeforeValidator(lambda levels: {area: levels.get(area, NOTHING) for area in AREAS}),
+    ]
 
 
 class ApplicationAnswer(Answer):

@@ -28,7 +28,6 @@ from catalog.plain_text import for_csv
 from catalog.session import with_deleted
 from catalog.statistics import (
     WEEK,
-    StatisticCursor,
     StatisticFilter,
     StatisticLine,
     day_totals,
@@ -318,15 +317,14 @@ def _choice(caller: Caller, days: SomeDays, kind: str | None, venue: int | None)
 
 async def _pages(database: Database, choice: StatisticFilter) -> AsyncIterator[list[StatisticLine]]:
     """The lines page by page, each in its own session: a slow client holds no connection to SQL."""
-    after: StatisticCursor | None = None
+    after: StatisticLine | None = None
     while True:
         async with database.read() as session:
             lines = [line async for line in statistic_lines(session, choice, after, _PAGE)]
         yield lines
         if len(lines) < _PAGE:
             return
-        last = lines[-1]
-        after = StatisticCursor(last.day, last.venue_id, last.kind, last.id)
+        after = lines[-1]
 
 
 async def _sheet(pages: AsyncIterator[list[StatisticLine]]) -> AsyncIterator[bytes]:

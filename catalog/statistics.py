@@ -93,22 +93,16 @@ class StatisticFilter(NamedTuple):
     company_id: int | None = None
 
 
-class StatisticCursor(NamedTuple):
-    """The last line of a page; the next page begins after it."""
-
-    day: date
-    venue_id: int
-    kind: str
-    id: int
-
-
 async def statistic_lines(
     session: AsyncSession,
     choice: StatisticFilter,
-    after: StatisticCursor | None = None,
+    after: StatisticLine | None = None,
     limit: int | None = None,
 ) -> AsyncIterator[StatisticLine]:
-    """The lines in the order of day, venue, kind, id. Raises SQLAlchemyError or OSError."""
+    """The lines behind `after` in the order of day, venue, kind, id.
+
+    Raises SQLAlchemyError or OSError.
+    """
     of = Statistic
     figures = (of.detections, of.devices, of.notifications, of.place_detections)
     query = _filtered(select(of.day, *_named(of), *figures), of, choice).limit(limit)

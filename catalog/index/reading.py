@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -392,13 +393,10 @@ async def read_campaign_at_place(
 
 
 async def _first_target(session: AsyncSession, campaign_id: int) -> tuple[PlaceTable, int] | None:
-    inactive = None
+    found = []
     for table in PLACES:
         model = table.model
         targets = select(model.id, model.active).where(targeted_by([campaign_id], table))
         first = targets.order_by(model.active.desc(), model.id).limit(1)
-        for row in await session.execute(first):
-            if row.active:
-                return table, row.id
-            inactive = inactive or (table, row.id)
-    return inactive
+        found += [(not row.active, table, row.id) for row in await session.execute(first)]
+    return min(found, key=itemgetter(0))[1:] if found else None

@@ -6,6 +6,7 @@ The types of fields are pydantic's; `read_fields` reads an object by a model of 
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -154,26 +155,33 @@ def _refusal(field: FieldInfo, error: ValidationError) -> str:
     return where + str(first.get("ctx", {}).get("error", first["msg"]))
 
 
+def accepts(is_good: Callable[[Any], object], words: str) -> AfterValidator:
+    """Refuses every value that is not good; `words` say what is accepted."""
+
+    def check(value: Any) -> Any:
+        if not is_good(value):
+            raise ValueError(f"accepted: {words}")
+        return value
+
+    return AfterValidator(check)
+
+
 # Control characters, and characters that change the direction of the text or end the line.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def _one_line(value: str) -> str:
-    if _CONTROL.search(value):
-        raise ValueError("accepted: a string without control characters")
-    return value
-
-
-def _storable(value: str) -> str:
-    if re.search("[\x00\ud800-\udfff]", value):
-        raise ValueError("accepted: a string without NUL characters")
-    return value
-
-
-def _filled(value: str) -> str:
-    if not value.strip():
-        raise ValueError("accepted: a string that is not blank")
-    return value
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+FILLED = accepts(str.strip, "a string that is not blank")
+# Blanks at the ends of a text count and are kept.
+StoredText = Annotated[
+    str, accepts(lambda text: not _UNSTORABLE.search(text), "a string without NUL characters")
+]
+Line = Annotated[  # for tables, terminals and logs
+    str, accepts(lambda text: not _CONTROL.search(text), "a string without control characters")
+]
+Name = Annotated[Line, FILLED, Field(max_length=255)]
+# For the words of a Literal, given in any case.
+LOWER = BeforeValidator(lambda word: word.strip().lower() if isinstance(word, str) else word)
+UPPER = BeforeValidator(lambda word: word.strip().upper() if isinstance(word, str) else word)
+Uuid = Annotated[UUID, AfterValidator(str)]  # kept in lower case with dashes
 
 
 def _flag(value: Any) -> Any:
@@ -183,15 +191,6 @@ def _flag(value: Any) -> Any:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
-# Blanks at the ends of a text count and are kept.
-StoredText = Annotated[str, AfterValidator(_storable)]
-Line = Annotated[str, AfterValidator(_one_line)]  # for tables, terminals and logs
-FILLED = AfterValidator(_filled)
-Name = Annotated[Line, FILLED, Field(max_length=255)]
-# For the words of a Literal, given in any case.
-LOWER = BeforeValidator(lambda word: word.strip().lower() if isinstance(word, str) else word)
-UPPER = BeforeValidator(lambda word: word.strip().upper() if isinstance(word, str) else word)
-Uuid = Annotated[UUID, AfterValidator(str)]  # kept in lower case with dashes
 
 
 def _written(value: Any) -> Any:
@@ -201,25 +200,23 @@ def _written(value: Any) -> Any:
     return value
 
 
-def _in_utc(value: datetime) -> datetime:
-    try:
-        value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("accepted: an instant of the years 1 to 9999") from None
-    return value
+def _has_utc(value: datetime) -> bool:
+    with suppress(OverflowError):
+        return bool(value.astimezone(UTC))
+    return False
 
 
-Instant = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_in_utc)]
-
-
-def _minutes(value: str) -> int:
-    return int(value[:2]) * 60 + int(value[3:])
+Instant = Annotated[
+    AwareDatetime,
+    BeforeValidator(_written),
+    accepts(_has_utc, "an instant of the years 1 to 9999"),
+]
 
 
 # HH:MM, kept as minutes from midnight; 24:00 only as an end.
 StartTime = Annotated[str, Field(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 EndTime = Annotated[str, Field(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$")]
-MINUTES = AfterValidator(_minutes)
+MINUTES = AfterValidator(lambda time: int(time[:2]) * 60 + int(time[3:]))
 
 
 def _delay(value: str) -> str:
@@ -228,15 +225,8 @@ def _delay(value: str) -> str:
 
 
 CacheDelay = Annotated[str, AfterValidator(_delay), Field(examples=["day", "15 minutes", "PT15M"])]
-
-
-def _zone(value: str) -> str:
-    if value not in ZONES:
-        raise ValueError("accepted: the IANA name of a time zone, such as Europe/Paris")
-    return value
-
-
-TimeZone = Annotated[Annotated[str, AfterValidator(_zone)] | None, BLANK_IS_NULL]
+_ZONE = accepts(ZONES.__contains__, "the IANA name of a time zone, such as Europe/Paris")
+TimeZone = Annotated[Annotated[str, _ZONE] | None, BLANK_IS_NULL]
 Email = Annotated[
     Line,
     StringConstraints(
@@ -245,37 +235,41 @@ Email = Annotated[
 ]
 
 
-def _web_address(value: str) -> str:
+def _is_web_address(value: str) -> bool:
     try:
         parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        if good and parts.username is None and value.isprintable() and " " not in value:
-            return value
-    except ValueError:
-        # Falls through: the text cannot be split into the parts of a URL.
-        pass
-    raise ValueError(
-        "accepted: an address http:// or https:// without a user and password (those belong in "
-        "parameters)"
-    )
+        is_web = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # it cannot be split into the parts of a URL
+        return False
+    return bool(is_web) and parts.username is None and value.isprintable() and " " not in value
 
 
-WebAddress = Annotated[str, Field(max_length=2048), AfterValidator(_web_address)]
+WebAddress = Annotated[
+    str,
+    Field(max_length=2048),
+    accepts(
+        _is_web_address,
+        "an address http:// or https:// without a user and password (those belong in parameters)",
+    ),
+]
+_SCRIPTS = ("javascript:", "vbscript:", "data:", "file:")
 
 
-def _link(value: str) -> str:
-    scripts = ("javascript:", "vbscript:", "data:", "file:")
+def _is_link(value: str) -> bool:
     has_scheme = re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", value) and value.isprintable()
-    if value and (not has_scheme or value.lower().startswith(scripts)):
-        raise ValueError(
-            "accepted: an address with its scheme, as https://www.example.com/offer or app:offer, "
-            f"without blanks; none of {', '.join(scripts)}"
-        )
-    return value
+    return not value or bool(has_scheme and not value.lower().startswith(_SCRIPTS))
 
 
 # A link that a phone can open, to a page or into an application, or nothing.
-Link = Annotated[str, Field(max_length=8192), AfterValidator(_link)]
+Link = Annotated[
+    str,
+    Field(max_length=8192),
+    accepts(
+        _is_link,
+        "an address with its scheme, as https://www.example.com/offer or app:offer, "
+        f"without blanks; none of {', '.join(_SCRIPTS)}",
+    ),
+]
 # A colour in CSS's forms (the # may be missing), or nothing; stored as written.
 Colour = Annotated[
     str,

@@ -46,6 +46,7 @@ from catalog.fields import (
     TimeZone,
     Uuid,
     WebAddress,
+    accepts,
 )
 from catalog.models import EVERY_DAY, WEEKDAYS, Weekday, offset_minutes
 from connectors.request import is_reserved
@@ -125,17 +126,16 @@ class GeofenceFields(Fields):
     active: Flag
 
 
-def _within_1024_bytes(value: str) -> str:
-    if len(value.encode()) > 1024:
-        raise ValueError("accepted: a string of at most 1024 bytes")
-    return value
-
-
 class ScanTagFields(Fields):
     """An NFC tag or QR code without its tags. `value` is what devices read from it."""
 
     name: Name
-    value: Annotated[StoredText, FILLED, Field(max_length=1024), AfterValidator(_within_1024_bytes)]
+    value: Annotated[
+        StoredText,
+        FILLED,
+        Field(max_length=1024),
+        accepts(lambda text: len(text.encode()) <= 1024, "a string of at most 1024 bytes"),
+    ]
     active: Flag
 
 
@@ -234,31 +234,27 @@ NOTHING, READ, WRITE = 0, 1, 2
 ALL_PERMISSIONS = dict.fromkeys(AREAS, WRITE)
 
 
-def _known_areas(levels: dict[str, int]) -> dict[str, int]:
-    if not levels.keys() <= set(AREAS):
-        raise ValueError(f"accepted: a level, or an object of levels by area: {', '.join(AREAS)}")
-    return levels
-
-
 # Levels by area. A single level is for every area.
 Permission = Annotated[
     dict[str, Annotated[int, Field(ge=NOTHING, le=WRITE)]],
     BeforeValidator(lambda each: dict.fromkeys(AREAS, each) if isinstance(each, int) else each),
-    AfterValidator(_known_areas),
+    accepts(
+        lambda levels: levels.keys() <= set(AREAS),
+        f"a level, or an object of levels by area: {', '.join(AREAS)}",
+    ),
 ]
-
-
-def _from_a_minute_to_a_month(delay: str) -> str:
-    if not MINUTE <= parse_delay(delay) <= MONTH:
-        raise ValueError("accepted: a delay from 1 minute to 30 days")
-    return delay
 
 
 class CapInput(BaseModel, extra="forbid"):
     """How many notifications a device may receive within a time."""
 
     max: Annotated[int, Field(ge=1, le=1000)]
-    per: Annotated[CacheDelay, AfterValidator(_from_a_minute_to_a_month)]
+    per: Annotated[
+        CacheDelay,
+        accepts(
+            lambda delay: MINUTE <= parse_delay(delay) <= MONTH, "a delay from 1 minute to 30 days"
+        ),
+    ]
 
 
 class QuietHoursInput(BaseModel, extra="forbid"):

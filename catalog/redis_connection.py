@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from redis.asyncio import Redis, RedisCluster, Sentinel
-from redis.asyncio.connection import Connection, SSLConnection, parse_url
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
@@ -158,14 +158,6 @@ class _ErrorWhenClosed:
             raise RedisConnectionError("closed before the command was sent") from error
 
 
-class _ClusterConnection(_ErrorWhenClosed, Connection):
-    """A connection in plain text."""
-
-
-class _TlsClusterConnection(_ErrorWhenClosed, SSLConnection):
-    """With TLS."""
-
-
 class _WaitingRedisCluster(RedisCluster):
     """A cluster that cannot be reached, or whose slots have no node yet, is an error of the
     connection: it may pass. redis-py's own for it is none of its RedisErrors."""
@@ -180,9 +172,9 @@ class _WaitingRedisCluster(RedisCluster):
 
 def _connect_cluster(url: str, options: Mapping[str, Any]) -> RedisCluster:
     client = _WaitingRedisCluster.from_url(url, **options)
-    is_tls = client.connection_kwargs["connection_class"] is SSLConnection
     # redis-py has no argument for the class. Nodes that are found later use these arguments too.
-    kind: Any = _TlsClusterConnection if is_tls else _ClusterConnection
+    bases = (_ErrorWhenClosed, client.connection_kwargs["connection_class"])
+    kind: Any = type("ClusterConnection", bases, {})
     client.connection_kwargs["connection_class"] = kind
     for node in client.nodes_manager.startup_nodes.values():
         node.connection_class = kind

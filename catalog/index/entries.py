@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from rules.geofences import Circle
-from rules.model import BeaconSnapshot, CampaignSnapshot, CompanyRules, Place
+from rules.model import CampaignSnapshot, CompanyRules, Place
 
 BUCKETS = 16
 MARKER_FIELD = "m"
@@ -141,7 +141,6 @@ def rules_field(company_id: int) -> str:
 
 encode = msgspec.json.encode
 decode_marker = msgspec.json.Decoder(Marker).decode
-decode_beacon = msgspec.json.Decoder(PlaceEntry[BeaconSnapshot]).decode
 decode_place = msgspec.json.Decoder(PlaceEntry[Place]).decode
 decode_geofences = msgspec.json.Decoder(CompanyGeofences).decode
 decode_application = msgspec.json.Decoder(ApplicationEntry).decode

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from catalog.database import Database
 from catalog.index.drain import IndexStore, OutboxDrainer
-from catalog.index.entries import beacon_field, decode_beacon
+from catalog.index.entries import beacon_field, decode_place
 from catalog.models import Beacon
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.lifecycle import cancel
@@ -53,7 +53,7 @@ async def arrives(redis: RedisClient, store: IndexStore, beacon: Beacon, name: s
 
     async def is_there() -> bool:
         raw = await redis.hget(store.keys.of(field), field)
-        return raw is not None and decode_beacon(raw).place.name == name
+        return raw is not None and decode_place(raw).place.name == name
 
     condition: Callable[[], bool | Awaitable[bool]] = is_there
     await eventually(condition, what=name)

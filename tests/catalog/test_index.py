@@ -28,7 +28,6 @@ from catalog.index.entries import (
     campaign_field,
     connector_field,
     decode_application,
-    decode_beacon,
     decode_campaign,
     decode_connector,
     decode_geofences,
@@ -98,9 +97,9 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     assert (built["geofences"], built["tags"], built["applications"]) == (1, 1, 1)
     assert (built["beacons"], built["campaigns"], built["connectors"]) == (1, 3, 1)
     content = await index_of(redis, store)
-    entry = decode_beacon(content[beacon_field(UUID, 1, beacon.minor)])
+    entry = decode_place(content[beacon_field(UUID, 1, beacon.minor)])
     assert entry.campaigns == sorted([listing.id, tagged.id])
-    assert entry.place.reach is Zone.NEAR
+    assert getattr(entry.place, "reach", None) is Zone.NEAR
     assert entry.place.venue.time_zone == "Europe/Paris"
     place = decode_place(content[geofence_field(park.id)])
     assert (place.place.kind, place.campaigns) == ("geofence", [tagged.id])

@@ -402,8 +402,8 @@ class _CompanyLoader:
 
     async def _load(self, item: _Item, known: Any) -> None:
         """Check a record, and write it if there is no fault."""
-        is_named = _KINDS[item.kind].owner is None and item.kind != "companies"
-        if known is not None and is_named and not self._is_own(known):
+        may_be_foreign = _KINDS[item.kind].owner is None and item.kind != "companies"
+        if known is not None and may_be_foreign and not self._is_own(known):
             self.faults.note(item.key_place, "belongs to another company")
         if item.kind == "connector" and self.cipher is None:
             self.faults.note(item.place, MISSING_SECRET_KEY)

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import structlog
@@ -401,8 +402,7 @@ def _about(call: PendingCall) -> dict[str, str | int]:
     }
 
 
-def _offset_of(result: PendingCall | DeadLetter) -> int:
-    return int(result.record.offset)
+_offset_of = attrgetter("record.offset")
 
 
 def _fitting(tracked: FinishedOffsets, offsets: Sequence[int]) -> int:

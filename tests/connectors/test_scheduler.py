@@ -201,23 +201,6 @@ async def _companies_start_in_turn(order: list[int], in_all: int) -> None:
         assert one.faults["Content"] == len(order)
 
 
-async def test_running_calls_finish_and_waiting_calls_are_dropped() -> None:
-    async with trial(company=2, in_all=4) as one:
-        for _ in range(10):
-            one.submit()
-        await passes()
-        draining = asyncio.create_task(one.scheduler.drain(one.calls, 5.0))
-        await passes()
-        one.service.answer()
-        one.service.answer()
-        await draining
-        assert (one.scheduler.unfinished, len(one.service.requests)) == (0, 2)
-        assert one.faults == {"Content": 2}
-        one.submit()
-        await one.until_idle()
-        assert one.faults == {"Content": 3}
-
-
 async def test_an_error_of_ours_ends_the_scheduler() -> None:
     def broken(_result: Any) -> None:
         raise LookupError("a fault of the engine")

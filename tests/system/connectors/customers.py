@@ -57,10 +57,14 @@ def call(url: str, udid: str, *, company: int = 1, **fields: Any) -> ConnectorCa
     return message(**(values | fields))
 
 
+def message_of(one: ConnectorCall) -> Message:
+    """The record of a call, keyed by device."""
+    return Message(one.device.udid.encode(), msgspec.json.encode(one))
+
+
 async def publish_calls(topics: TopicSet, *calls: ConnectorCall) -> None:
-    """Publish calls, keyed by device."""
-    records = (Message(each.device.udid.encode(), msgspec.json.encode(each)) for each in calls)
-    await topics.publish(records, "connector-calls")
+    """Publish calls."""
+    await topics.publish(map(message_of, calls), "connector-calls")
 
 
 class Account(NamedTuple):

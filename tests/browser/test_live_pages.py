@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_an_operator_watches(visit: BrowserVisit, world: World):
-    company = await world.visitor.company()
+    company = await world.visitor.api.company_of(visit.headers)
     watcher = f"company-{company}"
     store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
 

@@ -45,7 +45,7 @@ class World:
 
     async def _decided(self) -> None:
         """Write sums of triggers for today and yesterday."""
-        company = await self.visitor.company()
+        company = await self.visitor.api.company_of(self.visitor.headers)
         redis = self.visitor.api.stores.redis
         store = FigureStore(redis=redis, prefix="proximity:", deadline=10.0)
         today = datetime.now(UTC).date()

@@ -100,7 +100,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
         "&friday=1&start_day=2030-07-01&end_day=2030-12-31&start_time=09:00&end_time=18:00&active=1"
     )
     given = dict(parse_qsl(written))
-    given |= {"beacons": str(beacon), "qrcodes": str(code), "tags": "door, quay"}
+    given |= {"beacons": str(beacon), "qrcodes": str(code), "tags": 'door, "food, drinks"'}
     wrong = {"url": "", "start_time": "9 o'clock", "cache": "x"}
     page = SeenPage((await visitor.post(f"{own}/new", given | wrong)).text)
     problems = {tag.get("id") for _, tag in page.tags if tag.get("class") == "problem"}
@@ -124,7 +124,7 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     precise = stored | {"start": "2030-07-01T08:30:00+0500"}
     await visitor.api.call("PUT", path, visitor.headers, precise)
     form = await visitor.get(f"{own}/{number}")
-    kept = {name: form.field(name) for name in ("stored_start", "stored_end", "start_day")}
+    kept = {name: form.field(name) for name in ("stored_start", "stored_end", "start_day", "tags")}
     await visitor.post(f"{own}/{number}", given | kept)
     assert await visitor.read(path) == precise
     copy = await visitor.get(f"{own}/new?copy={number}")
@@ -179,31 +179,3 @@ async def test_the_week_of_what_is_typed(visitor: Visitor):
     assert (saturday["x"], saturday["width"]) == (str(40 + 1320 / 3), "40.0")
     assert (sunday["x"], sunday["width"]) == ("40.0", "40.0")
     assert SeenPage((await visitor.post("/calendar", {"start_time": "x"})).text).tags == []
-
-
-async def test_saving_for_another_reason_keeps_the_tags(
-    visitor: Visitor, bodies: Bodies, venue: int
-):
-    """Also tags with a comma, which stand in quotes in the form."""
-    tags = ["food, drinks", 'the "old" hall', "door"]
-    beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=tags))
-    number = await campaign_with(visitor, bodies, venue, beacons=[], tags=tags)
-    for path, stored in (
-        (f"/venues/{venue}/campaigns/{number}", f"/lieu/{venue}/campaign/{number}"),
-        (f"/venues/{venue}/beacons/{beacon}", f"/region/{venue}/beacon/{beacon}"),
-    ):
-        before = await visitor.read(stored)
-        page = await visitor.get(path)
-        fields = {
-            found["name"] or "": found.get("value") or ""
-            for tag, found in page.tags
-            if tag == "input" and (found.get("type") != "checkbox" or "checked" in found)
-            if found.get("name") not in (None, "at", "udid", "zone")
-        }
-        lists = ("proximity", "format", "html", "on")
-        choices = {name: before[name] for name in lists if name in before} | {"cache_unit": "day"}
-        answer = await visitor.post(path, fields | choices | {"name": "another name"})
-        assert answer.status_code == 303, answer.text
-        after = await visitor.read(stored)
-        assert {tag["name"] for tag in after["tags"]} == set(tags)
-        assert after["name"] == "another name"

@@ -1,15 +1,15 @@
 """A browser without scripts: it keeps cookies, and sends forms as a browser does."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
-from sqlalchemy import select
 
 from api.console.cookies import SessionKey, forgery_token
-from catalog.models import Account, Device, Statistic
+from catalog.models import Device, Statistic
+from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDetectionStore
 from tests.api.harness import Harness, Headers
 
 SITE = "http://api"
@@ -94,12 +94,6 @@ class Visitor:
         """What the interface has stored."""
         return await self.api.read(path, self.headers)
 
-    async def company(self) -> int:
-        """The number of the visitor's company."""
-        query = select(Account.company_id).where(Account.email == self.session.email)
-        async with self.api.database.read() as session:
-            return int(await session.scalar(query) or 0)
-
     async def made(self, path: str, body: dict[str, Any]) -> int:
         """The number of a record that was created through the interface."""
         created = await self.api.call("POST", path, self.headers, body)
@@ -109,12 +103,24 @@ class Visitor:
 
 async def device_of(visitor: Visitor, udid: str, **facts: str) -> int:
     """The number of a new device of the visitor's company."""
-    company = await visitor.company()
+    company = await visitor.api.company_of(visitor.headers)
     made = Device(company_id=company, udid=udid, **facts, create_on=NOW, update_on=NOW)
-    async with visitor.api.database.write.begin() as session:
-        session.add(made)
-        await session.flush()
-        return made.id
+    await visitor.api.add(made)
+    return made.id
+
+
+async def decided(visitor: Visitor, sums: dict[str, int], back: int = 0) -> None:
+    """Add to the sums of triggers for a day, `back` days ago."""
+    company, day = await visitor.api.company_of(visitor.headers), datetime.now(UTC).date()
+    store = FigureStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    await store.add({CompanyDay(company, day - timedelta(days=back)): sums})
+
+
+async def detected(visitor: Visitor, venue: int, counts: dict[int, int]) -> None:
+    """Add detections of this minute at beacons of a venue."""
+    minute = int(datetime.now(UTC).timestamp() // 60)
+    store = RecentDetectionStore(redis=visitor.api.stores.redis, prefix="proximity:", deadline=10.0)
+    await store.add({BeaconMinute(venue, each, minute): n for each, n in counts.items()})
 
 
 def statistic(day: date, kind: str, ref: int, venue: int, figures: tuple[int, int, int]) -> Any:

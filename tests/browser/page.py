@@ -1,22 +1,15 @@
 """A page in a real browser, used as people use it: by what they read, with pointer and keys."""
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import (
-    ElementNotInteractableException,
-    NoSuchElementException,
-    StaleElementReferenceException,
-    WebDriverException,
-)
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import Select
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 _AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 _PAUSE_SECONDS = 0.05
@@ -86,13 +79,10 @@ class BrowserPage:
         """The field with this label, as a screen reader finds it."""
         quoted = json.dumps(label)
         # (What is required has a star.)
-        named = (
-            f"//label[normalize-space()={quoted} or normalize-space()={json.dumps(label + ' *')}]"
-        )
+        named = f'//label[normalize-space()=({quoted}) or normalize-space()={quoted[:-1]} *"]'
         found = self.driver.find_elements(By.XPATH, f"//*[@id={named}/@for]")
-        if found:
-            return found[0]
-        return self.driver.find_element(By.XPATH, f"//*[starts-with(@aria-label, {quoted})]")
+        path = f"//*[starts-with(@aria-label, {quoted})]"
+        return found[0] if found else self.driver.find_element(By.XPATH, path)
 
     def wait_for_text(self, text: str) -> None:
         """Wait until the text is visible."""
@@ -111,18 +101,12 @@ class BrowserPage:
         return found.text or label or found.tag_name
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
-        """Wait until the condition holds."""
-        give_up = time.monotonic() + _DEADLINE_SECONDS
-        while True:
-            try:
-                if holds():
-                    return
-            except WebDriverException as error:
-                if not _is_of_an_older_page(error):
-                    raise
-            if time.monotonic() > give_up:
-                raise AssertionError(f"waited for {what}; there is:\n{self.text}")
-            time.sleep(_PAUSE_SECONDS)
+        """Wait until the condition holds; meanwhile the page may be replaced."""
+        wait = WebDriverWait(self.driver, _DEADLINE_SECONDS, _PAUSE_SECONDS, [WebDriverException])
+        try:
+            wait.until(lambda _: holds())
+        except TimeoutException:
+            raise AssertionError(f"waited for {what}; there is:\n{self.text}") from None
 
     def wait_until_idle(self) -> None:
         """Wait until every part of the page is loaded."""
@@ -172,24 +156,8 @@ class BrowserPage:
         return [each for each in messages if "responded with a status of 4" not in each]
 
     def _act(self, action: Callable[[], None], what: str) -> None:
-        def done() -> bool:
-            try:
-                action()
-            except ElementNotInteractableException:
-                return False
+        def act() -> bool:
+            action()
             return True
 
-        self.until(done, f"{what!r} to be used")
-
-
-def _is_of_an_older_page(error: WebDriverException) -> bool:
-    """Whether the page was replaced while it was looked at.
-
-    chromedriver sometimes has no better name for that than "unknown error".
-    """
-    if isinstance(error, NoSuchElementException | StaleElementReferenceException):
-        return True
-    return "does not belong to the document" in (error.msg or "")
-
-
-__all__ = ["BrowserPage", "Keys", "start_browser"]
+        self.until(act, f"{what!r} to be used")

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.api.harness import PASSWORD
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
-from tests.browser.world import World, sign_in, world
+from tests.browser.world import World, pages, sign_in, world
 from tests.servers.http_service import replying, serving
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
@@ -234,7 +234,7 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
 @pytest.mark.parametrize("viewport", range(4) if FULL else range(1))
 async def test_every_page_is_for_everybody(visit: BrowserVisit, world: World, viewport: int):
     """axe-core finds nothing, nothing has to be moved sideways, the policy forbids nothing."""
-    addresses = world.addresses() if FULL else world.addresses()[1::2]
+    addresses = pages(world.ids) if FULL else pages(world.ids)[1::2]
 
     def steps(page: BrowserPage) -> dict[str, Any]:
         faults = {}

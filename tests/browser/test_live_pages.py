@@ -6,12 +6,12 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from api.reports import LiveDecision, LiveOutcome
-from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.redis.tail_store import TailStore
 from rules.model import Zone
 from tests.browser.conftest import BrowserVisit
 from tests.browser.page import BrowserPage
 from tests.browser.world import World, sign_in, world
+from tests.console.visitor import detected
 from tests.servers.waiting import eventually
 
 __all__ = ["world"]
@@ -64,12 +64,8 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
 
 
 async def test_a_venue_manager_sees_the_last_minutes(visit: BrowserVisit, world: World):
-    redis = visit.harness.stores.redis
-    store = RecentDetectionStore(redis=redis, prefix="proximity:", deadline=10.0)
-    beacon = (world.ids["venue"], world.ids["beacon"])
-
     async def detect(count: int) -> None:
-        await store.add({BeaconMinute(*beacon, int(time.time() // 60)): count})
+        await detected(world.visitor, world.ids["venue"], {world.ids["beacon"]: count})
 
     def steps(page: BrowserPage) -> None:
         sign_in(page)

@@ -57,7 +57,7 @@ async def call_interface(
     if not reply.is_success:
         error = reply.json()
         message = error.get("message") or error["error_message"]
-        raise ApiError(reply.status_code, message, fields=error.get("fields"))
+        raise ApiError(reply.status_code, message, fields=error.get("fields", {}))
     return reply
 
 

@@ -101,12 +101,13 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
     )
     given = dict(parse_qsl(written))
     given |= {"beacons": str(beacon), "qrcodes": str(code), "tags": 'door, "food, drinks"'}
-    wrong = {"url": "", "start_time": "9 o'clock", "cache": "x"}
+    wrong = {"start_time": "9 o'clock", "cache": "x"}
     page = SeenPage((await visitor.post(f"{own}/new", given | wrong)).text)
     problems = {tag.get("id") for _, tag in page.tags if tag.get("class") == "problem"}
-    assert problems == {"url-note", "start_time-note", "cache-note"}
+    assert problems == {"start_time-note", "cache-note"}
     assert page.field("start_day") == "2030-07-01"
-    assert "Enter a link" in page.texts
+    refused = await visitor.post(f"{own}/new", given | {"url": ""})
+    assert "Enter a link" in SeenPage(refused.text).texts
     made = await visitor.post(f"{own}/new", given)
     number = int(made.headers["location"].rpartition("/")[2])
     path = f"/lieu/{venue}/campaign/{number}"

@@ -15,18 +15,18 @@ from catalog.session import RESTORABLE
 from rules.model import Reason
 
 router = APIRouter(route_class=PageRoute)
-_MOST_NAMES = 1000
+_MOST_NAMES = 100  # of a venue
 
 
 @router.get("/live")
 async def show_live(context: Context) -> Response:
     """Show the empty page, which the script fills, with the names to choose from."""
     venues = await context.venues()
-    campaigns, left = [], _MOST_NAMES
-    for venue in venues if context.may_read("campaign") else []:
-        found = await context.get(f"/lieu/{venue['id']}/campaign", limit=left) if left else []
-        campaigns.append((venue, found))
-        left -= len(found)
+    campaigns = [
+        (venue, await context.get(f"/lieu/{venue['id']}/campaign", limit=_MOST_NAMES))
+        for venue in venues
+        if context.may_read("campaign")
+    ]
     reasons = [reason.value for reason in Reason]
     return context.page("live.html", venues=venues, campaigns=campaigns, reasons=reasons)
 

@@ -1,7 +1,7 @@
 """Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any, NamedTuple
@@ -90,17 +90,18 @@ async def switch(context: Context) -> Response:
     for number in chosen:
         path = f"{CAMPAIGNS.list_path(context)}/{number}"
         record = await context.get(path)
-        try:
-            await context.ask("PUT", path, record | {"active": is_on})
-        except ApiError as error:
-            raise ApiError(error.status, f"{record['name']}: {error.message}") from None
+        await context.ask("PUT", path, record | {"active": is_on})
     return context.redirect(CAMPAIGNS.page(context), Notice("saved", str(len(chosen))))
 
 
 @router.post("/calendar")
 async def calendar(context: Context) -> Response:
     """Show the open hours of the campaign that the form has now."""
-    return context.page("campaign_form.html#week", days=week(submitted_campaign(context.form, "")))
+    return context.page(
+        "campaign_form.html#week",
+        values=defaultdict(str, context.form),
+        minutes=minutes(context.form),
+    )
 
 
 @router.get(f"{_ONE}/results")
@@ -144,7 +145,7 @@ async def _form(
         chosen=chosen,
         reached=reached_by_tag(targets),
         plan=venue_plan(venue, [each for each in targets["beacons"] if "x" in each]),
-        days=week(values),
+        minutes=minutes(values),
         state=None if number is None else await campaign_state(context, venue["id"], number),
     )
 
@@ -273,32 +274,11 @@ def _opens(now: str, written: str, texts: Translations) -> str:
 _DAY = 24 * 60
 
 
-def week(campaign: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    """The open intervals of each weekday, in minutes; their ends are excluded.
-
-    Hours that run over midnight belong to the weekday on which they begin, so their second part is
-    shown on the next day.
-    """
-    begin, until = _minute(campaign["start_time"]), _minute(campaign["end_time"])
-    if begin is None or until is None:
-        return []
-    if begin == until:
-        begin, until = 0, _DAY
-    is_over_midnight = begin > until
-    days = []
-    for place, day in enumerate(WEEKDAYS):
-        intervals = []
-        if is_over_midnight and campaign[WEEKDAYS[place - 1]]:
-            intervals.append((0, until))
-        if campaign[day]:
-            intervals.append((begin, _DAY if is_over_midnight else until))
-        days.append(intervals)
-    return days
-
-
-def _minute(text: str) -> int | None:
-    found = re.fullmatch("([0-9]{2}):([0-9]{2})", text)
-    return min(int(found[1]) * 60 + int(found[2]), _DAY) if found else None
-
-
-_ONE = "/venues/{id:int}/campaigns/{uid:int}"
+def minutes(campaign: Mapping[str, str]) -> tuple[int, int] | None:
+    """The minutes of the day at which its hours begin and end; None if they cannot be read."""
+    times = (campaign.get(name, "").partition(":") for name in ("start_time", "end_time"))
+    try:
+        begin, until = (min(int(hour) * 60 + int(minute), _DAY) for hour, _, minute in times)
+    except ValueError:
+        return None
+    return (0, _DAY) if begin == until else (begin, until)

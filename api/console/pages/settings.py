@@ -15,7 +15,7 @@ from catalog.models import WEEKDAYS
 router = APIRouter(route_class=PageRoute)
 _COMPANY = "/profile/company"
 _MORE_ROWS = 2
-_NEW = {"name": "", "url": "", "method": "POST", "auth": "header", "parameters": "[]"}
+_NEW = {"method": "POST", "auth": "header", "parameters": "[]"}
 _NOT_SET_UP = 404
 
 
@@ -66,28 +66,34 @@ def _company_form(
 async def show_connector(context: Context) -> Response:
     """Show the form with the stored connector."""
     try:
-        return _connector_form(context, await context.get("/connector"), is_new=False)
+        return _connector_form(context, await context.get("/connector"))
     except ApiError as error:
         if error.status != _NOT_SET_UP:
             raise
-    return _connector_form(context, _NEW | {"signed": False}, is_new=True)
+    return _connector_form(context, _NEW)
 
 
 @router.post("/connector")
 async def save_connector(context: Context) -> Response:
     """Save the form. The fault of each refused field is shown beside the field."""
-    form = context.form
+    form, values = context.form, dict(context.form)
     pairs = zip(form.getlist("key"), form.getlist("value"), strict=False)
     parameters = [{"key": key, "value": value} for key, value in pairs if key or value]
-    values = {name: form.get(name, "") for name in _NEW}
     values["parameters"] = orjson.dumps(parameters).decode()
-    secret = {"secret": form["secret"]} if form.get("secret") else {}
+    if not form.get("secret"):
+        values.pop("secret", None)  # the stored one stays
     try:
-        await context.ask("PUT", "/connector", values | secret)
+        await context.ask("PUT", "/connector", values)
     except ApiError as refusal:
-        shown = values | {"signed": "signed" in form}
-        return _connector_form(context, shown, is_new="is_new" in form, refusal=refusal)
-    return context.redirect("/connector", Notice("saved", values["name"]))
+        return _connector_form(context, values, refusal)
+    return context.redirect("/connector", Notice("saved", form["name"]))
+
+
+def _connector_form(
+    context: PageContext, values: dict[str, Any], refusal: ApiError | None = None
+) -> Response:
+    pairs = orjson.loads(values["parameters"])
+    return context.form_page("connector.html", "connector", values, refusal, pairs=pairs)
 
 
 @router.post("/connector/delete")
@@ -108,16 +114,3 @@ async def test_connector(context: Context) -> Response:
 async def show_calls(context: Context) -> Response:
     """Show the last calls and the state of the breaker."""
     return context.page("connector.html#calls", **await context.get("/connector/calls"))
-
-
-def _connector_form(
-    context: PageContext,
-    values: dict[str, Any],
-    *,
-    is_new: bool,
-    refusal: ApiError | None = None,
-) -> Response:
-    pairs = orjson.loads(values["parameters"])
-    return context.form_page(
-        "connector.html", "connector", values, refusal, pairs=pairs, is_new=is_new
-    )

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -22,24 +23,23 @@ from tests.system.world import UUIDS, small_world
 pytestmark = pytest.mark.alone
 
 WITHIN = 1.0
-NEW = {"uuid": UUIDS[0], "major": 0, "minor": 5000}
+TRIES = 3  # an edit that is slow is so each time; a busy machine is not
 SPAWNED = multiprocessing.get_context("spawn")
 
 
-def edit_and_die(url: str, what: str, number: int, committed_at: Any) -> None:
-    """One edit through the ORM, in a process that ends with its commit."""
+def edit_and_die(url: str, campaign: int, tagged: int, minor: int, committed_at: Any) -> None:
+    """Switch a campaign off, or add a beacon with the tags of another one, in a process that ends
+    with its commit."""
 
     async def edit() -> None:
         async with open_database(url).write.begin() as session:
-            if what == "delete":
-                await session.delete(await session.get_one(Beacon, number))
-            elif what == "add":
-                with_tags = [selectinload(Beacon.tags)]
-                tagged = await session.get_one(Beacon, number, options=with_tags)
-                fields = {"venue_id": tagged.venue_id, "name": "new", "proximity": "far", **NEW}
-                session.add(Beacon(**fields, active=True, tags=list(tagged.tags)))
+            if campaign:
+                (await session.get_one(Campaign, campaign)).active = False
             else:
-                (await session.get_one(Campaign, number)).active = what == "activate"
+                like = await session.get_one(Beacon, tagged, options=[selectinload(Beacon.tags)])
+                fields = {"venue_id": like.venue_id, "name": "new", "proximity": "far"}
+                triple = {"uuid": UUIDS[0], "major": 0, "minor": minor}
+                session.add(Beacon(**fields, **triple, active=True, tags=list(like.tags)))
         committed_at.value = time.time()
         os._exit(0)
 
@@ -50,27 +50,24 @@ async def test_an_edit_takes_effect_within_a_second(
     rig: Rig, topics: TopicSet, redis_url: str, postgres_url: str
 ) -> None:
     rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
-    world = small_world(beacons=4)
-    first, _, third, last = world.beacons
-    world.tag(world.campaign(last.venue, "tagged", []), "word", [last])
+    world = small_world(beacons=TRIES)
+    tagged = world.beacons[0]
+    world.tag(world.campaign(tagged.venue, "tagged", []), "word", [tagged])
     scene = await Scene(rig, topics, world).begin()
     trigger = await rig.ready("trigger")
-    always = world.campaigns[0]
-    assert always.beacons == [first]
 
-    async def seconds(what: str, number: int, beacon: Beacon, name: str, fires: bool) -> float:
+    async def seconds(beacon: Beacon, name: str, fires: bool, *edit: int) -> float:
         """From the commit to the last detection that was decided without the edit."""
         sent: dict[str, float] = {}
         committed_at = SPAWNED.Value("d", 0.0)
-        arguments = (postgres_url, what, number, committed_at)
+        arguments = (postgres_url, *edit, committed_at)
         process = SPAWNED.Process(target=edit_and_die, args=arguments)
 
         async def detect() -> None:
             async with topics.publishing() as send:
                 while True:
-                    udid, now = f"{what} {len(sent)}", time.time()
-                    await send(detection(beacon, udid))
-                    await send.settle()
+                    udid, now = f"{edit} {len(sent)}", time.time()
+                    await (await send(detection(beacon, udid)))
                     sent[udid] = now
                     await asyncio.sleep(0.05)  # the pace of detections
 
@@ -87,20 +84,29 @@ async def test_an_edit_takes_effect_within_a_second(
 
         detecting = asyncio.create_task(detect())
         process.start()
-        await eventually(is_in_effect, what=what)
+        await eventually(is_in_effect, what=f"{name} fires: {fires}")
         await cancel([detecting])
         await asyncio.to_thread(process.join)
         assert process.exitcode == 0
         late: list[float] = [at - committed_at.value for at in await wrong()]
         return max(late, default=0.0)
 
-    delays = [
-        await seconds("deactivate", always.id, first, always.name, False),
-        await seconds("add", last.id, Beacon(**NEW), "tagged", True),
-        await seconds("activate", always.id, first, always.name, True),
-        await seconds("delete", third.id, third, "always 2", False),
-    ]
+    async def switch_off(number: int) -> float:
+        always = next(each for each in world.campaigns if each.name == f"always {number}")
+        return await seconds(world.beacons[number], always.name, False, always.id, 0, 0)
+
+    async def add(number: int) -> float:
+        minor = 5000 + number
+        new = Beacon(uuid=UUIDS[0], major=0, minor=minor)
+        return await seconds(new, "tagged", True, 0, tagged.id, minor)
+
+    await assert_within_a_second(switch_off)
+    await assert_within_a_second(add)
     await trigger.stop()
-    # (A machine that stands still delays one of them.)
-    assert sorted(delays)[2] < WITHIN, delays
-    assert max(delays) < 10 * WITHIN, delays
+
+
+async def assert_within_a_second(edit: Callable[[int], Awaitable[float]]) -> None:
+    delays: list[float] = []
+    while not delays or delays[-1] >= WITHIN:
+        assert len(delays) < TRIES, delays
+        delays.append(await edit(len(delays)))

@@ -35,6 +35,10 @@ class Message(NamedTuple):
     case: int = 0
 
 
+# Publishes a message; what it returns is done when the brokers have it.
+Send: TypeAlias = Callable[[Message], Awaitable["asyncio.Future[object]"]]
+
+
 class TopicSet:
     """All topics under one prefix on one broker, and the roles' groups under another.
 
@@ -78,17 +82,29 @@ class TopicSet:
                 await send(message)
 
     @asynccontextmanager
-    async def publishing(self, short: str = "detections") -> AsyncIterator["Send"]:
+    async def publishing(self, short: str = "detections") -> AsyncIterator[Send]:
         """A sender of single messages; all are acknowledged at the end of the context."""
+        open_: list[asyncio.Future[object]] = []
+
+        async def send(message: Message) -> asyncio.Future[object]:
+            headers = [("case", str(message.case).encode())]
+            sent: asyncio.Future[object] = await producer.send(
+                self.name(short), message.value, key=message.key, headers=headers
+            )
+            open_.append(sent)
+            if len(open_) >= 20_000:
+                await asyncio.gather(*open_)
+                open_.clear()
+            return sent
+
         async with AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
             linger_ms=20,
             max_batch_size=200_000,
             enable_idempotence=True,
         ) as producer:
-            send = Send(producer, self.name(short))
             yield send
-            await send.settle()
+            await asyncio.gather(*open_)
 
     async def read(self, short: str) -> list[Record]:
         """Every record of a topic, partition by partition, in order of offset."""
@@ -175,26 +191,3 @@ class TopicSet:
             [TopicPartition(topic, number) for number in numbers]
         )
         return ends
-
-
-class Send:
-    """Publishes a message a call; waits for acknowledgements only when many are open."""
-
-    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._open: list[asyncio.Future[object]] = []
-
-    async def __call__(self, message: Message) -> None:
-        headers = [("case", str(message.case).encode())]
-        future = await self._producer.send(
-            self._topic, message.value, key=message.key, headers=headers
-        )
-        self._open.append(future)
-        if len(self._open) >= 20_000:
-            await self.settle()
-
-    async def settle(self) -> None:
-        """Wait until all sent messages are acknowledged."""
-        await asyncio.gather(*self._open)
-        self._open.clear()

@@ -1,6 +1,7 @@
 """A service that answers, declines, lies, fails, hangs: each outcome, each call accounted for."""
 
 import time
+from collections import Counter
 from typing import Any
 
 from catalog.redis_connection import connect_redis
@@ -14,14 +15,7 @@ from tests.servers.http_service import (
     replying,
     serving,
 )
-from tests.system.connectors.customers import (
-    SETTINGS,
-    TOKEN,
-    Account,
-    account,
-    add_customer,
-    by_path,
-)
+from tests.system.connectors.customers import SETTINGS, TOKEN, account, add_customer, by_path
 from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
@@ -50,8 +44,10 @@ ANSWERS = {
     "lies": replying(200, CONTENT | {"title": 5}),
     "hangs": hanging,
 }
-PUBLISHED = {"content", "busy"}
-REASONS = {
+OUTCOMES = {
+    "content": "published",
+    "busy": "published",
+    "declines": "declined",
     "unavailable": "connector_status",
     "lies": "connector_reply",
     "hangs": "connector_timeout",
@@ -63,63 +59,55 @@ REASONS = {
 async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
     world = World()
     async with serving(by_path(ANSWERS)) as service:
-        beacons = {name: add_customer(world, name, service.url(f"/{name}")) for name in ANSWERS}
-        beacons["private"] = add_customer(world, "private", "http://10.255.255.1/")
-        beacons["none"] = add_customer(world, "none", None)
-        broken = {"parameters": "not a token"}
-        beacons["unreadable"] = add_customer(world, "unreadable", service.url(), **broken)
+        for name in ANSWERS:
+            add_customer(world, name, service.url(f"/{name}"))
+        add_customer(world, "private", "http://10.255.255.1/")
+        add_customer(world, "unreadable", service.url(), parameters="not a token")
+        add_customer(world, "none", None)
         await world.save(stores.environment["DATABASE_URL"])
         await topics.create()
         stores.environment |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "1.5"}
         trigger, connector = await stores.ready("trigger"), await stores.ready("connector")
-        device = {"name": "android", "id_connector": 77}
         await topics.publish(
-            detection(beacon, udid, device={"udid": udid, **device})
-            for name, beacon in beacons.items()
-            for udid in (f"{name} {number}" for number in range(DEVICES))
+            detection(beacon, udid, device={"udid": udid, "name": "android", "id_connector": 77})
+            for beacon in world.beacons
+            for udid in (f"{beacon.venue.company.name} {number}" for number in range(DEVICES))
         )
         await topics.until_done("trigger", "connector")
-        outcomes = (await connector.metrics()).by("connector_calls", "outcome")
+        counted = (await connector.metrics()).by("connector_calls", "outcome")
         decided = (await trigger.metrics()).by("decisions", "reason")
         await connector.stop()
         await trigger.stop()
-        logs = connector.output + trigger.output
+        told = connector.output + trigger.output
+    assert f":{service.port}/" not in told
     found = await account(topics, world)
     assert decided["no_connector"] == DEVICES  # of the company that has none: no call, no letter
-    check_accounts(found, set(beacons) - {"none"})
-    assert outcomes["published"] == len(PUBLISHED) * DEVICES
-    assert outcomes["declined"] == DEVICES
-    assert {outcomes[reason] for reason in REASONS.values()} == {DEVICES}
-    assert TOKEN not in logs
-    assert f":{service.port}/" not in logs
-    await check_past_calls(found, world, stores.environment)
-
-
-def check_accounts(found: Account, companies: set[str]) -> None:
-    assert found.calls.keys() == companies
-    for calls in found.calls.values():
+    assert found.calls.keys() == OUTCOMES.keys()
+    of_calls = Counter(OUTCOMES.values())
+    assert {each: counted[each] for each in of_calls} == {
+        each: companies * DEVICES for each, companies in of_calls.items()
+    }
+    redis, prefix = (
+        connect_redis(stores.environment["REDIS_URL"]),
+        stores.environment["REDIS_PREFIX"],
+    )
+    for company in set(world.keys.values()) - {world.beacons[-1].venue.company}:
+        name, calls = company.name, found.calls[company.name]
         assert sorted(calls.values()) == [1] * DEVICES
-    published = {name: len(sent) for name, sent in found.notifications.items()}
-    assert published == dict.fromkeys(PUBLISHED, DEVICES)
-    reasons = {name: [reason for _, reason in letters] for name, letters in found.letters.items()}
-    assert reasons == {name: [reason] * DEVICES for name, reason in REASONS.items()}
-    assert {name for name in companies if found.declined(name)} == {"declines"}
+        sent, letters = found.notifications.get(name, []), found.letters.get(name, [])
+        assert len(sent) == (DEVICES if OUTCOMES[name] == "published" else 0)
+        assert [reason for _, reason in letters] == (
+            [] if OUTCOMES[name] in ("published", "declined") else [OUTCOMES[name]] * DEVICES
+        )
+        # Each company sees its own calls only, without data of devices and services.
+        history = await read_call_history(redis, prefix, company.id, now=time.time(), deadline=30)
+        assert {each.id: each.outcome for each in history.calls} == dict.fromkeys(
+            calls, OUTCOMES[name]
+        )
+        told += " ".join(each.detail for each in history.calls)
+    await redis.aclose()
+    assert TOKEN not in told
+    assert "content 0" not in told
     notification = found.notifications["content"][0]
     assert {name: notification[name] for name in CONTENT} == CONTENT
     assert notification["device"]["id_connector"] == 77
-
-
-async def check_past_calls(found: Account, world: World, environment: dict[str, str]) -> None:
-    """Each company sees its own calls only, without data of devices and services."""
-    redis = connect_redis(environment["REDIS_URL"])
-    words = ""
-    for company in set(world.keys.values()):
-        name, prefix = company.name, environment["REDIS_PREFIX"]
-        history = await read_call_history(redis, prefix, company.id, now=time.time(), deadline=30)
-        assert {call.id for call in history.calls} == set(found.calls.get(name, ())), name
-        expected = "declined" if name == "declines" else REASONS.get(name, "published")
-        assert {call.outcome for call in history.calls} <= {expected}, name
-        words += " ".join(call.detail for call in history.calls)
-    await redis.aclose()
-    assert TOKEN not in words
-    assert "content 0" not in words

@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query
 from starlette.requests import Request
 
 from api.answers import INT64, ApiError, bad_fields
-from catalog.fields import Faults, Fields, read_fields
+from catalog.fields import Conflicts, Faults, Fields, read_fields
 
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
@@ -125,16 +125,19 @@ async def read_bytes(request: Request, longest: int) -> bytes:
     return bytes(raw)
 
 
-def accepted(model: type[Fields], body: Any, *, place: str = "") -> dict[str, Any]:
+def accepted(
+    model: type[Fields], body: Any, *, place: str = "", conflicts: Conflicts = lambda _: ()
+) -> dict[str, Any]:
     """The values of the fields in an object, by attribute. Raises ApiError, 400 with every fault.
 
-    Names that `model` does not know are ignored, because clients send back the records that they
-    have read.
+    `conflicts` finds faults in the combination of fields. Names that `model` does not know are
+    ignored, because clients send back the records that they have read.
     """
     if not isinstance(body, dict):
         raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
     faults = Faults()
     values = read_fields(model, body, place=place, faults=faults)
+    faults.note_conflicts(place, conflicts(values))
     refuse((fault.place, fault.message) for fault in faults)
     return values
 

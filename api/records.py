@@ -32,7 +32,7 @@ from api.bodies import (
 )
 from api.permissions import Caller, may_read, may_write
 from api.tenancy import PAGE, M, Query, find, listed, of_company, write
-from catalog.fields import Fields, Name, joined
+from catalog.fields import Conflicts, Fields, Name, joined
 from catalog.inputs import ByName, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag, Venue
@@ -71,6 +71,7 @@ class Records(Generic[M]):
       to the description of the POST, which `other_path` has too.
     - `constants` are attributes of all these records, in a table that holds several kinds.
     - `options` load what the answer shows; a list is read `page` records at a time.
+    - `conflicts` finds faults in the combination of a new record's fields.
     - `columns` are the attributes to set for values, given the record if it is not a new one.
     - `check` raises LimitError, given the records that were written and whether they were added.
     - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
@@ -90,6 +91,7 @@ class Records(Generic[M]):
     constants: Mapping[str, Any] = field(default_factory=dict)
     options: Sequence[Any] = ()
     page: int = PAGE
+    conflicts: Conflicts = lambda _: ()
     columns: Callable[[AsyncSession, Scope, Values, Any], Awaitable[Values]] = (
         lambda session, scope, values, _: with_references(session, scope, values)
     )
@@ -121,7 +123,7 @@ class Records(Generic[M]):
         if self.listed and isinstance(body, list):
             given = accepted_list(self.created, body)
             return await self._save(scope, given, dry=dry, in_list=True)
-        values = accepted(self.created, body)
+        values = accepted(self.created, body, conflicts=self.conflicts)
         (answer,) = await self._save(scope, [values], dry=dry)
         return answer
 

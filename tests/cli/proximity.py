@@ -46,15 +46,25 @@ class Proximity:
         for name in names:
             producer.list_topics(self.topic_prefix + name, timeout=60.0)
 
+    async def put(
+        self, name: str, *values: bytes | None, key: bytes | None = b"k", **headers: str
+    ) -> None:
+        """Publish records with these headers to a topic of the product."""
+        self.mention(name)
+        written = [(header, text.encode()) for header, text in headers.items()]
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
+            for value in values:
+                topic = self.topic_prefix + name
+                await producer.send_and_wait(topic, value, key=key, headers=written)
+
     async def records(self, name: str) -> list[Any]:
         """All records of a topic, in order of partition and offset."""
         topic = self.topic_prefix + name
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
-        await producer.start()
-        await consumer.start()
-        try:
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
             numbers = await producer.partitions_for(topic)
+        async with AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
             partitions = [TopicPartition(topic, number) for number in numbers]
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
@@ -62,10 +72,7 @@ class Proximity:
             while len(found) < sum(ends.values()):
                 for records in (await consumer.getmany(timeout_ms=200)).values():
                     found += records
-            return sorted(found, key=lambda record: (record.partition, record.offset))
-        finally:
-            await consumer.stop()
-            await producer.stop()
+        return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
 def detection(udid: str, **more: Any) -> bytes:

@@ -1,54 +1,26 @@
 """Dead letters as they are listed and put back."""
 
 import json
-from collections.abc import AsyncIterator
-
-import pytest
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from dataclasses import replace
 
 from engine.cli.dead_letters import Letter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
 from tests.cli.proximity import Proximity
+from tests.kafka.records import record
 
 
-class Letters:
-    """Publishes dead letters as the engine does."""
-
-    def __init__(self, producer: AIOKafkaProducer, prefix: str) -> None:
-        self._producer = producer
-        self._prefix = prefix
-
-    async def put(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        reason: str = "malformed_json",
-        topic: str | None = None,
-    ) -> None:
-        headers = {
-            "reason": reason,
-            "detail": "it says [why]",
-            "topic": topic or f"{self._prefix}detections",
-            "partition": "1",
-            "offset": "42",
-            "failed_at": "2026-11-20T10:00:00+0000",
-        }
-        await self._producer.send_and_wait(
-            f"{self._prefix}dead-letters",
-            value,
-            key=key,
-            headers=[(name, text.encode()) for name, text in headers.items()],
-        )
-
-
-@pytest.fixture
-async def letters(proximity: Proximity) -> AsyncIterator[Letters]:
-    for_topics = proximity("publish", "-")
-    assert for_topics.returncode == 0, for_topics.stderr
-    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
-    await producer.start()
-    yield Letters(producer, proximity.topic_prefix)
-    await producer.stop()
+async def put(
+    proximity: Proximity,
+    key: bytes | None,
+    value: bytes | None,
+    reason: str = "malformed_json",
+    topic: str | None = None,
+) -> None:
+    """Publish a dead letter as the engine does."""
+    topic = topic or f"{proximity.topic_prefix}detections"
+    why = {"reason": reason, "detail": "it says [why]", "failed_at": "2026-11-20T10:00:00+0000"}
+    where = {"topic": topic, "partition": "1", "offset": "42"}
+    await proximity.put("dead-letters", value, key=key, **why, **where)
 
 
 async def values(proximity: Proximity) -> set[tuple[bytes | None, bytes | None]]:
@@ -57,9 +29,9 @@ async def values(proximity: Proximity) -> set[tuple[bytes | None, bytes | None]]
     return {(record.key, record.value) for record in records}
 
 
-async def test_the_list_says_what_where_and_why(proximity: Proximity, letters: Letters) -> None:
-    await letters.put(b"a", b"not json\n")
-    await letters.put(b"b", b"\xff\xfe", reason="invalid_field")
+async def test_the_list_says_what_where_and_why(proximity: Proximity) -> None:
+    await put(proximity, b"a", b"not json\n")
+    await put(proximity, b"b", b"\xff\xfe", reason="invalid_field")
     done = proximity("dead-letters", "list")
     assert done.returncode == 0, done.stderr
     assert f"{proximity.topic_prefix}detections/1/42" in done.stdout
@@ -74,7 +46,7 @@ async def test_the_list_says_what_where_and_why(proximity: Proximity, letters: L
     assert (letter["key"], letter["value_base64"]) == ("b", "//4=")
 
 
-async def test_a_replay_puts_every_letter_back_once(proximity: Proximity, letters: Letters) -> None:
+async def test_a_replay_puts_every_letter_back_once(proximity: Proximity) -> None:
     expected: set[tuple[bytes | None, bytes | None]] = {
         (b"a", b"not json"),
         (b"b", b"\xff\x00"),
@@ -82,7 +54,7 @@ async def test_a_replay_puts_every_letter_back_once(proximity: Proximity, letter
         (b"n", None),
     }
     for key, value in expected:
-        await letters.put(key, value)
+        await put(proximity, key, value)
     dry = proximity("dead-letters", "replay", "--dry-run")
     assert dry.stdout == "4 dead letters would be put back\n"
     assert await values(proximity) == set()
@@ -91,18 +63,16 @@ async def test_a_replay_puts_every_letter_back_once(proximity: Proximity, letter
     assert await values(proximity) == expected
     assert proximity("dead-letters", "replay").stdout == "0 dead letters put back\n"
     assert await values(proximity) == expected
-    await letters.put(b"c", b"later")
+    await put(proximity, b"c", b"later")
     assert proximity("dead-letters", "replay").stdout == "1 dead letters put back\n"
     again = proximity("dead-letters", "replay", "--from-beginning", "--dry-run")
     assert again.stdout == "5 dead letters would be put back\n"
 
 
-async def test_one_reason_at_a_time_and_few_at_a_time(
-    proximity: Proximity, letters: Letters
-) -> None:
+async def test_one_reason_at_a_time_and_few_at_a_time(proximity: Proximity) -> None:
     for number in range(4):
-        await letters.put(b"k", b"m%d" % number)
-        await letters.put(b"k", b"i%d" % number, reason="invalid_field")
+        await put(proximity, b"k", b"m%d" % number)
+        await put(proximity, b"k", b"i%d" % number, reason="invalid_field")
     first = proximity("dead-letters", "replay", "--reason", "invalid_field", "--limit", "3")
     assert first.stdout == "3 dead letters put back\n"
     assert {value for _, value in await values(proximity)} == {b"i0", b"i1", b"i2"}
@@ -113,16 +83,14 @@ async def test_one_reason_at_a_time_and_few_at_a_time(
     assert len(await values(proximity)) == 8
 
 
-async def test_letters_that_cannot_be_replayed_are_named_and_skipped(
-    proximity: Proximity, letters: Letters
-) -> None:
-    await letters.put(b"a", b"v", topic="payments")
-    await letters.put(b"a", None, reason="too_large")
+async def test_letters_that_cannot_be_replayed_are_named_and_skipped(proximity: Proximity) -> None:
+    await put(proximity, b"a", b"v", topic="payments")
+    await put(proximity, b"a", None, reason="too_large")
     # Put back it would add one to nb_beacon again. A call is counted by its id: it may go.
-    await letters.put(b"a", b"v", reason="too_large")
+    await put(proximity, b"a", b"v", reason="too_large")
     call = f"{proximity.topic_prefix}connector-calls"
-    await letters.put(b"a", b"v", reason="too_large", topic=call)
-    await letters.put(b"a", b"good")
+    await put(proximity, b"a", b"v", reason="too_large", topic=call)
+    await put(proximity, b"a", b"good")
     done = proximity("dead-letters", "replay")
     assert (done.returncode, done.stdout) == (1, "2 dead letters put back\n")
     assert "the detection itself is counted" in done.stderr
@@ -132,12 +100,10 @@ async def test_letters_that_cannot_be_replayed_are_named_and_skipped(
     assert await values(proximity) == {(b"a", b"good")}
 
 
-async def test_the_content_of_a_letter_is_escaped_on_a_terminal(
-    proximity: Proximity, letters: Letters
-) -> None:
+async def test_the_content_of_a_letter_is_escaped_on_a_terminal(proximity: Proximity) -> None:
     """The headers come from any writer of the topic, and the values from phones."""
     escapes = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
-    await letters.put(escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
+    await put(proximity, escapes.encode(), escapes.encode(), reason=escapes, topic=escapes)
     for arguments in (("list",), ("list", "--json"), ("replay", "--dry-run"), ("replay",)):
         done = proximity("dead-letters", *arguments)
         output = done.stdout + done.stderr
@@ -145,34 +111,13 @@ async def test_the_content_of_a_letter_is_escaped_on_a_terminal(
         assert all(each.isprintable() or each == "\n" for each in output), repr(output)
 
 
-def record(
-    topic: str, value: bytes | None, headers: list[tuple[str, bytes]]
-) -> "ConsumerRecord[bytes, bytes]":
-    return ConsumerRecord(
-        topic=topic,
-        partition=3,
-        offset=14,
-        timestamp=0,
-        timestamp_type=0,
-        key=b"k",
-        value=value,
-        checksum=None,
-        serialized_key_size=1,
-        serialized_value_size=0,
-        headers=headers,
-    )
-
-
 def test_the_original_headers_are_restored() -> None:
     """The envelope of a CloudEvent stands there, and may have our names; and what else a record is
     read by, in whichever case."""
     own = [("ce_id", b"1"), ("ce_reason", b"mine"), ("ce_empty", b""), ("ce_id", b"2")]
     own += [("Content-Type", b"text/plain"), ("mqtt.topic", b"/gw/a/status")]
-    origin = record("p.detections", b"v", [("case", b"a tracer's"), *own])
+    origin = replace(record(b"v"), headers=[("case", b"a tracer's"), *own])
     written = DeadLetter(origin, DeadLetterReason.INVALID_FIELD, "why").outgoing("dead", 0.0)
-    read = Letter(record("p.dead-letters", written.value, list(written.headers)))
-    assert (read.original().headers, read.reason, read.topic) == (
-        own,
-        "invalid_field",
-        "p.detections",
-    )
+    read = Letter(replace(record(written.value), headers=written.headers))
+    assert (read.original().headers, read.reason) == (own, "invalid_field")
+    assert read.topic == origin.topic

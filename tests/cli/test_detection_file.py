@@ -44,7 +44,6 @@ async def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) ->
     [
         (b"\xef\xbb\xbf%s\n\n%s\n" % (ONE, TWO), [(1, ONE), (3, TWO)]),
         (b"\n \n[\n%s,\n%s\n]\n\n" % (ONE, PRETTY), [(4, ONE), (5, PRETTY)]),
-        (b"[]", []),
         (b"", []),
     ],
 )
@@ -156,10 +155,6 @@ async def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("header", "fault"),
     [
-        (
-            b"uuid,major,minor,udid,rsi",
-            "unknown column 'rsi'; accepted, with commas between them: uuid",
-        ),
         (b"uuid;major;minor;udid;rssi", "unknown column 'uuid;major;minor;udid;rssi'"),
         (b"uuid,major,minor,udid,rssi,rssi", "the column rssi is there twice"),
         (b"uuid,\xff", "not UTF-8"),
@@ -182,14 +177,6 @@ def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
     assert stamped(b"not json", 1.5) == b"not json"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize(
     ("rate", "speed", "waits"),
     [
@@ -199,10 +186,9 @@ class Clock:
     ],
 )
 def test_the_pace(rate: float | None, speed: float | None, waits: list[float]) -> None:
-    clock = Clock()
-    pace = Sender("-", rate, speed, clock=clock)
-    waited = []
+    waited = [100.0]
+    sender = Sender("-", rate, speed, clock=lambda: sum(waited))
     for recorded in (1000.0, 1010.0, 1010.0, 1005.0, 1030.0):
-        waited.append(round(pace.wait_before(Item(b"a", b"{}", recorded)), 6))
-        clock.now += waited[-1]
-    assert waited == waits
+        wait = sender.wait_before(Item(b"a", b"{}", recorded))
+        waited.append(round(wait, 6))
+    assert waited[1:] == waits

@@ -40,20 +40,9 @@ def notification(campaign: str, udid: str, **more: Any) -> bytes:
     return json.dumps(fields | more, indent=1).encode()
 
 
-async def put(proximity: Proximity, *values: bytes) -> None:
-    proximity.mention("notifications")
-    producer = AIOKafkaProducer(bootstrap_servers=proximity.bootstrap)
-    await producer.start()
-    try:
-        for value in values:
-            await producer.send_and_wait(proximity.topic_prefix + "notifications", value, key=b"k")
-    finally:
-        await producer.stop()
-
-
 async def test_everything_there_is_or_what_is_requested(proximity: Proximity) -> None:
-    await put(
-        proximity,
+    await proximity.put(
+        "notifications",
         notification("Welcome", "a"),
         b"no notification",
         notification("Loans", "a", future_field=1),
@@ -77,7 +66,7 @@ async def test_everything_there_is_or_what_is_requested(proximity: Proximity) ->
 
 
 async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Proximity) -> None:
-    await put(proximity, notification("Before", "a"))
+    await proximity.put("notifications", notification("Before", "a"))
     process = subprocess.Popen(  # noqa: ASYNC220  # read line by line, as a person does
         [sys.executable, "-m", "engine.cli", "notifications", "tail"],
         cwd=Path(__file__).parents[2],
@@ -89,7 +78,7 @@ async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Pr
     assert process.stderr is not None
     assert process.stdout is not None
     assert process.stderr.readline().startswith("reading ")
-    await put(proximity, notification("After", "a"))
+    await proximity.put("notifications", notification("After", "a"))
     assert "After -> a" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     output, error = process.communicate(timeout=60)

@@ -1,12 +1,12 @@
 """`proximity check`: tests everything that a process needs at its start, and changes nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
-from functools import partial, wraps
+from functools import partial
 from ipaddress import ip_network
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import typer
@@ -64,31 +64,6 @@ class Finding(NamedTuple):
 ok = partial(Finding, State.OK)
 warning = partial(Finding, State.WARNING)
 bad = partial(Finding, State.BAD)
-Check = Callable[[Settings], Awaitable[list[Finding]]]
-
-
-def checks(
-    part: str, subject: str = "reachable"
-) -> Callable[[Callable[[Settings], AsyncIterator[Finding]]], Check]:
-    """Make a generator a check of a part. An error of the server is a finding about `subject`."""
-
-    def made(check: Callable[[Settings], AsyncIterator[Finding]]) -> Check:
-        @wraps(check)
-        async def run(settings: Settings) -> list[Finding]:
-            found = list[Finding]()
-            with kafka_complaints() as complaints:
-                try:
-                    async for each in check(settings):
-                        found.append(each._replace(part=part))
-                except Exception as error:
-                    found.append(bad(subject, line_of(error, lambda: settings, complaints), part))
-            return found
-
-        return run
-
-    return made
-
-
 app = new_app()
 
 
@@ -102,11 +77,7 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
     the clocks.) The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
-    every = (
-        *(check_kafka, check_token, check_registry, check_redis, check_sql),
-        *(check_secret, check_egress, check_ports),
-    )
-    found = list(chain(*await asyncio.gather(*(each(settings) for each in every))))
+    found = list(chain(*await asyncio.gather(*(findings(each, settings) for each in _CHECKS))))
     if as_json:
         for state, subject, result, part in found:
             echo_json({"part": part, "what": subject, "state": state.value, "told": result})
@@ -118,7 +89,21 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
         raise CommandError(f"{faults} of {len(found)} checks failed")
 
 
-@checks("Kafka")
+async def findings(
+    check: Callable[[Settings], AsyncIterator[Finding]], settings: Settings
+) -> list[Finding]:
+    """What a check finds; an error of its server is a finding about the check's subject."""
+    part, subject = _CHECKS[check]
+    found = list[Finding]()
+    with kafka_complaints() as complaints:
+        try:
+            async for each in check(settings):
+                found.append(each._replace(part=part))
+        except Exception as error:
+            found.append(bad(subject, line_of(error, lambda: settings, complaints), part))
+    return found
+
+
 async def check_kafka(settings: Settings) -> AsyncIterator[Finding]:
     """The brokers and the topics."""
     topics = Topics.of(settings).all()
@@ -150,14 +135,12 @@ def _topic(settings: Settings, name: str, cluster: ClusterState) -> Finding:
     return ok(subject, count)
 
 
-@checks("Kafka", "token")
 async def check_token(settings: Settings) -> AsyncIterator[Finding]:
     """Request a token for the login at Kafka, if it uses one."""
     if settings.kafka_sasl_mechanism == OAUTHBEARER:
         yield ok("token", f"good for {await LoginTokens(settings).renew():g} s")
 
 
-@checks("Schema registry")
 async def check_registry(settings: Settings) -> AsyncIterator[Finding]:
     """The schema registry, if a topic needs one: its answers, and its kinds of schemas."""
     url = settings.schema_registry_url
@@ -177,7 +160,6 @@ async def check_registry(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("reachable", f"{where}, {', '.join(sorted(kinds))}")
 
 
-@checks("Redis")
 async def check_redis(settings: Settings) -> AsyncIterator[Finding]:
     """Redis, or the named node of a cluster. Each command takes at most 2 s."""
     url = settings.redis_url.get_secret_value()
@@ -188,11 +170,6 @@ async def check_redis(settings: Settings) -> AsyncIterator[Finding]:
     finally:
         await client.aclose()
     yield ok("reachable", shown(settings.redis_url))
-    for each in _redis_findings(info):
-        yield each
-
-
-def _redis_findings(info: Mapping[str, Any]) -> Iterator[Finding]:
     version = str(info.get("redis_version", "unknown"))
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     old = parts < _OLDEST_REDIS
@@ -214,7 +191,6 @@ def _redis_findings(info: Mapping[str, Any]) -> Iterator[Finding]:
         yield warning("persistence", f"appendonly is off: {loss}")
 
 
-@checks("SQL")
 async def check_sql(settings: Settings) -> AsyncIterator[Finding]:
     """SQL: whether it is reachable, migrations, rights on the tables."""
     url = settings.database_url.get_secret_value()
@@ -252,7 +228,6 @@ async def _sql_rights(session: AsyncSession) -> Finding:
     return ok("rights", "on every table")
 
 
-@checks("process", "SECRET_KEY")
 async def check_secret(settings: Settings) -> AsyncIterator[Finding]:
     """The secret key."""
     subject, key = "SECRET_KEY", settings.secret_key
@@ -268,7 +243,6 @@ async def check_secret(settings: Settings) -> AsyncIterator[Finding]:
         yield ok(subject, "set")
 
 
-@checks("process", "egress")
 async def check_egress(settings: Settings) -> AsyncIterator[Finding]:
     """Certificates for connectors' calls, and where they may lead."""
     service_callers(settings)
@@ -281,7 +255,6 @@ async def check_egress(settings: Settings) -> AsyncIterator[Finding]:
     yield result("egress", f"CONNECTOR_ALLOW_NETWORKS opens {', '.join(map(str, networks))}")
 
 
-@checks("process")
 async def check_ports(settings: Settings) -> AsyncIterator[Finding]:
     """Each port is free (it is opened and closed again), and no other setting has it."""
     seen: dict[int, str] = {}
@@ -300,3 +273,15 @@ async def check_ports(settings: Settings) -> AsyncIterator[Finding]:
             yield warning(name, f"{error}; fine if it is this engine, which is running")
         else:
             yield ok(name, f"{host}:{port} is free")
+
+
+_CHECKS: Mapping[Callable[[Settings], AsyncIterator[Finding]], tuple[str, str]] = {
+    check_kafka: ("Kafka", "reachable"),
+    check_token: ("Kafka", "token"),
+    check_registry: ("Schema registry", "reachable"),
+    check_redis: ("Redis", "reachable"),
+    check_sql: ("SQL", "reachable"),
+    check_secret: ("process", "SECRET_KEY"),
+    check_egress: ("process", "egress"),
+    check_ports: ("process", "ports"),
+}

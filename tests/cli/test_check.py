@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from pydantic import SecretStr
 from redis import Redis
 
-from engine.cli.check import State, check_ports, check_redis, check_secret, check_sql
+from engine.cli.check import (
+    Finding,
+    State,
+    check_ports,
+    check_redis,
+    check_secret,
+    check_sql,
+    findings,
+)
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -58,27 +65,29 @@ def settings(**changes: Any) -> Settings:
     return load_settings(metrics_port=0, api_port=0, api_metrics_port=0, **changes)
 
 
+async def by_subject(check: Any, given: Settings) -> dict[str, Finding]:
+    return {each.subject: each for each in await findings(check, given)}
+
+
 async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
     with Redis.from_url(redis_url) as client:
         client.config_set("maxmemory", "200mb")
         client.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            found = {
-                each.subject: each for each in await check_redis(settings(redis_url=redis_url))
-            }
+            found = await by_subject(check_redis, settings(redis_url=redis_url))
         finally:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "0")
     assert found["memory"].state is State.BAD
     assert "set noeviction" in found["memory"].result
-    found = {each.subject: each for each in await check_redis(settings(redis_url=redis_url))}
+    found = await by_subject(check_redis, settings(redis_url=redis_url))
     assert found["memory"].state is State.OK
 
 
 async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) -> None:
     for url in (postgres_url, sqlite_url):
         # Tables that are not there yet are no second fault.
-        seen = await check_sql(settings(database_url=url))
+        seen = await findings(check_sql, settings(database_url=url))
         (fault,) = (each for each in seen if each.state is State.BAD)
         assert fault.subject == "migrations"
         assert fault.result.endswith("run `proximity migrate`")
@@ -87,7 +96,7 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
     execute(postgres_url, f"CREATE ROLE {role} LOGIN")
     execute(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
     as_reader = postgres_url.replace("proximity@", f"{role}@")
-    found = {each.subject: each for each in await check_sql(settings(database_url=as_reader))}
+    found = await by_subject(check_sql, settings(database_url=as_reader))
     execute(postgres_url, f"DROP OWNED BY {role}")
     execute(postgres_url, f"DROP ROLE {role}")
     assert found["migrations"].state is State.OK
@@ -98,15 +107,9 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
 async def test_the_requirements_of_the_process() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        given = settings().model_copy(
-            update={
-                "api_port": number,
-                "secret_key": SecretStr("for trying out only"),
-                "metrics_host": "127.0.0.1",
-            }
-        )
-        every = (*await check_ports(given), *await check_secret(given))
-        found = {each.subject: each for each in every}
+        given = settings(metrics_host="127.0.0.1", secret_key="for trying out only")
+        given = given.model_copy(update={"api_port": number})
+        found = await by_subject(check_ports, given) | await by_subject(check_secret, given)
     assert found["API_PORT"].state is State.WARNING
     assert "Address already in use" in found["API_PORT"].result
     assert found["METRICS_PORT"].state is State.OK

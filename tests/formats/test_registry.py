@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.cli.check import check_registry
+from engine.cli.check import check_registry, findings
 from engine.formats.decoders import detection_decoders
 from engine.kafka.dead_letters import DeadLetterReason
 from engine.process.errors import SchemaRegistryError
@@ -133,7 +133,7 @@ async def test_the_login_of_the_url() -> None:
 async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:
     async with schema_registry() as registry:
         registry.instead = answer
-        (found,) = await check_registry(settings(registry, "me:secret@"))
+        (found,) = await findings(check_registry, settings(registry, "me:secret@"))
         assert registry.requested == ["/schemas/types"]
     assert (found.state.value, found.subject) == (state, "reachable")
     assert expected in found.result

@@ -7,7 +7,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import InvalidReplicationFactorError
 
 from catalog.erasure import TopicRetention
-from engine.cli.check import State, check_kafka
+from engine.cli.check import State, check_kafka, findings
 from engine.kafka.topics import ensure_topics, read_retention
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
@@ -23,7 +23,7 @@ async def test_more_replicas_than_brokers_are_named(
     expected = "cannot be created with TOPIC_REPLICATION=3"
     with pytest.raises(InvalidReplicationFactorError, match=expected):
         await ensure_topics(settings, (f"{topic_prefix}three",))
-    found = {each.subject: each for each in await check_kafka(settings)}
+    found = {each.subject: each for each in await findings(check_kafka, settings)}
     missing = found[f"topic {topic_prefix}detections"]
     assert missing.state is State.BAD
     assert "too few brokers" in missing.result

@@ -12,8 +12,6 @@ from engine.cli.servers import open_migrated_database
 from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials, sections
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 
-_MOST_NAMES = 10
-
 app = new_app()
 group = new_group(
     app, "connector", "Customers' web services, which provide the content of connector campaigns."
@@ -59,9 +57,7 @@ async def rekey(context: typer.Context) -> None:
         renewed, unreadable = await rekey_connectors(database, cipher)
     say(f"{renewed:,} connectors encrypted anew")
     if unreadable:
-        names = ", ".join(unreadable[:_MOST_NAMES])
-        more = ", ..." if len(unreadable) > _MOST_NAMES else ""
         raise CommandError(
             f"{len(unreadable):,} connectors are encrypted with none of the keys of "
-            f"PROXIMITY_SECRET_KEY; their companies: {names}{more}"
+            f"PROXIMITY_SECRET_KEY; their companies: {', '.join(unreadable)}"
         )

@@ -143,21 +143,20 @@ async def explained(
 
     Raises IndexNotBuiltError, RedisError, OSError or TimeoutError.
     """
-    cache = PlaceCache(most_places=1)
-    index = PlaceIndex(cache=cache, metrics=Metrics(), **redis_options(settings, redis))
-    beacon = await index.look_up(supposed.key)
-    history, zone = DeviceHistory(), supposed.zone
-    if beacon is not None and supposed.udid is not None:
-        device = DeviceKey(beacon.company_reference.id, supposed.udid)
-        campaigns = [each.id for each in beacon.campaigns]
-        history = await ClaimReader(**redis_options(settings, redis)).history(device, campaigns)
-    target = None if beacon is None else beacon.target
-    if zone is None:
-        zone = Zone.IMMEDIATE if target is None or target.reach is None else target.reach
-    if target is not None and not supposed.is_now:
-        target = awake(target)
+    options = redis_options(settings, redis)
+    place = await PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options).look_up(
+        supposed.key
+    )
+    history, zone, target = DeviceHistory(), supposed.zone, None
+    if place is not None:
+        target = place.target if supposed.is_now else awake(place.target)
+        zone = target.reach if zone is None else zone
+    if place is not None and supposed.udid is not None:
+        device = DeviceKey(place.company_reference.id, supposed.udid)
+        campaigns = [each.id for each in place.campaigns]
+        history = await ClaimReader(**options).history(device, campaigns)
     question = Question(
-        zone,
+        Zone.IMMEDIATE if zone is None else zone,
         supposed.detected_at,
         supposed.decided_at,
         settings.max_detection_age,
@@ -166,7 +165,7 @@ async def explained(
         history.sent,
         supposed.time_zone or history.time_zone,
     )
-    return ExplainedDetection(beacon, question, explain_detection(target, question))
+    return ExplainedDetection(place, question, explain_detection(target, question))
 
 
 def _fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:

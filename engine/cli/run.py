@@ -5,8 +5,9 @@ What they need is imported late, so that the parent of several workers stays sma
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import structlog
 import typer
@@ -14,9 +15,6 @@ from typer import Option
 
 from engine.cli.command import command, new_app, settings_of
 from engine.process.settings import Settings
-
-if TYPE_CHECKING:
-    from engine.process.lifecycle import ParentProcess
 
 log = structlog.get_logger(__name__)
 
@@ -53,71 +51,66 @@ async def run(
         raise typer.Exit(await supervise(role, workers, settings, context.find_root().obj))
 
     from engine.process.lifecycle import ParentProcess
+    from engine.wiring.run import ROLES, run_roles
+
+    names = ROLES if role == "all" else (role,)
+    parent = None if worker_of is None else ParentProcess.of(worker_of)
+
+    async def serve(settings: Settings, stop: asyncio.Event) -> None:
+        from engine.kafka.topics import Topics, ensure_topics
+
+        def started(port: int) -> None:
+            log.info("started", roles=",".join(names), metrics=f"{settings.metrics_host}:{port}")
+
+        await ensure_topics(settings, Topics.of(settings).all())
+        await run_roles(settings, names, stop, on_started=started, parent=parent)
+
+    if not embedded:
+        await _serve(settings, serve, roles=",".join(names))
+        return
+    from engine.cli.local_servers import embedded_settings
     from engine.process.logs import configure_logs
-    from engine.wiring.run import ROLES
 
     configure_logs(settings)
-    names = ROLES if role == "all" else (role,)
-    if embedded:
-        from engine.cli.local_servers import embedded_settings
-
-        async with embedded_settings(settings, write_env) as own:
-            await _serve_roles(own, names)
-    else:
-        parent = None if worker_of is None else ParentProcess.of(worker_of)
-        await _serve_roles(settings, names, parent)
-
-
-async def _serve_roles(
-    settings: Settings, names: tuple[str, ...], parent: "ParentProcess | None" = None
-) -> None:
-    from catalog.redis_connection import probe_redis
-    from engine.kafka.topics import Topics, ensure_topics
-    from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
-    from engine.process.metrics import engine_version
-    from engine.process.settings_sources import shown_servers
-    from engine.wiring.run import run_roles
-
-    stop = asyncio.Event()
-    begin = time.monotonic()
-    roles = ",".join(names)
-    log.info("starting", version=engine_version(), roles=roles, **shown_servers(settings))
-
-    def started(port: int) -> None:
-        log.info("started", roles=roles, metrics=f"{settings.metrics_host}:{port}")
-
-    tune_garbage_collector()
-    try:
-        with stop_on_signals(stop):
-            await probe_redis(settings.redis_url.get_secret_value())
-            await ensure_topics(settings, Topics.of(settings).all())
-            await run_roles(settings, names, stop, on_started=started, parent=parent)
-    finally:
-        log.info("stopped", seconds=round(time.monotonic() - begin, 1))
+    async with embedded_settings(settings, write_env) as own:
+        await _serve(own, serve, roles=",".join(names))
 
 
 @command(app, "api")
 async def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT.
 
-    Serves /v2, /docs for people and /openapi.json for programs; /metrics, /healthz and /readyz are
-    on API_METRICS_PORT.
+    Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
+    API_METRICS_PORT.
     """
+    from engine.wiring.api import serve_api
+
+    await _serve(settings_of(context), serve_api)
+
+
+async def _serve(
+    settings: Settings,
+    serve: Callable[[Settings, asyncio.Event], Awaitable[None]],
+    **shown: str,
+) -> None:
+    """Serve until SIGTERM or SIGINT sets the event."""
     from catalog.redis_connection import probe_redis
     from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
     from engine.process.logs import configure_logs
     from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
-    from engine.wiring.api import serve_api
 
-    settings = settings_of(context)
     configure_logs(settings)
     stop = asyncio.Event()
-    log.info("starting", version=engine_version(), **shown_servers(settings))
+    begin = time.monotonic()
+    log.info("starting", version=engine_version(), **shown, **shown_servers(settings))
     tune_garbage_collector()
-    with stop_on_signals(stop):
-        await probe_redis(settings.redis_url.get_secret_value())
-        await serve_api(settings, stop)
+    try:
+        with stop_on_signals(stop):
+            await probe_redis(settings.redis_url.get_secret_value())
+            await serve(settings, stop)
+    finally:
+        log.info("stopped", seconds=round(time.monotonic() - begin, 1))
 
 
 @command(app, "migrate")

@@ -46,9 +46,9 @@ def test_as_text(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("replayed 4 detections of ")
     assert lines[1] == "one.json: 3 notifications to 3 devices"
     (hello,) = (line for line in lines if line.startswith("Hall "))
-    assert hello.split() == ["Hall", "Hello", "3", "3", "1"]
+    assert hello.split() == ["Hall", "Hello", "one.json", "3", "3", "1"]
     assert [line.split() for line in lines[-3:]] == [
-        ["hour", "sent"],
+        ["hour", "one.json"],
         ["2026-10-25", "09:00", "2"],
         ["2026-10-25", "10:00", "1"],
     ]

@@ -9,13 +9,15 @@ from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
-from engine.cli.replay.decisions import CampaignRow, Grant, Outcome, VisitTally
+from engine.cli.replay.decisions import Grant, Outcome
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
 from rules.model import Reason
 from rules.visits import LENGTHS, VisitKind
 
 _MOST_HOURS = 48
+# Title, header, rows, and how many of the last columns are numbers.
+ReportTable = tuple[str, Sequence[str], Sequence[Sequence[str]], int]
 _SENT_COLUMNS = (
     *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
     *("format", "beacon", "udid", "only_here"),
@@ -47,22 +49,19 @@ class ReplayFindings:
 
 def print_findings(findings: ReplayFindings) -> None:
     """Print all results; if there are many hours, by day."""
-    outcomes = findings.outcomes
     for line in _summary(findings):
         say(line)
-    for outcome in outcomes:
-        suffix = "" if len(outcomes) == 1 else f", {outcome.name}"
-        counts = outcome.detections.items()
-        rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
-        header = ("reason", "meaning", "detections")
-        _print(f"Detections, by the furthest check{suffix}", header, rows, 1)
-    if len(outcomes) == 1:
-        _print_campaigns(*outcomes)
-    else:
-        _print_side_by_side(*outcomes)
-    if any(outcome.visits for outcome in outcomes):
-        _print_visits(outcomes)
-    _print_times(outcomes)
+    outcomes = findings.outcomes
+    for title, header, rows, numbers in (
+        *map(_reasons, outcomes),
+        _campaigns(outcomes),
+        _visits(outcomes),
+        _times(outcomes),
+    ):
+        if rows:
+            say("")
+            say(title)
+            print_table(header, rows, numbers=numbers)
 
 
 def _summary(findings: ReplayFindings) -> Iterator[str]:
@@ -89,62 +88,47 @@ def _summary(findings: ReplayFindings) -> Iterator[str]:
         yield "customers' services are assumed to answer every call with content"
 
 
-def _print(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int) -> None:
-    say("")
-    say(title)
-    print_table(header, rows, numbers=numbers)
+def _reasons(outcome: Outcome) -> ReportTable:
+    counts = outcome.detections.items()
+    rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
+    title = f"Detections by the furthest check, {outcome.name}"
+    return title, ("reason", "meaning", "detections"), rows, 1
 
 
-def _print_campaigns(outcome: Outcome) -> None:
-    header = ("venue", "campaign", "else mostly", "sent", "devices", "held back")
+def _campaigns(outcomes: Sequence[Outcome]) -> ReportTable:
+    """In a comparison the rows of a campaign follow each other."""
+    header = ("venue", "campaign", "catalog", "else mostly", "sent", "devices", "held back")
+    compared = ("only here", "devices only here") if len(outcomes) > 1 else ()
     rows = []
-    for row in outcome.campaigns:
-        others = [each for each in row.reasons if each not in (Reason.GRANTED, Reason.THROTTLED)]
-        mostly = others[0] if others else "" if row.reasons else "no detection"
-        figures = (row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0))
-        rows.append((row.venue, row.campaign, mostly, *(f"{each:,}" for each in figures)))
-    _print("Campaigns", header, rows, 3)
-
-
-def _print_side_by_side(first: Outcome, second: Outcome) -> None:
-    """The campaigns of both catalogs; those that differ most come first."""
-    pairs: dict[object, list[CampaignRow | None]] = {}
-    for number, outcome in enumerate((first, second)):
+    for outcome in outcomes:
         for row in outcome.campaigns:
-            key = row.campaign_id or (row.company, row.venue, row.campaign)
-            pairs.setdefault(key, [None, None])[number] = row
-    rows = []
-    for pair in sorted(
-        pairs.values(), key=lambda pair: -sum(row.only_here or 0 for row in pair if row)
-    ):
-        named = pair[0] or pair[1]
-        figures = [
-            "-" if row is None else f"{getattr(row, figure):,}"
-            for figure in ("sent", "only_here", "devices_only_here")
-            for row in pair
-        ]
-        rows.append((*((named.venue, named.campaign) if named else ()), *figures))
-    header = ["venue", "campaign"]
-    for prefix in ("sent: ", "only ", "devices only "):
-        header += [prefix + first.name, prefix + second.name]
-    _print("Campaigns side by side", header, rows, len(header) - 2)
+            others = [it for it in row.reasons if it not in (Reason.GRANTED, Reason.THROTTLED)]
+            mostly = others[0] if others else "" if row.reasons else "no detection"
+            figures = [row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0)]
+            figures += [row.only_here or 0, row.devices_only_here or 0] if compared else []
+            named = (row.venue, row.campaign, outcome.name, mostly)
+            rows.append((*named, *(f"{each:,}" for each in figures)))
+    if compared:
+        rows.sort(key=lambda row: row[:2])
+    return "Campaigns", (*header, *compared), rows, 3 + len(compared)
 
 
-def _print_visits(outcomes: Sequence[Outcome]) -> None:
+def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
     figures = ("visits", "back in 5 min", "mean", *LENGTH_NAMES)
     rows = []
     for kind in get_args(VisitKind):
         for outcome in outcomes:
-            tally = outcome.visits.get(kind, VisitTally())
+            if (tally := outcome.visits.get(kind)) is None:
+                continue
             ended = tally.lengths.total()
             mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
             counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
             named = (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean)
             rows.append((*named, *counts))
-    _print("Visits", ("place", "settings", *figures), rows, len(figures))
+    return "Visits", ("place", "settings", *figures), rows, len(figures)
 
 
-def _print_times(outcomes: Sequence[Outcome]) -> None:
+def _times(outcomes: Sequence[Outcome]) -> ReportTable:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
     by_day = len({row.hour[:13] for each in outcomes for row in each.hours}) > _MOST_HOURS
     counts = [Counter[str]() for _ in outcomes]
@@ -152,12 +136,10 @@ def _print_times(outcomes: Sequence[Outcome]) -> None:
         for row in outcome.hours:
             at = row.hour[:10] if by_day else f"{row.hour[:13].replace('T', ' ')}:00"
             by_time[at] += row.sent
-    table = [(at, *(f"{each[at]:,}" for each in counts)) for at in sorted(set().union(*counts))]
-    names = [each.name for each in outcomes] if len(outcomes) > 1 else ["sent"]
-    if table:
-        unit = "day" if by_day else "hour"
-        title = f"Notifications by {unit}, by the venues' clocks"
-        _print(title, (unit, *names), table, len(counts))
+    rows = [(at, *(f"{each[at]:,}" for each in counts)) for at in sorted(set().union(*counts))]
+    unit = "day" if by_day else "hour"
+    title = f"Notifications by {unit}, by the venues' clocks"
+    return title, (unit, *(each.name for each in outcomes)), rows, len(counts)
 
 
 def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:

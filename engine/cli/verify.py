@@ -43,6 +43,7 @@ from engine.kafka.offsets import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
+from engine.redis.devices import DeviceKey
 from rules.visits import VisitEventType
 
 # A statement that reads all devices takes longer than those of the engine's daily work.
@@ -82,7 +83,7 @@ async def verify(
         ):
             span = await _recorded_span(settings, connection, reader)
             recount = await _recounted(settings, connection, reader, span, progress)
-            async for each in _differences(settings, connection, recount, span.partial):
+            async for each in _differences(connection, recount, span.partial):
                 number += 1
                 explained += each.may_be_edit
                 if as_json:
@@ -91,8 +92,6 @@ async def verify(
                     shown.append(_cells(each))
     if shown:
         print_table(("company", "device", "udid", "figure", "topics", "SQL", ""), shown)
-        if number > len(shown):
-            say(f"the first {_MOST_SHOWN:,} are shown; --json shows all")
     read = f"{recount.read:,} records ({recount.malformed:,} of them malformed)"
     for line in (f"compared {recount.compared:,} devices with {read}", *span.notes, *span.faults):
         say(line, err=True)
@@ -166,15 +165,6 @@ class Figures(msgspec.Struct):
     authentication_trace: int = 0
 
 
-class RecordedDevice(NamedTuple):
-    """A device in SQL, and its figures there; `id` is None if SQL lacks it."""
-
-    id: int | None
-    company_id: int
-    udid: str
-    figures: Figures
-
-
 class Difference(NamedTuple):
     """One figure of one device on which SQL and the topics differ; of visits, of all devices.
 
@@ -238,9 +228,8 @@ class Recount:
     catalog: RecountCatalog
     retained: Interval
     decode: Callable[[Record], Iterable[DecodedDetection]]
-    devices: defaultdict[tuple[int, str], Figures] = field(
-        default_factory=lambda: defaultdict(Figures)
-    )
+    traces: bool = True  # each detection has a row
+    devices: defaultdict[DeviceKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
     doubts: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
     visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
     read: int = 0
@@ -257,12 +246,13 @@ class Recount:
             counts = beacon is not None and beacon.active
             counting = []
             if beacon is not None and counts:
-                counting.append(self.devices[beacon.company_id, udid])
+                counting.append(self.devices[DeviceKey(beacon.company_id, udid)])
             if beacon is None or beacon.is_reused or not counts:
                 counting.append(self.doubts[udid])
+            has_row = self.traces and self._has_a_row(detection.detected_at, record)
             for figures in counting:
                 figures.nb_beacon += 1
-                figures.detection_trace += self._has_a_row(detection.detected_at, record)
+                figures.detection_trace += has_row
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
@@ -272,7 +262,7 @@ class Recount:
         if message.company.id not in self.catalog.companies or message.id.bytes in self._seen:
             return
         self._seen.add(message.id.bytes)
-        figures = self.devices[message.company.id, message.device.udid]
+        figures = self.devices[DeviceKey(message.company.id, message.device.udid)]
         figures.nb_campaign += 1
         figures.reception += self.retained.has(detected_at)
 
@@ -289,7 +279,7 @@ class Recount:
             return
         end = application.expire_on
         if application.active and (end is None or at < end.timestamp()):
-            self.devices[application.company_id, udid].authentication_trace += 1
+            self.devices[DeviceKey(application.company_id, udid)].authentication_trace += 1
         else:
             self.doubts[udid].authentication_trace += 1
 
@@ -302,21 +292,19 @@ class Recount:
             self.visit_events[event.company.id] += 1
 
     def differences(
-        self, sql: RecordedDevice, skipped: Collection[str] = (), partial: Collection[str] = ()
+        self, key: DeviceKey, id_: int | None, sql: Figures, partial: Collection[str] = ()
     ) -> Iterator[Difference]:
-        """The differences of one device, except of `skipped` figures.
+        """The differences of a device, whose `id_` is None if SQL lacks it.
 
         In `partial` figures SQL may have more.
         """
-        counted = self.devices.get((sql.company_id, sql.udid), Figures())
-        doubts = self.doubts.get(sql.udid, Figures())
+        counted = self.devices.get(key, Figures())
+        doubts = self.doubts.get(key.udid, Figures())
         for name in Figures.__struct_fields__:
-            topics, recorded = getattr(counted, name), getattr(sql.figures, name)
-            is_excess = recorded > topics and name in partial
-            if name in skipped or recorded == topics or is_excess:
-                continue
-            may_be_edit = abs(recorded - topics) <= getattr(doubts, name)
-            yield Difference(sql.company_id, sql.id, sql.udid, name, topics, recorded, may_be_edit)
+            topics, recorded = getattr(counted, name), getattr(sql, name)
+            if recorded < topics or (recorded > topics and name not in partial):
+                may_be_edit = abs(recorded - topics) <= getattr(doubts, name)
+                yield Difference(key.company_id, id_, key.udid, name, topics, recorded, may_be_edit)
 
     def count(self, records: Iterable[Record], add: Callable[[Record], None]) -> None:
         """Count the records, which `add` does with each."""
@@ -356,8 +344,9 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
 
 async def recorded_devices(
     connection: AsyncConnection, retained: Interval, *, traces: bool = True
-) -> AsyncIterator[RecordedDevice]:
-    """All devices, with their rows of the time that is `retained`; `traces` only if asked for."""
+) -> AsyncIterator[tuple[DeviceKey, int, Figures]]:
+    """All devices, their ids, and their rows of the time that is `retained`; `traces` only if asked
+    for."""
     since, until = retained.times()
     query = select(Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
     for table in (DetectionTrace, Reception, AuthenticationTrace):
@@ -373,7 +362,7 @@ async def recorded_devices(
         query = query.outerjoin(counts, counts.c.device_id == Device.id)
     async with connection.stream(query) as rows:
         async for id_, company_id, udid, *figures in rows:
-            yield RecordedDevice(id_, company_id, udid, Figures(*figures))
+            yield DeviceKey(company_id, udid), id_, Figures(*figures)
 
 
 @dataclass
@@ -466,7 +455,10 @@ async def _recounted(
     # are not all kept.
     retained = Interval(max(0.0, now - (settings.trace_retention - 1) * _DAY), now + _DAY)
     recount = Recount(
-        await read_catalog(connection), retained, lambda record: decoders[record.topic].read(record)
+        await read_catalog(connection),
+        retained,
+        lambda record: decoders[record.topic].read(record),
+        traces=settings.trace == "all",
     )
     add = {
         **dict.fromkeys(decoders, recount.add_detection),
@@ -488,19 +480,17 @@ async def _recounted(
 
 
 async def _differences(
-    settings: Settings, connection: AsyncConnection, recount: Recount, partial: Collection[str]
+    connection: AsyncConnection, recount: Recount, partial: Collection[str]
 ) -> AsyncIterator[Difference]:
     """The differences of all devices, then those of visits."""
-    traces = settings.trace == "all"  # else not every detection has a row
-    skipped = () if traces else ("detection_trace",)
-    async for sql in recorded_devices(connection, recount.retained, traces=traces):
+    devices = recorded_devices(connection, recount.retained, traces=recount.traces)
+    async for key, id_, sql in devices:
         recount.compared += 1
-        for each in recount.differences(sql, skipped, partial):
+        for each in recount.differences(key, id_, sql, partial):
             yield each
-        recount.devices.pop((sql.company_id, sql.udid), None)
-    for company_id, udid in recount.devices:
-        nothing = RecordedDevice(None, company_id, udid, Figures())
-        for each in recount.differences(nothing, skipped, partial):
+        recount.devices.pop(key, None)
+    for key in recount.devices:
+        for each in recount.differences(key, None, Figures(), partial):
             yield each
     since, until = recount.retained.times()
     event = CountedVisitEvent

@@ -21,12 +21,12 @@ from engine.cli.verify import (
     Difference,
     Figures,
     Interval,
-    RecordedDevice,
     Recount,
     RecountCatalog,
 )
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, Record
+from engine.redis.devices import DeviceKey
 from tests.cli.proximity import Proximity
 from tests.cli.proximity import detection as message
 from tests.kafka.records import UUID, detection, record
@@ -107,7 +107,7 @@ def test_recounted_detections(
     counting = recount()
     counting.count([given], counting.add_detection)
     assert counting.malformed == 0
-    assert counting.devices == {(company, "a"): figures for company, figures in counted.items()}
+    assert counting.devices == {DeviceKey(each, "a"): figures for each, figures in counted.items()}
     assert counting.doubts == doubts
 
 
@@ -121,7 +121,7 @@ def test_notifications_and_visits_are_counted_once_by_id() -> None:
     counting = recount()
     records = [sent(1), sent(2), sent(1), sent(3, at=LONG_AGO), sent(4, company=3)]
     counting.count(records, counting.add_notification)
-    assert counting.devices == {(1, "a"): Figures(nb_campaign=3, reception=2)}
+    assert counting.devices == {DeviceKey(1, "a"): Figures(nb_campaign=3, reception=2)}
     visits = [visited(11), visited(12, "exit"), visited(11), visited(13, "dwell")]
     counting.count([*visits, visited(14, at=LONG_AGO)], counting.add_presence)
     assert (counting.visit_events, counting.malformed) == ({1: 2}, 0)
@@ -149,7 +149,7 @@ def counted() -> Recount:
     keys = [signed_in(key) for key in ("expired", "off", "never heard of")]
     records = [signed_in(), signed_in(at=None), signed_in(at=LONG_AGO), *keys]
     counting.count(records, counting.add_authentication)
-    assert list(counting.differences(RecordedDevice(7, 1, "a", RIGHT))) == []
+    assert list(counting.differences(DeviceKey(1, "a"), 7, RIGHT)) == []
     return counting
 
 
@@ -170,11 +170,10 @@ def test_each_figure_is_compared(
     counted: Recount, figure: str, sql: int, may_be_edit: bool
 ) -> None:
     right = getattr(RIGHT, figure)
-    wrong = RecordedDevice(7, 1, "a", msgspec.structs.replace(RIGHT, **{figure: sql}))
+    wrong = DeviceKey(1, "a"), 7, msgspec.structs.replace(RIGHT, **{figure: sql})
     difference = Difference(1, 7, "a", figure, right, sql, may_be_edit)
-    assert list(counted.differences(wrong)) == [difference]
-    assert list(counted.differences(wrong, skipped=[figure])) == []
-    assert bool(list(counted.differences(wrong, partial=[figure]))) == (sql < right)
+    assert list(counted.differences(*wrong)) == [difference]
+    assert bool(list(counted.differences(*wrong, partial=[figure]))) == (sql < right)
 
 
 _NOW = "2026-11-20 10:00:00"

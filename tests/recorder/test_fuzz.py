@@ -185,7 +185,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         found = [
             difference
             async for device in recorded_devices(connection, retained, traces=False)
-            for difference in recount.differences(device)
+            for difference in recount.differences(*device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]
     assert found == []

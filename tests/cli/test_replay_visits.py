@@ -33,7 +33,12 @@ def following(
     since: float = -math.inf,
 ) -> VisitReplay:
     return VisitReplay(
-        settings, places, since=since, shift=0.0, max_age=300.0, path_loss_exponent=2.0
+        settings=settings,
+        places=places,
+        since=since,
+        shift=0.0,
+        max_age=300.0,
+        path_loss_exponent=2.0,
     )
 
 

@@ -262,8 +262,8 @@ def _replays(
             max_age=max_age,
             shift=shift,
             visits=VisitReplay(
-                tried,
-                catalog.places,
+                settings=tried,
+                places=catalog.places,
                 since=request.period.since + shift,
                 shift=shift,
                 max_age=max_age,

@@ -9,6 +9,7 @@ import re
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress, groupby
 from math import inf
 from typing import NamedTuple
@@ -89,6 +90,7 @@ class VisitTally(msgspec.Struct):
     lengths: Counter[int] = msgspec.field(default_factory=Counter)
 
 
+@dataclass(kw_only=True)
 class VisitReplay:
     """Follows devices through detections, each partition of Kafka in its order, as the trigger.
 
@@ -96,58 +98,50 @@ class VisitReplay:
     before `since` (epoch s) are not in `tallies`.
     """
 
-    def __init__(
-        self,
-        settings: VisitSettings,
-        places: Mapping[PlaceKey | None, IndexedPlace],
-        *,
-        since: float,
-        shift: float,
-        max_age: float,
-        path_loss_exponent: float,
-    ) -> None:
-        self.tallies: defaultdict[VisitKind, VisitTally] = defaultdict(VisitTally)
-        self._exit = settings.exit
-        self._places = places
-        self._since = since
-        self._shift = shift
-        self._max_age = max_age
-        self._exponent = path_loss_exponent
-        self._books: defaultdict[object, VisitBook] = defaultdict(
-            lambda: VisitBook(margin=settings.margin)
-        )
-        self._left: dict[tuple[VisitorKey, VisitKind, int], float] = {}  # the last exits
+    settings: VisitSettings
+    places: Mapping[PlaceKey | None, IndexedPlace]
+    since: float
+    shift: float
+    max_age: float
+    path_loss_exponent: float
+    tallies: defaultdict[VisitKind, VisitTally] = field(
+        default_factory=lambda: defaultdict(VisitTally)
+    )
+    _books: dict[object, VisitBook] = field(default_factory=dict)
+    # The last exits.
+    _left: dict[tuple[VisitorKey, VisitKind, int], float] = field(default_factory=dict)
 
     def follow(
         self, detection: DecodedDetection, placed: Collection[DecodedDetection] | Decision
     ) -> None:
         """Note a detection, which is `placed` so, or nowhere."""
         message, record = detection.message, detection.record
-        arrived = arrival(detection, self._shift)
-        seen = observation(detection, None, arrived, self._max_age, self._exponent)
+        arrived = arrival(detection, self.shift)
+        seen = observation(detection, None, arrived, self.max_age, self.path_loss_exponent)
         if seen is None:
             return
         udid = message.device.udid
         is_live = record.timestamp >= 0
-        book = self._books[(record.topic, record.partition) if is_live else udid]
+        whole = (record.topic, record.partition) if is_live else udid
+        book = self._books.setdefault(whole, VisitBook(margin=self.settings.margin))
         if isinstance(placed, Decision):
             visitor = placed.company_id, udid
-            self._count(leave_geofences(book, visitor, detection, seen, self._places))
+            self._count(leave_geofences(book, visitor, detection, seen, self.places))
             return
         if message.geofence is not None and message.geofence.transition == "exit":
-            place = self._places.get(detection.key)
+            place = self.places.get(detection.key)
             if place is not None:
                 visitor = place.company_reference.id, udid
                 where: Where = "geofence", message.geofence.id
                 self._count(book.leave(visitor, where, seen, "reported"))
         for number, each in enumerate(placed):
-            place = self._places.get(each.key)
+            place = self.places.get(each.key)
             if place is None or not (place.place.active and place.place.venue.active):
                 continue
             visitor = place.company_reference.id, udid
             if not number:
-                self._count(leave_geofences(book, visitor, detection, seen, self._places))
-            found = observation(each, place, arrived, self._max_age, self._exponent)
+                self._count(leave_geofences(book, visitor, detection, seen, self.places))
+            found = observation(each, place, arrived, self.max_age, self.path_loss_exponent)
             if found is not None:
                 self._count(book.observe(visitor, self._visited(place), found))
 
@@ -160,7 +154,7 @@ class VisitReplay:
         """The place and its venue; a tag is a place of its venue's visits only."""
         venue, rules = place.place.venue, place.rules
         company = None if rules is None else rules.visit_silence
-        silence = self._exit or venue.visit_silence or company
+        silence = self.settings.exit or venue.visit_silence or company
         found: list[Where] = [("venue", venue.id)]
         if isinstance(place.place, BeaconSnapshot):
             found.insert(0, ("beacon", place.place.id))
@@ -172,7 +166,7 @@ class VisitReplay:
         for event in events:
             visit = event.visit
             tally, place = self.tallies[visit.kind], (event.visitor, visit.kind, visit.place_id)
-            counts = visit.entered_at >= self._since
+            counts = visit.entered_at >= self.since
             if event.type == "enter":
                 left = self._left.get(place, -inf)
                 tally.visits += counts
@@ -286,6 +280,7 @@ class Grant(NamedTuple):
         return id(each.record), each.index, each.key, self.named.key
 
 
+@dataclass
 class CatalogReplay:
     """Decides detections in the given order.
 
@@ -295,27 +290,20 @@ class CatalogReplay:
     followed if somebody asks for them. `reached` has the devices of each campaign.
     """
 
-    def __init__(
-        self,
-        catalog: ReplayedCatalog,
-        *,
-        max_age: float,
-        shift: float = 0.0,
-        visits: VisitReplay | None = None,
-    ) -> None:
-        self.catalog = catalog
-        self.reached: defaultdict[int, set[str]] = defaultdict(set)
-        self.sent = 0
-        self._visits = visits
-        self._max_age = max_age
-        self._shift = shift
-        # Not bounded, because a forgotten claim would be granted again.
-        self._claims: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        self._sent: defaultdict[DeviceKey, list[float]] = defaultdict(list)  # what caps count
-        # Many detections share a decision, so there are few different pairs.
-        self._decisions: Counter[tuple[IndexedPlace | None, Decision]] = Counter()
-        self._hours: Counter[tuple[int, str]] = Counter()  # notifications
-        self._only: Counter[int] = Counter()
+    catalog: ReplayedCatalog
+    max_age: float
+    shift: float = 0.0
+    visits: VisitReplay | None = None
+    reached: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    sent: int = 0
+    # Not bounded, because a forgotten claim would be granted again.
+    _claims: defaultdict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    # What caps count.
+    _sent: defaultdict[DeviceKey, list[float]] = field(default_factory=lambda: defaultdict(list))
+    # Many detections share a decision, so there are few different pairs.
+    _decisions: Counter[tuple[IndexedPlace | None, Decision]] = field(default_factory=Counter)
+    _hours: Counter[tuple[int, str]] = field(default_factory=Counter)  # notifications
+    _only: Counter[int] = field(default_factory=Counter)
 
     def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
         """Decide detections and take the claims of the grants. Returns the grants.
@@ -325,8 +313,8 @@ class CatalogReplay:
         granting: list[Grant] = []
         for detection in detections:
             places = self._placed(detection)
-            if self._visits is not None:
-                self._visits.follow(detection, places)
+            if self.visits is not None:
+                self.visits.follow(detection, places)
             if isinstance(places, Decision):
                 if counted:
                     self._decisions[None, places] += 1
@@ -368,12 +356,12 @@ class CatalogReplay:
         """The decision; `fired` has what the same position fires already."""
         if place is None:
             return unknown(detection.key)
-        at, now = detection.detected_at, arrival(detection, self._shift)
+        at, now = detection.detected_at, arrival(detection, self.shift)
         device, target = detection.message.device, place.target
         key = DeviceKey(target.venue.company_id, device.udid)
         zone = device.time_zone or self.catalog.time_zones.get(key)
         held = self._claims.get(device.udid, _NO_CLAIMS)
-        decision = decide(target, detection.zone, at, now, self._max_age, held, zone)
+        decision = decide(target, detection.zone, at, now, self.max_age, held, zone)
         granted = tuple(each for each in decision.granted if each.id not in fired)
         if len(granted) < len(decision.granted):
             decision = target.phase_at(at, zone).granting(granted)
@@ -397,8 +385,8 @@ class CatalogReplay:
 
     def outcome(self, other: "CatalogReplay | None" = None) -> Outcome:
         """The results, once all is decided; in a comparison with those of the other catalog."""
-        if self._visits is not None:
-            self._visits.finish()
+        if self.visits is not None:
+            self.visits.finish()
         detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for (place, decision), count in self._decisions.items():
@@ -433,5 +421,5 @@ class CatalogReplay:
             len(set().union(*self.reached.values())),
             sorted(campaigns, key=lambda row: (-row.sent, row.company, row.venue, row.campaign)),
             sorted(hours, key=lambda row: (*row[:2], row.campaign, row.hour)),
-            {} if self._visits is None else self._visits.tallies,
+            {} if self.visits is None else self.visits.tallies,
         )

@@ -16,7 +16,6 @@ from typer import Argument, Option
 
 from api.devices import shown_decisions
 from api.reports import LiveDecision
-from catalog.erasure import TopicRetention
 from catalog.models import Device
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app, telling
 from engine.cli.output import echo_json, say
@@ -99,18 +98,14 @@ async def forget(
         f"devices {rows.devices}, detections {rows.detections}, authentications "
         f"{rows.authentications}, presences {rows.presences}, keys in Redis {data.keys}"
     )
-    until = _until(data.kafka)
+    until = "which no broker reports"
+    if data.kafka.longest is not None:
+        until = f"{datetime.now(UTC) + data.kafka.longest:%Y-%m-%d %H:%M} UTC at the latest"
+    elif data.kafka.is_known:
+        until = "which one of them does not have"
     say(f"Kafka keeps its messages until retention: {settings.topic_prefix}*, {until}")
     if not yes:
         say("nothing is deleted yet: add --yes")
-
-
-def _until(kafka: TopicRetention) -> str:
-    if not kafka.is_known:
-        return "which no broker reports"
-    if kafka.longest is None:
-        return "which one of them does not have"
-    return f"{(datetime.now(UTC) + kafka.longest):%Y-%m-%d %H:%M} UTC at the latest"
 
 
 @command(app, "tail", "tail", 'tail --company "Harbour Mall" --reason throttled --count 10')

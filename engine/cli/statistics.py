@@ -5,7 +5,6 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncSession
 from typer import Option
 
 from catalog.plain_text import for_csv
@@ -70,28 +69,19 @@ async def statistics(
         if visits:
             found = await visit_totals(session, choice, now=datetime.now(UTC))
             _show_visits(found, choice, as_json)
-        elif as_json:
+            return
+        if as_json:
             async for line in statistic_lines(session, choice):
                 echo_json(line._asdict())
-        elif csv_file is not None:
-            count = await _export(session, choice, csv_file)
-            say(f"{count:,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
-        else:
-            lines = [line async for line in statistic_lines(session, choice)]
-            _show(lines, choice)
-
-
-async def _export(
-    session: AsyncSession, choice: StatisticFilter, stream: typer.FileTextWrite
-) -> int:
-    """Write CSV with a header. Returns the number of lines after it."""
-    writer = csv.writer(stream, lineterminator="\n")
+            return
+        lines = [line async for line in statistic_lines(session, choice)]
+    if csv_file is None:
+        _show(lines, choice)
+        return
+    writer = csv.writer(csv_file, lineterminator="\n")
     writer.writerow(StatisticLine._fields)
-    count = 0
-    async for line in statistic_lines(session, choice):
-        writer.writerow(for_csv(line))
-        count += 1
-    return count
+    writer.writerows(map(for_csv, lines))
+    say(f"{len(lines):,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
 
 
 def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
@@ -100,24 +90,17 @@ def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
         return
     header = ("day", "company", "venue", "kind", "id", "name")
     figures = ("detections", "devices", "notifications", "of places")
-    print_table((*header, *figures), [_cells(line) for line in lines], numbers=len(figures))
-
-
-def _cells(line: StatisticLine) -> tuple[str, ...]:
-    # Detections count for beacons and venues, notifications for campaigns.
-    irrelevant = line.kind == "campaign" and not line.detections
-    return (
-        str(line.day),
-        line.company or "-",
-        line.venue or f"deleted ({line.venue_id})",
-        line.kind,
-        str(line.id),
-        line.name or "deleted",
-        "-" if irrelevant else f"{line.detections:,}",
-        f"{line.devices:,}",
-        f"{line.notifications:,}",
-        f"{line.place_detections:,}",
-    )
+    rows = [
+        (
+            *(str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"),
+            *(line.kind, str(line.id), line.name or "deleted"),
+            # Detections count for beacons and venues, notifications for campaigns.
+            "-" if line.kind == "campaign" and not line.detections else f"{line.detections:,}",
+            *(f"{line.devices:,}", f"{line.notifications:,}", f"{line.place_detections:,}"),
+        )
+        for line in lines
+    ]
+    print_table((*header, *figures), rows, numbers=len(figures))
 
 
 def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:

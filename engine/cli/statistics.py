@@ -74,14 +74,16 @@ async def statistics(
             async for line in statistic_lines(session, choice):
                 echo_json(line._asdict())
             return
-        lines = [line async for line in statistic_lines(session, choice)]
-    if csv_file is None:
-        _show(lines, choice)
-        return
-    writer = csv.writer(csv_file, lineterminator="\n")
-    writer.writerow(StatisticLine._fields)
-    writer.writerows(map(for_csv, lines))
-    say(f"{len(lines):,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
+        if csv_file is None:
+            _show([line async for line in statistic_lines(session, choice)], choice)
+            return
+        writer = csv.writer(csv_file, lineterminator="\n")
+        writer.writerow(StatisticLine._fields)
+        count = 0
+        async for line in statistic_lines(session, choice):
+            writer.writerow(for_csv(line))
+            count += 1
+    say(f"{count:,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
 
 
 def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:

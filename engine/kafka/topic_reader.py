@@ -46,36 +46,25 @@ class TopicReader:
 
     async def first_since(
         self, ranges: Mapping[TopicPartition, OffsetRange], instant: float
-    ) -> dict[TopicPartition, int | None]:
+    ) -> dict[TopicPartition, int]:
         """The first offset of each partition, within its range, with a timestamp of `instant`
-        (epoch s) or later; the range's end if there is no such record.
+        (epoch s) or later. Raises KafkaError or TimeoutError.
 
-        None if the broker does not know the timestamps of records (the embedded broker). Raises
-        KafkaError or TimeoutError.
+        A partition without such a record is left out; with the embedded broker, which does not know
+        timestamps, all are.
         """
-        filled = [tp for tp, each in ranges.items() if each.begin < each.end]
-        dated = await self._offsets_at(filled, max(0, round(instant * 1000)))
-        silent = [tp for tp in filled if dated[tp] is None]
-        # A broker that knows timestamps finds a record for 0, because none is earlier.
-        knows = await self._offsets_at(silent, 0)
-        found: dict[TopicPartition, int | None] = {tp: each.end for tp, each in ranges.items()}
-        for tp in filled:
-            begin, end = ranges[tp]
-            offset = dated[tp]
-            if offset is not None:
-                found[tp] = min(max(offset, begin), end)
-            elif knows[tp] is None:
-                found[tp] = None
-        return found
-
-    async def _offsets_at(
-        self, partitions: Collection[TopicPartition], milliseconds: int
-    ) -> dict[TopicPartition, int | None]:
-        if not partitions:
+        times = {
+            tp: max(0, round(instant * 1000)) for tp, (begin, end) in ranges.items() if begin < end
+        }
+        if not times:
             return {}
         async with asyncio.timeout(self._deadline):
-            found = await self._consumer.offsets_for_times(dict.fromkeys(partitions, milliseconds))
-        return {tp: None if found.get(tp) is None else found[tp].offset for tp in partitions}
+            found = await self._consumer.offsets_for_times(times)
+        return {
+            tp: min(max(at.offset, ranges[tp].begin), ranges[tp].end)
+            for tp, at in found.items()
+            if at is not None
+        }
 
     async def records_until(
         self, begins: Offsets, ends: Offsets

@@ -323,8 +323,7 @@ async def _of_kafka(
         margin = settings.max_detection_age
         for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
             if abs(instant) < inf:
-                first = await reader.first_since(ranges, instant)
-                bound |= {tp: offset for tp, offset in first.items() if offset is not None}
+                bound |= await reader.first_since(ranges, instant)
         ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
         progress(total=sum(ends[tp] - begins[tp] for tp in ends))
         async for records in reader.records_until(begins, ends):

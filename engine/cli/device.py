@@ -21,8 +21,8 @@ from engine.cli.command import CommandError, Json, begin_quietly, command, new_a
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, company_named, open_migrated_stores, open_redis
 from engine.kafka.messages import format_instant
+from engine.redis.decisions import MOST_WATCHERS, TailFilter, TailStore
 from engine.redis.devices import DeviceKey
-from engine.redis.tail_store import MOST_WATCHERS, TailFilter, TailStore
 from engine.wiring.parts import build_decision_store, device_eraser, redis_options
 from rules.model import Reason
 

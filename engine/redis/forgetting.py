@@ -22,7 +22,7 @@ from catalog.erasure import (
 )
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claims_key, places_field
-from engine.redis.decision_store import decisions_key
+from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 
 _AT_ONCE = 500

@@ -1,29 +1,38 @@
-"""Shows decisions to people: to those who watch, and the last ones of each device.
+"""Shows decisions to people: as they happen to those who watch (`proximity tail`, the console), and
+the last ones of each device.
 
-DecisionNotes collects the decisions about each device, without repeats: most detections are such,
-because a device stays at a place and its campaigns are throttled. A background task writes them to
-Redis. The pipeline does not wait for it; decisions that cannot be written are dropped.
+The trigger reads the list of watchers from Redis once a second. A few times a second, each watcher
+gets a bounded number of the decisions that match its filter, and the number of those left out.
+About each device new outcomes are collected, without repeats: most detections are such, because a
+device stays at a place and its campaigns are throttled. The pipeline waits for none of it;
+decisions that cannot be written are dropped.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 from redis.exceptions import RedisError
 
-from engine.kafka.detections import DecodedDetection
+from api.reports import LiveDecision, LiveOutcome
+from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.process.metrics import Metrics
-from engine.redis.decision_store import DecisionStore, DeviceDecision
+from engine.redis.decisions import DecisionStore, DeviceDecision, TailFilter, TailStore
 from engine.redis.devices import DeviceKey
-from engine.trigger.decision_tail import DecisionTail
-from engine.trigger.grants import DecidedDetection
+from engine.trigger.grants import SHARED, DecidedDetection
 from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import Places
 from rules.model import Counts, Decision, PlaceKind, Reason, StoredDecision
 
-# Written by a process at once, which bounds the cost of a flood of new devices.
-_MOST_A_WRITE = 250
-_WRITE_SECONDS = 1.0
+_COMPANY = attrgetter("company_id")
+_POLL_SECONDS = 1.0  # also between writes about devices
+_WRITE_SECONDS = 0.2  # to watchers
+_MOST_A_WRITE = 20  # decisions of a process for a watcher
+_MOST_IN_ALL = 160
+# Written about devices at once, which bounds the cost of a flood of new devices.
+_MOST_NOTES = 250
 # Under load only some of the detections that fire nothing are sampled: a device that stays at its
 # beacon is in a later sample too.
 _MOST_SAMPLED = 200
@@ -33,28 +42,75 @@ _MOST_DEVICES = 100_000
 _MOST_OUTCOMES = 32
 _REPEAT_SECONDS = 3600.0
 
-# The outcomes of a device at its places since the last campaign that was sent to it.
-_SeenOutcomes = set[tuple[PlaceKind, int, Reason, Counts]]
+
+class Watcher:
+    """One who watches, and what is gathered for the next write."""
+
+    def __init__(self, wanted: TailFilter) -> None:
+        self.wanted = wanted
+        self.gathered: list[LiveDecision] = []
+        self.left_out = 0
+        self.most = _MOST_A_WRITE
+        # Whether it wants whatever happens, of its company if it names one.
+        self._is_plain = wanted.campaign is None and wanted.udid is None and wanted.reason is None
+
+    @property
+    def looks(self) -> bool:
+        """Whether it needs to see decisions; else they are only counted for it."""
+        return len(self.gathered) < self.most or not self._is_plain
+
+    def offer(self, decided: DecidedDetection, now: float) -> None:
+        """Take the decision if it fits and there is room."""
+        if not (self._is_plain or _fits(decided, self.wanted)):
+            return
+        if len(self.gathered) < self.most:
+            self.gathered.append(_live(decided, now, self.left_out))
+            self.left_out = 0
+        else:
+            self.left_out += 1
 
 
 class DecisionFeed:
-    """Shows decisions to the watchers of `tail`, and to `notes` unless it is None.
+    """Shows decisions while `run` runs; those of devices unless `store` is None.
 
-    Its methods neither wait nor raise, because the pipeline calls them.
+    The other methods neither wait nor raise, because the pipeline calls them. `clock` in epoch
+    seconds.
     """
 
-    def __init__(self, tail: DecisionTail, notes: "DecisionNotes | None" = None) -> None:
-        self.tail = tail
-        self.notes = notes
+    name = "decision feed"
+
+    def __init__(
+        self,
+        *,
+        tail: TailStore,
+        store: DecisionStore | None,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._tail = tail
+        self._store = store
+        self._errors = metrics.redis_errors
+        self._clock = clock
+        self._watchers: dict[TailFilter, Watcher] = {}
+        self._everywhere: list[Watcher] = []
+        self._by_company: dict[int, list[Watcher]] = {}
+        # The outcomes of each device at its places since the last campaign that was sent to it.
+        self._seen: dict[str, set[tuple[PlaceKind, int, Reason, Counts]]] = {}
+        self._seen_since = self._sampled_at = float("-inf")
+        self._sampled = 0
+        self._notes: list[DeviceDecision] = []
 
     def wants(self, count: int) -> bool:
         """Whether it needs to see all of so many detections now; else it may get only a part of
         them, and of the others the decisions."""
-        return self.tail.wants(count) or (self.notes is not None and self.notes.wants(count))
+        return self._samples(count) or any(each.looks for each in self._watchers.values())
 
     def note_undecoded(self, decisions: Sequence[Decision]) -> None:
-        """Receive the decisions of detections that fire nothing and were not decoded."""
-        self.tail.note_undecoded(decisions)
+        """Count decisions of detections that fire nothing and were not decoded as left out."""
+        if self._watchers:
+            for company, count in Counter(map(_COMPANY, decisions)).items():
+                for watcher in self._group_of(company):
+                    watcher.left_out += count
 
     def note_refused(
         self,
@@ -63,115 +119,169 @@ class DecisionFeed:
         beacons: Places,
     ) -> None:
         """Receive detections that fire nothing, each with its decision."""
-        self.tail.note_refused(detections, decisions, beacons)
-        if self.notes is not None:
-            self.notes.note_refused(detections, decisions, beacons)
+        samples = self._samples(len(detections))
+        if not samples and not self._watchers:
+            return
+        now = self._clock()
+        if samples:
+            if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
+                self._sampled_at, self._sampled = now, 0
+            self._sampled += len(detections)
+        for detection, decision in zip(detections, decisions, strict=True):
+            decided = DecidedDetection(detection, beacons.get(detection.key), decision)
+            self._note(decided, now, samples)
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Receive detections whose claims Redis has decided."""
-        self.tail.note_claims(decided)
-        if self.notes is not None:
-            self.notes.note_claims(decided)
-
-
-class DecisionNotes:
-    """Collects decisions; `run` writes them to `store`. `clock` in epoch seconds."""
-
-    name = "decision notes"
-
-    def __init__(
-        self,
-        *,
-        store: DecisionStore,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._store = store
-        self._errors = metrics.redis_errors
-        self._clock = clock
-        self._seen: dict[str, _SeenOutcomes] = {}
-        self._seen_since = float("-inf")
-        self._sampled_at = float("-inf")
-        self._sampled = 0
-        self._to_write: list[DeviceDecision] = []
-
-    def wants(self, count: int, /) -> bool:
-        """Whether a batch of so many is collected from now: it begins a sample, or fits into it."""
-        is_new = not 0 <= self._clock() - self._sampled_at < _SAMPLE_SECONDS
-        return is_new or self._sampled + count <= _MOST_SAMPLED
-
-    def note_refused(
-        self,
-        detections: Sequence[DecodedDetection],
-        decisions: Sequence[Decision],
-        beacons: Places,
-    ) -> None:
-        """Collect the decisions of detections that fire nothing."""
-        if not self.wants(len(detections)):
-            return
-        now = self._clock()
-        if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
-            self._sampled_at, self._sampled = now, 0
-        self._sampled += len(detections)
-        for detection, decision in zip(detections, decisions, strict=True):
-            if len(self._to_write) >= _MOST_A_WRITE:
-                return
-            self._note(DecidedDetection(detection, beacons.get(detection.key), decision), now)
-
-    def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
-        """Collect detections whose claims Redis has decided."""
-        now = self._clock()
-        for each in decided:
-            if len(self._to_write) >= _MOST_A_WRITE:
-                return
-            self._note(each, now)
+        samples = self._store is not None
+        if self._watchers or (samples and len(self._notes) < _MOST_NOTES):
+            now = self._clock()
+            for each in decided:
+                self._note(each, now, samples)
 
     async def run(self) -> None:
-        """Write collected decisions every second until cancelled, and then the rest."""
+        """Read the list of watchers, and write, until cancelled; then write the rest."""
+        clock = asyncio.get_running_loop().time
+        next_poll = clock()
         try:
             while True:
-                await asyncio.sleep(_WRITE_SECONDS)
-                await self._write()
+                if is_due := clock() >= next_poll:
+                    next_poll = clock() + _POLL_SECONDS
+                try:
+                    if is_due:
+                        self._serve(await self._tail.watchers())
+                    await self._write_watched()
+                except (RedisError, OSError, TimeoutError):
+                    # Calls that the pipeline waits for log the outage.
+                    self._errors.inc()
+                    self._serve([])
+                if is_due:
+                    await self._write_notes()
+                await asyncio.sleep(_WRITE_SECONDS if self._watchers else _POLL_SECONDS)
         finally:
-            await self._write()
+            await self._write_notes()
 
-    def _note(self, decided: DecidedDetection, now: float) -> None:
-        """Collect a decision unless it is a repeat. (An unknown place has no company.)"""
-        udid, beacon = decided.detection.message.device.udid, decided.beacon
-        if beacon is None:
-            return
+    def _samples(self, count: int) -> bool:
+        """Whether of a batch of so many that fire nothing devices' decisions are collected."""
+        is_new = not 0 <= self._clock() - self._sampled_at < _SAMPLE_SECONDS
+        return self._store is not None and (is_new or self._sampled + count <= _MOST_SAMPLED)
+
+    def _note(self, decided: DecidedDetection, now: float, samples: bool) -> None:
+        for watcher in self._group_of(decided.decision.company_id):
+            watcher.offer(decided, now)
+        if samples and len(self._notes) < _MOST_NOTES and decided.beacon is not None:
+            self._note_device(decided, decided.beacon, now)
+
+    def _note_device(self, decided: DecidedDetection, beacon: IndexedPlace, now: float) -> None:
+        """Collect a decision unless it is a repeat."""
+        udid, decision = decided.detection.message.device.udid, decided.decision
         if len(self._seen) >= _MOST_DEVICES or not 0 <= now - self._seen_since < _REPEAT_SECONDS:
             self._seen, self._seen_since = {}, now
-        seen, decision = self._seen.setdefault(udid, set()), decided.decision
+        seen = self._seen.setdefault(udid, set())
         outcome = beacon.place.kind, beacon.reference.id, decision.reason, decision.outcomes
-        if decided.decision.granted or len(seen) >= _MOST_OUTCOMES:
+        if decision.granted or len(seen) >= _MOST_OUTCOMES:
             seen.clear()  # later outcomes are no repeats
         if outcome in seen:
             return
-        if not decided.decision.granted:
+        if not decision.granted:
             seen.add(outcome)
-        device = DeviceKey(beacon.company_reference.id, udid)
-        self._to_write.append(DeviceDecision(device, _stored(decided, beacon, now)))
+        stored = StoredDecision(
+            decided.detection.detected_at,
+            now,
+            beacon.reference.id,
+            decided.detection.zone,
+            decision.reason.value,
+            decided.outcomes(),
+            beacon.place.kind,
+        )
+        self._notes.append(DeviceDecision(DeviceKey(beacon.company_reference.id, udid), stored))
 
-    async def _write(self) -> None:
-        gathered, self._to_write = self._to_write, []
-        if not gathered:
-            return
-        try:
-            await self._store.keep(gathered)
-        except (RedisError, OSError, TimeoutError):
-            # The decisions are dropped. Calls that the pipeline waits for log the outage.
-            self._errors.inc()
+    async def _write_notes(self) -> None:
+        notes, self._notes = self._notes, []
+        if notes and self._store is not None:
+            try:
+                await self._store.keep(notes)
+            except (RedisError, OSError, TimeoutError):
+                self._errors.inc()  # the decisions are dropped
+
+    def _group_of(self, company: int) -> list[Watcher]:
+        """Those who watch what is decided for this company; 0 is that of unknown places."""
+        return self._by_company.get(company, self._everywhere)
+
+    def _serve(self, found: Sequence[TailFilter]) -> None:
+        watchers = {each: self._watchers.get(each) or Watcher(each) for each in found}
+        self._watchers, self._by_company = watchers, {}
+        self._everywhere = [each for each in watchers.values() if each.wanted.company is None]
+        for watcher in watchers.values():
+            company = watcher.wanted.company
+            if company is not None:
+                self._by_company.setdefault(company, [*self._everywhere]).append(watcher)
+
+    async def _write_watched(self) -> None:
+        """Write what is gathered. The next bound of each leaves room for all who are busy."""
+        busy = [each for each in self._watchers.values() if each.gathered]
+        most = max(1, min(_MOST_A_WRITE, _MOST_IN_ALL // max(1, len(busy))))
+        for watcher in self._watchers.values():
+            watcher.most = most
+        if busy:
+            to_write = {each.wanted.name: each.gathered for each in busy}
+            for watcher in busy:
+                watcher.gathered = []
+            await self._tail.write(to_write)
 
 
-def _stored(decided: DecidedDetection, beacon: IndexedPlace, now: float) -> StoredDecision:
-    detection = decided.detection
-    return StoredDecision(
+def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
+    if wanted.udid is not None and wanted.udid != decided.detection.message.device.udid:
+        return False
+    if wanted.campaign is None and wanted.reason is None:
+        return True
+    outcomes = list(_outcomes(decided))
+    if wanted.campaign is not None:
+        outcomes = [e for e in outcomes if wanted.campaign in (str(e.id), e.name.casefold())]
+        if not outcomes:
+            return False
+    reasons = {each.outcome for each in outcomes} or {decided.decision.reason.value}
+    return wanted.reason is None or wanted.reason in reasons
+
+
+def _outcomes(decided: DecidedDetection) -> Iterator[LiveOutcome]:
+    """Each campaign of the place; of a detection that was refused each has that reason."""
+    if decided.beacon is None:
+        return
+    listed = decided.outcomes()
+    by_number = {number: reason for reason, numbers in listed.items() for number in numbers}
+    for campaign in decided.beacon.campaigns:
+        outcome = by_number.get(campaign.id, decided.decision.reason.value)
+        yield LiveOutcome(campaign.id, campaign.name, outcome)
+
+
+def _live(decided: DecidedDetection, now: float, left_out: int) -> LiveDecision:
+    detection, beacon = decided.detection, decided.beacon
+    return LiveDecision(
         detection.detected_at,
         now,
-        beacon.reference.id,
+        decided.decision.company_id or None,
+        "" if beacon is None else beacon.venue_reference.name,
+        _unknown_place(detection) if beacon is None else beacon.reference.name,
         detection.zone,
         decided.decision.reason.value,
-        decided.outcomes(),
-        beacon.place.kind,
+        [] if decided.decision.reason in SHARED else list(_outcomes(decided)),
+        left_out,
+        _kind(detection),
     )
+
+
+def _kind(detection: DecodedDetection) -> str:
+    """The kind of the place; of a position in no geofence "position"."""
+    if detection.key is not None:
+        return detection.key.kind
+    tag = detection.message.tag
+    return "position" if tag is None else tag.kind
+
+
+def _unknown_place(detection: DecodedDetection) -> str:
+    """What the detection says of a place that has no name. (A tag's value may be a secret.)"""
+    key = detection.key
+    if isinstance(key, BeaconKey):
+        return f"{key.uuid}:{key.major}:{key.minor}"
+    return f"geofence {key.id}" if isinstance(key, GeofenceKey) else _kind(detection)

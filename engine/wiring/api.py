@@ -24,10 +24,10 @@ from engine.process.lifecycle import run_services
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.claims import ClaimReader
+from engine.redis.decisions import TailStore
 from engine.redis.devices import DeviceKey
 from engine.redis.figures import FigureStore, RecentDetectionStore
 from engine.redis.role_states import RoleStateStore
-from engine.redis.tail_store import TailStore
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 from engine.wiring.parts import (
     Stores,

@@ -27,7 +27,7 @@ from engine.process.failures import database_may_recover, describe
 from engine.process.health import PROBE, ClockSkew, probe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.decision_store import DecisionStore
+from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser

@@ -23,12 +23,11 @@ from engine.process.health import PROBE
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
-from engine.redis.tail_store import TailStore
+from engine.redis.decisions import TailStore
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import ROLE, Cycle
 from engine.trigger.decision_counts import DecisionCounter, DecisionSums
-from engine.trigger.decision_feed import DecisionFeed, DecisionNotes
-from engine.trigger.decision_tail import DecisionTail
+from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.intake import Intake
 from engine.trigger.message import MessageWriter
 from engine.trigger.partition import InFlightBytes, TriggerRole, record_bytes
@@ -81,7 +80,7 @@ def build_trigger(parts: ProcessParts) -> Role:
         **parts.stores.redis_options,
     )
     background: dict[str, Service] = {"index watch": watch.run}
-    for each in (intake.feed.tail, intake.feed.notes, intake.counter.sums):
+    for each in (intake.feed, intake.counter.sums):
         if each is not None:
             background[each.name] = each.run
     return Role(
@@ -194,12 +193,13 @@ def _refusals(settings: Settings, cache: PlaceCache) -> "RefusalFilter | None":
 
 def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:
     """Shows decisions to watchers; and of each device, unless RECENT_DECISIONS is 0."""
-    notes = None
-    if parts.settings.recent_decisions:
-        store = build_decision_store(parts.settings, parts.stores.redis)
-        notes = DecisionNotes(store=store, metrics=parts.metrics, clock=clock)
-    watched = TailStore(**parts.stores.redis_options)
-    return DecisionFeed(DecisionTail(store=watched, metrics=parts.metrics, clock=clock), notes)
+    settings, redis = parts.settings, parts.stores.redis
+    return DecisionFeed(
+        tail=TailStore(**parts.stores.redis_options),
+        store=build_decision_store(settings, redis) if settings.recent_decisions else None,
+        metrics=parts.metrics,
+        clock=clock,
+    )
 
 
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from catalog import erasure
 from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device, Statistic
 from engine.process.settings import Settings
-from engine.redis.decision_store import DecisionStore, DeviceDecision
+from engine.redis.decisions import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey, copy_key
 from rules.model import StoredDecision, Zone
 from tests.api.harness import Bodies, Harness, Headers, counted, harness

@@ -10,8 +10,8 @@ import pytest
 from api import statistics
 from api.reports import LiveDecision, LiveOutcome
 from catalog.models import Statistic, VisitStatistic
+from engine.redis.decisions import TailStore
 from engine.redis.figures import CompanyDay, FigureStore
-from engine.redis.tail_store import TailStore
 from rules.model import Zone
 from tests.api.harness import Bodies, Harness, Headers, error_body
 

@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from api.reports import LiveDecision, LiveOutcome
-from engine.redis.tail_store import TailStore
+from engine.redis.decisions import TailStore
 from rules.model import Zone
 from tests.browser.conftest import BrowserVisit
 from tests.browser.page import BrowserPage

@@ -10,7 +10,7 @@ from catalog.database import open_database
 from catalog.models import Device, Presence
 from engine.cli.application import run
 from engine.redis.claims import claims_key
-from engine.redis.decision_store import decisions_key
+from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 from tests.catalog.records import NOON, Records
 from tests.servers.schema import make_schema

@@ -12,7 +12,7 @@ import pytest
 
 from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import connect_redis
-from engine.redis.tail_store import TailFilter, TailStore
+from engine.redis.decisions import TailFilter, TailStore
 from rules.model import Zone
 from tests.cli.proximity import Proximity
 from tests.servers.waiting import eventually

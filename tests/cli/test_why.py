@@ -50,9 +50,7 @@ async def world(
 
 
 async def _write_notes(trigger: PushedTrigger) -> None:
-    notes = trigger.role.intake.feed.notes
-    assert notes is not None
-    task = asyncio.create_task(notes.run())
+    task = asyncio.create_task(trigger.role.intake.feed.run())
     await asyncio.sleep(0)
     await cancel([task])
 

@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.redis_connection import RedisClient
-from engine.redis.decision_store import KEPT_SECONDS, DecisionStore, DeviceDecision
+from engine.redis.decisions import KEPT_SECONDS, DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey
 from rules.model import StoredDecision, Zone
 

@@ -6,8 +6,8 @@ import pytest
 
 from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import RedisClient
-from engine.redis import tail_store
-from engine.redis.tail_store import TailFilter, TailStore
+from engine.redis import decisions
+from engine.redis.decisions import TailFilter, TailStore
 from rules.model import Zone
 from tests.servers.waiting import eventually
 
@@ -46,7 +46,7 @@ async def test_all_pages_of_a_company_share_a_watcher(store: TailStore):
 
 
 async def test_so_many_watch_and_no_more(store: TailStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tail_store, "MOST_WATCHERS", 3)
+    monkeypatch.setattr(decisions, "MOST_WATCHERS", 3)
     watchers = [TailFilter(f"w{number}", number) for number in range(3)]
     assert [await store.watch(each) for each in watchers] == [True] * 3
     assert await store.of_company(9, None, NOW) is None
@@ -59,10 +59,10 @@ async def test_so_many_watch_and_no_more(store: TailStore, monkeypatch: pytest.M
 async def test_one_that_was_killed_is_forgotten(
     store: TailStore, redis: RedisClient, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(tail_store, "_WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(decisions, "_WATCH_SECONDS", 0.2)
     await store.watch(TailFilter("killed"))
     await eventually(lambda: _is_empty(store), what="its time is over")
-    monkeypatch.setattr(tail_store, "_WATCH_SECONDS", 60)
+    monkeypatch.setattr(decisions, "_WATCH_SECONDS", 60)
     await store.watch(TailFilter("other"))
     assert await store.watchers() == [TailFilter("other")]
     assert await redis.zcard("contract:watching") == 1

@@ -13,7 +13,7 @@ from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Detection, ReceivedDevice
 from engine.process.metrics import Metrics
 from engine.trigger.claim_memory import ClaimMemory
-from engine.trigger.decision_feed import DecisionNotes
+from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import decide_from_memory
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Decision, Reason, Zone
@@ -58,8 +58,8 @@ def edited() -> Edited:
 
 
 def test_by_those_who_note_decisions_of_devices(edited: Edited) -> None:
-    store: Any = None  # nothing is written before `run`
-    notes = DecisionNotes(store=store, metrics=Metrics(), clock=lambda: AT)
+    store: Any = object()  # nothing is written before `run`
+    notes = DecisionFeed(tail=store, store=store, metrics=Metrics(), clock=lambda: AT)
     for _ in range(3):
         detection, decision, made = edited.decided()
         notes.note_refused([detection], [decision], {KEY: made})

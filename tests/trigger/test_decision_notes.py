@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine.process.lifecycle import cancel
-from engine.redis.decision_store import DecisionStore
+from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceKey
-from engine.trigger.decision_feed import DecisionNotes
+from engine.trigger.decision_feed import DecisionFeed
 from engine.wiring.parts import build_decision_store
 from rules.model import StoredDecision, Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry
@@ -31,10 +31,8 @@ async def noting(trigger: PushedTrigger) -> PushedTrigger:
     return trigger
 
 
-def notes_of(trigger: PushedTrigger) -> DecisionNotes:
-    notes = trigger.role.intake.feed.notes
-    assert notes is not None
-    return notes
+def notes_of(trigger: PushedTrigger) -> DecisionFeed:
+    return trigger.role.intake.feed
 
 
 async def written(trigger: PushedTrigger) -> DecisionStore:
@@ -160,7 +158,6 @@ async def silent(
 async def test_where_nothing_is_to_be_kept_nothing_is(silent: PushedTrigger):
     await silent.write_index(beacon_entry([1]) | campaign_entry(1))
     await silent.push(detection())
-    assert silent.role.intake.feed.notes is None
     assert not [key async for key in silent.redis.scan_iter("*decisions*")]
 
 

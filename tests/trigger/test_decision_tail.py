@@ -8,8 +8,8 @@ import pytest
 
 from api.reports import LiveDecision
 from engine.process.lifecycle import cancel
-from engine.redis.tail_store import TailFilter, TailStore
-from engine.trigger.decision_tail import DecisionTail
+from engine.redis.decisions import TailFilter, TailStore
+from engine.trigger.decision_feed import DecisionFeed
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -40,8 +40,8 @@ class Watching:
         return found
 
 
-def tail_of(trigger: PushedTrigger) -> DecisionTail:
-    return trigger.role.intake.feed.tail
+def tail_of(trigger: PushedTrigger) -> DecisionFeed:
+    return trigger.role.intake.feed
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ async def test_all_watchers_share_a_bound(trigger: PushedTrigger):
     tail._serve([TailFilter(str(number)) for number in range(40)])
     await trigger.write_index({})
     await trigger.push(detection("anna"))
-    await tail._write()
+    await tail._write_watched()
     assert {each.most for each in tail._watchers.values()} == {4}
-    await tail._write()
+    await tail._write_watched()
     assert {each.most for each in tail._watchers.values()} == {20}
 
 

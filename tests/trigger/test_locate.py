@@ -173,8 +173,7 @@ async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
 
 
 async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
-    feed = town.role.intake.feed
-    watching = asyncio.create_task(feed.tail.run())
+    watching = asyncio.create_task(town.role.intake.feed.run())
     shown = await Watching(town).begin(company=1)
     await town.push(at(), at(latitude=49), seen(tag=QR | {"value": "secret"}))
     found = {(each.kind, each.beacon, each.reason) for each in await shown.next(4)}
@@ -185,8 +184,6 @@ async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
         ("qrcode", "qrcode", "unknown_tag"),
     }
     await cancel([watching])
-    assert feed.notes is not None
-    await feed.notes._write()
     store = build_decision_store(town.settings, town.redis)
     kept = await store.read(DeviceKey(1, "phone"))
     assert [(each.kind, each.beacon) for each in kept] == [("geofence", 5), ("geofence", 4)]

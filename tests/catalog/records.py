@@ -7,18 +7,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from catalog.database import Database
-from catalog.index.drain import IndexStore
+from catalog.index.drain import DrainResult, IndexStore, drain_once
 from catalog.index.entries import BUCKETS, MARKER_FIELD
-from catalog.index.reading import (
-    application_fields,
-    beacon_fields,
-    campaign_fields,
-    circle_fields,
-    connector_fields,
-    geofence_fields,
-    rules_fields,
-    scan_tag_fields,
-)
+from catalog.index.reading import READERS
 from catalog.models import (
     Application,
     Beacon,
@@ -110,6 +101,12 @@ class Records:
         )
 
 
+async def drain(database: Database, store: IndexStore) -> None:
+    """Write the whole outbox to the index."""
+    while await drain_once(database, store) is not DrainResult.IDLE:
+        pass
+
+
 async def index_of(redis: Any, store: IndexStore) -> dict[str, bytes]:
     """Every field of the index but the markers, which must be there."""
     content: dict[str, bytes] = {}
@@ -124,11 +121,8 @@ async def fresh_index(database: Database) -> dict[str, bytes]:
     """What the index should hold, built from SQL."""
     content: dict[str, bytes] = {}
     async with database.read() as session:
-        for chunks in (
-            *(beacon_fields, geofence_fields, scan_tag_fields, circle_fields),
-            *(application_fields, campaign_fields, connector_fields, rules_fields),
-        ):
-            async for fields in chunks(session):
+        for read in READERS.values():
+            async for fields in read(session):
                 content |= fields
     return content
 

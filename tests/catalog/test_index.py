@@ -12,9 +12,7 @@ from sqlalchemy import select
 from catalog.database import Database
 from catalog.errors import IndexWriteError
 from catalog.index.drain import (
-    DrainResult,
     IndexStore,
-    drain_once,
     index_transaction,
     rebuild,
     rebuild_if_missing,
@@ -45,15 +43,11 @@ from tests.catalog.records import (
     NOON,
     UUID,
     Records,
+    drain,
     fresh_index,
     index_of,
     outbox_size,
 )
-
-
-async def drain(database: Database, store: IndexStore) -> None:
-    while await drain_once(database, store) is not DrainResult.IDLE:
-        pass
 
 
 @pytest.mark.parametrize("seed", range(4 if "PROXIMITY_TEST_FULL" in os.environ else 2))

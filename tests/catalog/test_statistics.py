@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,36 +106,25 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAYS = StatisticFilter(TODAY - timedelta(days=6), TODAY)
 
 
-def _visited(age: int, ref: int, minutes: int, *sums: int, kind: str = "venue") -> VisitStatistic:
-    """`sums` are begun, ended and seconds."""
-    begun, ended, seconds = sums
-    return VisitStatistic(
-        day=TODAY - timedelta(days=age),
-        kind=kind,
-        ref=ref,
-        minutes=minutes,
-        venue_id=ref,
-        begun=begun,
-        ended=ended,
-        seconds=seconds,
-    )
-
-
 @pytest.fixture
 async def visited(database: Database) -> Database:
     """Visits to the venues 1 and 2, and to the beacon 1."""
+    rows = [
+        # age of the day, kind, ref, minutes, begun, ended, seconds
+        (0, "venue", 1, 0, 5, 1, 30),
+        (0, "venue", 1, 15, 0, 2, 2400),
+        (1, "venue", 1, 0, 4, 2, 20),
+        (5, "venue", 1, 0, 9, 3, 90),  # six exits of that day never came
+        (0, "venue", 2, 0, 1, 2, 3),  # began before the company asked for presence
+        (0, "beacon", 1, 0, 2, 0, 0),
+        (7, "venue", 1, 0, 100, 0, 0),
+    ]
+    names = ("kind", "ref", "minutes", "begun", "ended", "seconds")
     async with database.write.begin() as session:
-        session.add_all(
-            [
-                _visited(0, 1, 0, 5, 1, 30),
-                _visited(0, 1, 15, 0, 2, 2400),
-                _visited(1, 1, 0, 4, 2, 20),
-                _visited(5, 1, 0, 9, 3, 90),  # six exits of that day never came
-                _visited(0, 2, 0, 1, 2, 3),  # began before the company asked for presence
-                _visited(0, 1, 0, 2, 0, 0, kind="beacon"),
-                _visited(7, 1, 0, 100, 0, 0),
-            ]
-        )
+        for age, *values in rows:
+            row: dict[str, Any] = dict(zip(names, values, strict=True))
+            day = TODAY - timedelta(days=age)
+            session.add(VisitStatistic(**row, day=day, venue_id=row["ref"]))
     return database
 
 

@@ -65,14 +65,6 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
         assert asyncio.get_running_loop().time() - begin < 10.0
 
 
-async def test_a_connection_that_was_hung_up_meanwhile_is_no_failure() -> None:
-    closing = writing(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-    async with serving(closing) as service, caller() as one:
-        for _ in range(5):
-            assert await call_once(one, service.url()) == b"{}"
-        assert service.connections == 5
-
-
 async def test_a_reused_connection_that_closes_during_the_request_is_replaced() -> None:
     async def once_a_connection(_request: ReceivedRequest, writer: Any) -> None:
         if writer in served:

@@ -110,21 +110,9 @@ ABSURD_WAITS = [
     *("-1", "inf", "nan", "1e999", "9" * 400, "٣", "²", "Jan 2020 00:00", ", , ,", "\x00"),
     "Mon, 1 Jan 2020 00:00:00 GMT" * 1000,
 ]
-digits = st.text("0123456789", min_size=1, max_size=30)
-dates = st.builds(
-    "{}, {} {} {} {}:{}:{} {}".format,
-    st.sampled_from(["Mon", "Monday", "", "日"]),
-    digits,
-    st.sampled_from(["Jan", "january", "13", ""]),
-    digits,
-    digits,
-    digits,
-    digits,
-    st.one_of(st.sampled_from(["GMT", "UTC", "EST", ""]), digits.map("+{}".format)),
-)
 
 
-@given(value=st.one_of(st.sampled_from(ABSURD_WAITS), st.text(max_size=80), dates))
+@given(value=st.sampled_from(ABSURD_WAITS) | st.text(max_size=80))
 def test_any_text_is_a_wait_or_nothing(value: str) -> None:
     found = retry_after(value, NOW)
     assert found is None or found >= 0

@@ -242,9 +242,13 @@ class IndexTransaction:
         self._written(marker)
 
     async def rebuild(self) -> dict[str, int]:
-        """Write the whole index anew. Returns how many entries of each kind (READERS) there are."""
-        marker = self._next_marker()
-        counts, filled = Counter[str](), Counter[int]()
+        """Write the whole index anew, and empty the outbox. Returns how many entries of each kind
+        (READERS) there are.
+        """
+        # Deleted before the entries are read: rows that are committed later stay in the outbox.
+        options = {"synchronize_session": False}
+        await self.session.execute(delete(Outbox), execution_options=options)
+        marker, counts, filled = self._next_marker(), dict.fromkeys(READERS, 0), Counter[int]()
         for kind, read in READERS.items():
             async for puts in read(self.session):
                 await self.store.fill(marker, puts)
@@ -252,7 +256,20 @@ class IndexTransaction:
                 counts[kind] += len(puts)
         await self.store.finish(self.markers, marker, filled)
         self._written(marker)
-        return {kind: counts[kind] for kind in READERS}
+        _log.info("index built", **counts, generation=marker.generation)
+        return counts
+
+    async def rebuild_if_wrong(self, on_lag: LagListener) -> bool:
+        """Rebuild the index unless it is that of the last write. Returns whether it was rebuilt."""
+        fault, lag = compare_markers(self.markers, self.state.catalog, self.state.generation)
+        on_lag(lag)
+        if fault is None:
+            return False
+        log = _log.warning if self.state.generation else _log.info  # the first build is no fault
+        log(f"the index in Redis is {fault}: rebuilding it from SQL", generations_behind=lag)
+        await self.rebuild()
+        on_lag(0)
+        return True
 
     def _written(self, marker: Marker) -> None:
         self.markers = [marker] * len(self.markers)
@@ -351,7 +368,7 @@ async def drain_once(
     async with index_transaction(database, store, wait=False) as transaction:
         if transaction is None:
             return DrainResult.BUSY
-        if await _rebuild_if_wrong(transaction, on_lag):
+        if await transaction.rebuild_if_wrong(on_lag):
             return DrainResult.REBUILT
         oldest = select(Outbox.id).order_by(Outbox.id).limit(_ROWS_PER_DRAIN)
         taken = await transaction.session.execute(
@@ -364,12 +381,10 @@ async def drain_once(
 
 
 async def rebuild(database: Database, store: IndexStore) -> dict[str, int]:
-    """Rebuild the whole index, whatever it holds, and empty the outbox. Returns how many entries
-    of each kind (READERS) there are. Raises as `drain_once`.
-    """
+    """Rebuild the index, whatever it holds (IndexTransaction.rebuild). Raises as `drain_once`."""
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
-        return await _rebuild(transaction)
+        return await transaction.rebuild()
 
 
 async def rebuild_if_missing(
@@ -388,7 +403,7 @@ async def rebuild_if_missing(
         return False
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`
-        return await _rebuild_if_wrong(transaction, on_lag)
+        return await transaction.rebuild_if_wrong(on_lag)
 
 
 async def _expected(database: Database) -> tuple[str, int]:
@@ -396,29 +411,6 @@ async def _expected(database: Database) -> tuple[str, int]:
         query = select(IndexState.catalog, IndexState.generation)
         catalog, generation = (await session.execute(query)).one()
         return catalog, generation
-
-
-async def _rebuild_if_wrong(transaction: IndexTransaction, on_lag: LagListener) -> bool:
-    state = transaction.state
-    fault, lag = compare_markers(transaction.markers, state.catalog, state.generation)
-    on_lag(lag)
-    if fault is None:
-        return False
-    log = _log.warning if state.generation else _log.info  # the first build is no fault
-    log(f"the index in Redis is {fault}: rebuilding it from SQL", generations_behind=lag)
-    await _rebuild(transaction)
-    on_lag(0)
-    return True
-
-
-async def _rebuild(transaction: IndexTransaction) -> dict[str, int]:
-    # Deleted before the entries are read: rows that are committed later stay in the outbox.
-    await transaction.session.execute(
-        delete(Outbox), execution_options={"synchronize_session": False}
-    )
-    counts = await transaction.rebuild()
-    _log.info("index built", **counts, generation=transaction.state.generation)
-    return counts
 
 
 @dataclass(kw_only=True, eq=False)

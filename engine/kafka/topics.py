@@ -39,10 +39,8 @@ class Topics:
     def of(cls, settings: Settings) -> "Topics":
         """The topics of a process."""
         named = cls.named(settings.topic_prefix)
-        every = (topic.name for topic in settings.detection_topics)
-        return replace(
-            named, more_detections=tuple(name for name in every if name != named.detections)
-        )
+        more = [topic.name for topic in settings.detection_topics]
+        return replace(named, more_detections=tuple(n for n in more if n != named.detections))
 
     @classmethod
     def named(cls, prefix: str) -> "Topics":

@@ -1,5 +1,5 @@
 """The composition root: the only place that builds concrete objects and connects them.
 
-There is one module for each role; `parts` and `servers` have what roles share, and `run` puts the
-roles of a process together.
+There is one module for each role; `parts` has what roles share, and `run` puts the roles of a process
+together.
 """

@@ -76,7 +76,7 @@ class TransactionalPublisher(Publisher):
         partition: TopicPartition,
         group: str,
         refusals: Refusals,
-        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+        timed: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         options = {
             "transactional_id": f"{group}-{partition.topic}-{partition.partition}",

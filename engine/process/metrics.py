@@ -1,10 +1,9 @@
 """Every metric of the product, with its meaning. Built once per process and passed on."""
 
-import time
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -153,21 +152,12 @@ class Metrics:
 
 
 class StepTimer:
-    """Times the steps of a role's batches: `with step("decode"): ...`.
+    """Times the steps of a role's batches: `with step("decode"): ...`."""
 
-    A step that raises is not counted.
-    """
-
-    def __init__(
-        self, metrics: Metrics, role: str, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
+    def __init__(self, metrics: Metrics, role: str) -> None:
         self._histogram = metrics.batch_seconds
         self._role = role
-        self._clock = clock
 
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
+    def __call__(self, step: str) -> AbstractContextManager[object]:
         """Time the block as this step."""
-        begin = self._clock()
-        yield
-        self._histogram.labels(self._role, step).observe(self._clock() - begin)
+        return self._histogram.labels(self._role, step).time()

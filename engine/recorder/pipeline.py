@@ -54,10 +54,9 @@ class Recorder:
     on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
     largest_pieces: Mapping[str, int] = field(default_factory=dict)
     tracer: Tracer = field(default_factory=Tracer)
-    clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
-        self.step = StepTimer(self.metrics, ROLE, self.clock)
+        self.step = StepTimer(self.metrics, ROLE)
 
     async def until_answered(
         self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
@@ -157,25 +156,25 @@ class PartitionRecorder:
         shared, end = self._shared, records[-1].offset + 1
         with shared.step("read"):
             batch = await shared.until_answered(lambda: self._reader.read(records))
-        begin = shared.clock()
+        begin = time.perf_counter()
         with shared.step("write"):
             await shared.until_answered(
                 lambda: self._write(batch, end), may_be_split=len(records) > 1
             )
-        if shared.clock() - begin < _QUICKLY * shared.deadline:
+        if time.perf_counter() - begin < _QUICKLY * shared.deadline:
             self._largest_piece = min(2 * self._largest_piece, self._limit)
         shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
-        metrics, begin = self._shared.metrics, self._shared.clock()
+        metrics, begin = self._shared.metrics, time.perf_counter()
         new = self._next._replace(offset=end)
         async with self._shared.ledger.transaction() as transaction:
             if not await transaction.move_position(self._topic, self._partition, self._next, new):
                 raise PartitionRestartError(f"the recorded offset is not {self._next.offset}")
             devices, rows = await self._write_rows(transaction, batch)
         self._next = new
-        metrics.recorder_transactions.observe(self._shared.clock() - begin)
+        metrics.recorder_transactions.observe(time.perf_counter() - begin)
         for table, count in (
             ("device", devices),
             ("detection_trace", len(rows.detections)),

@@ -63,34 +63,27 @@ class DeadLetterLimit:
         """
         if not records:
             return
-        names = {_name(letter.record) for letter in letters}
-        if len(letters) < len(records):
+        dead = {letter.record.offset for letter in letters}
+        failed = {_name(letter.record) for letter in letters}
+        good = [record for record in records if record.offset not in dead]
+        if good:
             self._failing.clear()
-            self._note_good(records, {letter.record.offset for letter in letters})
+            # Where records fail, every good key counts, and new ones push out none that are known.
+            for record in good[:: 1 if dead else max(1, len(good) // _NOTED_OF_A_BATCH)]:
+                name = _name(record)
+                if not dead or name in self._known or len(self._known) < _KNOWN:
+                    self._known[name] = False
+                    self._known.move_to_end(name)
+            while len(self._known) > _KNOWN:
+                self._known.popitem(last=False)
         else:
             if not self._failing:
                 self._since = self._clock()
             if len(self._failing) < self._run:
-                self._failing |= names
-        self._known.update((name, True) for name in names & self._known.keys())
+                self._failing |= failed
+        self._known.update((name, True) for name in failed & self._known.keys())
         if letters and self._share < 1:
             self._judge()
-
-    def _note_good(self, records: Records, dead: set[int]) -> None:
-        """Remember a few of the good keys; if some records failed, only those known already."""
-        step = 1 if dead else max(1, len(records) // _NOTED_OF_A_BATCH)
-        for record in records[::step]:
-            name = _name(record)
-            if record.offset in dead or (dead and name not in self._known and self._is_full):
-                continue
-            self._known[name] = False
-            self._known.move_to_end(name)
-        while len(self._known) > _KNOWN:
-            self._known.popitem(last=False)
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._known) >= _KNOWN
 
     def _judge(self) -> None:
         failing, seconds = len(self._failing), self._clock() - self._since
@@ -98,7 +91,7 @@ class DeadLetterLimit:
         if self._run <= failing and seconds >= PATIENCE:
             found = f"the records of {failing} different keys failed, and none was good for "
             found += f"{seconds:.0f} s"
-        elif self._is_full and fallen > self._share * known:
+        elif known >= _KNOWN and fallen > self._share * known:
             found = f"of {known} keys whose records were good, {fallen} fail now"
         else:
             return

@@ -1,12 +1,34 @@
-"""The OpenAPI document and its page."""
+"""The OpenAPI document and its page: schemathesis tries whether answers are as it says."""
 
+import asyncio
+import os
 import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from jsonschema import Draft202012Validator
+from sqlalchemy import select
 
+from catalog.database import Database
+from catalog.models import Company, Device
 from tests.api.harness import Harness
+from tests.api.process import ApiProcess
+from tests.system.rig import Rig
+
+EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 10
+DEADLINE = 1800.0
+METHODS = {"get", "post", "put", "delete"}
+# They end the session with which everything else is tried, or call an address that was made up.
+LEFT_OUT = ("DELETE /v2/auth", "PUT /v2/profile/password", "POST /v2/connector/test")
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,"
+    "response_schema_conformance,ignored_auth"
+)
 
 
 @pytest.fixture
@@ -47,3 +69,39 @@ async def test_a_browser_is_led_to_the_page(api: Harness) -> None:
     assert len(parts) == 3
     for part in parts:
         assert (await api.client.get(part)).status_code == 200
+
+
+@pytest.mark.timeout(DEADLINE + 60)
+async def test_the_document_is_true(database: Database, processes: Rig, tmp_path: Path):
+    now = datetime.now(UTC)
+    async with database.write.begin() as session:
+        company = await session.scalar(select(Company))
+        session.add(Device(company=company, udid="phone", create_on=now, update_on=now))
+    served = await ApiProcess(processes).until_ready()
+    headers = await served.sign_in()
+    done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = await asyncio.to_thread(httpx.get, f"{served.url}/openapi.json")
+    paths = document.json()["paths"].values()
+    operations = sum(len(path.keys() & METHODS) for path in paths) - len(LEFT_OUT)
+    assert f"Tested: {operations}" in done.stdout
+    assert "request failed" not in served.command.output
+
+
+def _schemathesis(
+    url: str, headers: dict[str, str], directory: Path
+) -> "subprocess.CompletedProcess[str]":
+    sent = [word for name, value in headers.items() for word in ("-H", f"{name}: {value}")]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *sent),
+            *("--checks", CHECKS, "--max-examples", str(EXAMPLES), "--seed", "20261120"),
+            *("--phases", "examples,fuzzing", "--no-color", "--warnings", "off"),
+            *(word for name in LEFT_OUT for word in ("--exclude-name", name)),
+        ],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )

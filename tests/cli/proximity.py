@@ -1,14 +1,16 @@
 """Runs `proximity` as its users do, against the test's servers."""
 
 import json
+import signal
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Producer
 
-from tests.servers.product_process import run_product
+from tests.servers.product_process import ROOT, run_product
 
 _DEADLINE = 60.0
 
@@ -33,6 +35,20 @@ class Proximity:
     ) -> "subprocess.CompletedProcess[str]":
         """Run the command to its end."""
         return run_product(arguments, environment=self._env, given=given or b"", deadline=_DEADLINE)
+
+    def start(self, *arguments: str, stdin: IO[bytes] | None = None) -> "subprocess.Popen[str]":
+        """Start the command as a process of its own, to read it as it goes, or interrupt it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "engine.cli", *arguments],
+            env=self._env | {"TZ": "UTC"},
+            cwd=ROOT,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell that runs the tests in the background has them ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
 
     def write(self, name: str, content: bytes) -> str:
         """Write a file for the command. Returns its path."""

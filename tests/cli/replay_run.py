@@ -2,13 +2,10 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from engine.cli.detection_file import Format
 from engine.cli.replay import ReplayRequest, perform
 from engine.cli.replay.decisions import ReplayPeriod
 from engine.cli.replay.output import ReplayFindings
@@ -30,29 +27,10 @@ class Sent(NamedTuple):
     udid: str
 
 
-async def replayed(
-    settings: Settings,
-    path: Path,
-    *,
-    file: Path | None = None,
-    form: Format = Format.JSONL,
-    period: ReplayPeriod = _ALWAYS,
-    catalogs: Sequence[Path] = (),
-    compares: bool = False,
-    without_sql: bool = False,
-) -> tuple[ReplayFindings, list[Sent]]:
+async def replayed(settings: Settings, **request: Any) -> tuple[ReplayFindings, list[Sent]]:
     """The findings of a replay, and the notifications that it would have sent, by id."""
     stream = io.StringIO()
-    request = ReplayRequest(
-        file=file,
-        form=form,
-        period=period,
-        shift=0.0,
-        catalogs=catalogs,
-        compares=compares,
-        without_sql=without_sql,
-    )
-    findings = await perform(settings, request, stream)
+    findings = await perform(settings, ReplayRequest(**request), stream)
     stream.seek(0)
     rows = [Sent(*(row[name] for name in Sent._fields)) for row in csv.DictReader(stream)]
     return findings, sorted(rows)

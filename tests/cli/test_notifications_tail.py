@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -67,14 +65,7 @@ async def test_everything_there_is_or_what_is_requested(proximity: Proximity) ->
 
 async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Proximity) -> None:
     await proximity.put("notifications", notification("Before", "a"))
-    process = subprocess.Popen(  # noqa: ASYNC220  # read line by line, as a person does
-        [sys.executable, "-m", "engine.cli", "notifications", "tail"],
-        cwd=Path(__file__).parents[2],
-        env=proximity._env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = proximity.start("notifications", "tail")
     assert process.stderr is not None
     assert process.stdout is not None
     assert process.stderr.readline().startswith("reading ")

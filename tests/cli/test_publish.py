@@ -1,9 +1,6 @@
 import re
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import msgspec
 
@@ -107,12 +104,10 @@ def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
         assert done.stderr.count("\n") == 1
 
 
-async def test_ctrl_c_ends_with_130_and_says_what_was_done(
-    tmp_path: Path, embedded_kafka: str, topic_prefix: str
-) -> None:
-    proximity = Proximity(tmp_path, embedded_kafka, topic_prefix)
-    proximity.mention("detections")
-    process = _publishing_for_seconds(proximity, 20)
+async def test_ctrl_c_ends_with_130_and_says_what_was_done(proximity: Proximity) -> None:
+    given = proximity.write("given", b"\n".join([detection("a")] * 20_000) + b"\n")
+    with open(given, "rb") as lines:  # noqa: PTH123, ASYNC230
+        process = proximity.start("publish", "-", "--rate", "1000", stdin=lines)
 
     async def some_are_published() -> bool:
         return len(await proximity.records("detections")) > 0
@@ -121,18 +116,4 @@ async def test_ctrl_c_ends_with_130_and_says_what_was_done(
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert re.match(rb"proximity: interrupted; [\d,]+ had been published\n", error)
-
-
-def _publishing_for_seconds(proximity: Proximity, seconds: int) -> "subprocess.Popen[bytes]":
-    given = proximity.write("given", b"\n".join([detection("a")] * 1000 * seconds) + b"\n")
-    with Path(given).open("rb") as lines:
-        return subprocess.Popen(
-            [sys.executable, "-m", "engine.cli", "publish", "-", "--rate", "1000"],
-            env=proximity._env,
-            cwd=Path(__file__).parents[2],
-            stdin=lines,
-            stderr=subprocess.PIPE,
-            # A shell that runs the tests in the background has them ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    assert re.match(r"proximity: interrupted; [\d,]+ had been published\n", error)

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -47,14 +45,7 @@ class Tail:
 
     def __init__(self, proximity: Proximity, store: TailStore, *words: str) -> None:
         self.store = store
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "engine.cli", "tail", *words],
-            cwd=Path(__file__).parents[2],
-            env=proximity._env | {"TZ": "UTC"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = proximity.start("tail", *words)
 
     async def watching(self) -> TailFilter:
         """The filter that the command has registered."""

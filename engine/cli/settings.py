@@ -4,7 +4,8 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Annotated, NamedTuple
+from operator import itemgetter
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -33,16 +34,6 @@ _GROUPS = {
 }
 
 
-class _Row(NamedTuple):
-    name: str
-    value: str
-    default: str
-    source: str
-    meaning: str
-    unit: str
-    group: str
-
-
 app = new_app()
 
 
@@ -54,41 +45,39 @@ async def settings(
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
     order = list(_GROUPS)
-    rows = sorted(
-        _rows(settings_of(context), given_settings(context.find_root().obj)),
-        key=lambda row: order.index(row.group),
-    )
-    if changed:
-        rows = [row for row in rows if row.value != row.default]
-    if as_json:
-        for row in rows:
-            echo_json(row._asdict())
-        return
-    for group, members in groupby(rows, key=lambda row: row.group):
-        say(group)
+    rows = list(_rows(settings_of(context), given_settings(context.find_root().obj)))
+    rows = [row for row in rows if not changed or row["value"] != row["default"]]
+    rows.sort(key=lambda row: order.index(row["group"]))
+    width = min(_WIDEST, shutil.get_terminal_size().columns) - len(_INDENT)
+    for group, members in groupby(rows, key=itemgetter("group")):
+        if not as_json:
+            say(group)
         for row in members:
-            _print(row)
-    if changed and not rows:
+            if as_json:
+                echo_json(row)
+                continue
+            unit = f" {row['unit']}" if row["unit"] and row["value"] else ""
+            default = f"; default: {row['default']}" if row["source"] != "default" else ""
+            say(f"  {row['name']}={row['value']}{unit}  [{row['source']}{default}]")
+            for line in textwrap.wrap(row["meaning"], width, break_long_words=False):
+                say(_INDENT + line)
+    if not rows and not as_json:
         say("every setting has its default")
 
 
-def _rows(current: Settings, given: Mapping[str, GivenSetting]) -> Iterator[_Row]:
+def _rows(current: Settings, given: Mapping[str, GivenSetting]) -> Iterator[dict[str, str]]:
     secrets = frozenset(secret_settings())
     groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
-        source = given[name].source if name in given else "default"
         meaning = field.description or ""
         if name in secrets:
             meaning += f" ({file_variable(name)}: a file that holds it)"
-        group = groups.get(name.partition("_")[0], "Roles")
-        value, default = shown(getattr(current, name)), shown(field.default)
-        yield _Row(variable_name(name), value, default, source, meaning, unit_of(name), group)
-
-
-def _print(row: _Row) -> None:
-    value = f"{row.value} {row.unit}" if row.unit and row.value else row.value
-    origin = "default" if row.source == "default" else f"{row.source}; default: {row.default}"
-    say(f"  {row.name}={value}  [{origin}]")
-    width = min(_WIDEST, shutil.get_terminal_size().columns)
-    for line in textwrap.wrap(row.meaning, width - len(_INDENT), break_long_words=False):
-        say(_INDENT + line)
+        yield {
+            "name": variable_name(name),
+            "value": shown(getattr(current, name)),
+            "default": shown(field.default),
+            "source": given[name].source if name in given else "default",
+            "meaning": meaning,
+            "unit": unit_of(name),
+            "group": groups.get(name.partition("_")[0], "Roles"),
+        }

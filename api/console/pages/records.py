@@ -1,7 +1,7 @@
 """Venues, and the beacons, geofences, NFC tags and QR codes in them: their lists and forms."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,36 +48,18 @@ class FormField(NamedTuple):
 
 
 class RecordKind(NamedTuple):
-    """A kind of record: the path of its list in the interface, its fields and its columns.
+    """A kind of record: the paths of its list in the interface and here, its fields and columns.
 
-    `many` is its name in the console's paths. Columns that no operation sorts have a dash before
-    them.
+    `key` is the parameter of paths that names a record. Columns that no operation sorts have a dash
+    before them.
     """
 
     record: str
     path: str
-    fields: tuple[FormField, ...]
-    columns: tuple[str, ...]
-
-    @property
-    def many(self) -> str:
-        """The kind's name in the paths of the console and among the texts."""
-        return f"{self.record}s"
-
-    @property
-    def in_venue(self) -> bool:
-        """Whether the records belong to a venue."""
-        return self.record != "venue"
-
-    @property
-    def list_page(self) -> str:
-        """The path of the list's page."""
-        return f"/venues/{{id:int}}/{self.many}" if self.in_venue else "/venues"
-
-    @property
-    def one_page(self) -> str:
-        """The path of a record's page, below which are those that change it."""
-        return f"{self.list_page}/{{{'uid' if self.in_venue else 'id'}:int}}"
+    pages: str
+    fields: tuple[FormField, ...] = ()
+    columns: tuple[str, ...] = ()
+    key: str = "uid"
 
     def list_path(self, context: PageContext) -> str:
         """The path of the list in the interface."""
@@ -85,12 +67,18 @@ class RecordKind(NamedTuple):
 
     def one_path(self, context: PageContext) -> str:
         """The path of the record in the interface."""
-        number = context.path_number("uid" if self.in_venue else "id")
-        return f"{self.list_path(context)}/{number}"
+        return f"{self.list_path(context)}/{context.path_number(self.key)}"
 
     def page(self, context: PageContext) -> str:
         """The page of the list."""
-        return f"/venues/{context.path_number('id')}/{self.many}" if self.in_venue else "/venues"
+        return self.pages.format_map(context.request.path_params)
+
+    def add_page(
+        self, router: APIRouter, method: str, path: str, handler: Callable[..., Any]
+    ) -> None:
+        """Add a page of the kind: `path` follows the list's, {key} in it names a record."""
+        path = (self.pages + path.replace("key", self.key)).replace("}", ":int}")
+        router.add_api_route(path, partial(handler, self), methods=[method])
 
 
 # What a new record has unless a form or a file says something else.
@@ -100,6 +88,7 @@ _TAGS = FormField("tags", "tags")
 VENUES = RecordKind(
     "venue",
     "/region",
+    "/venues",
     (
         _NAME,
         FormField("address"),
@@ -110,10 +99,12 @@ VENUES = RecordKind(
         FormField("image"),
     ),
     ("name", "address", "time_zone", "width", "active"),
+    key="id",
 )
 BEACONS = RecordKind(
     "beacon",
     "/region/{id}/beacon",
+    "/venues/{id}/beacons",
     (
         _NAME,
         FormField("uuid", required=True),
@@ -130,6 +121,7 @@ BEACONS = RecordKind(
 GEOFENCES = RecordKind(
     "geofence",
     "/region/{id}/geofencing",
+    "/venues/{id}/geofences",
     (
         _NAME,
         FormField("latitude", "decimal", required=True, half=True),
@@ -143,13 +135,14 @@ NFCS, QRCODES = (
     RecordKind(
         record,
         f"/region/{{id}}/{record}",
+        f"/venues/{{id}}/{record}s",
         (_NAME, FormField("value", required=True), _TAGS),
         ("name", "value", "-tags", "active"),
     )
     for record in ("nfc", "qrcode")
 )
 IN_VENUES = (BEACONS, GEOFENCES, NFCS, QRCODES)
-CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", (), ())  # has its own list and form
+CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", "/venues/{id}/campaigns")
 
 
 async def venue_of(context: PageContext) -> dict[str, Any]:
@@ -164,7 +157,7 @@ async def venue_of(context: PageContext) -> dict[str, Any]:
 async def show_list(kind: RecordKind, context: Context) -> Response:
     """Show the records, with a search over all of them."""
     found = await context.listed(kind.list_path(context))
-    venue = await venue_of(context) if kind.in_venue else None
+    venue = None if kind is VENUES else await venue_of(context)
     return context.page("records.html", kind=kind, venue=venue, found=found)
 
 
@@ -186,9 +179,8 @@ async def submit(kind: RecordKind, context: Context) -> Response:
         stored, done = await store(kind, context, values)
     except ApiError as refusal:
         return _form(context, kind, values, refusal)
-    return context.redirect(
-        kind.page(context) if kind.in_venue else f"/venues/{stored['id']}", done
-    )
+    page = f"/venues/{stored['id']}" if kind is VENUES else kind.page(context)
+    return context.redirect(page, done)
 
 
 async def store(
@@ -240,15 +232,12 @@ def _form(
 
 
 for _kind in (VENUES, *IN_VENUES):
-    _list, _form_page = _kind.list_page, _kind.one_page + ("" if _kind.in_venue else "/edit")
-    for _method, _path, _handler in (
-        ("GET", _list, show_list),
-        ("GET", f"{_list}/new", show_new),
-        ("POST", f"{_list}/new", submit),
-        ("GET", _form_page, show_form),
-        ("POST", _form_page, submit),
-    ):
-        router.add_api_route(_path, partial(_handler, _kind), methods=[_method])
+    _form_page = "/{key}/edit" if _kind is VENUES else "/{key}"
+    _kind.add_page(router, "GET", "", show_list)
+    _kind.add_page(router, "GET", "/new", show_new)
+    _kind.add_page(router, "POST", "/new", submit)
+    _kind.add_page(router, "GET", _form_page, show_form)
+    _kind.add_page(router, "POST", _form_page, submit)
 for _kind in (VENUES, *IN_VENUES, CAMPAIGNS):
-    router.add_api_route(f"{_kind.one_page}/delete", partial(remove, _kind), methods=["POST"])
-    router.add_api_route(f"{_kind.one_page}/restore", partial(restore, _kind), methods=["POST"])
+    _kind.add_page(router, "POST", "/{key}/delete", remove)
+    _kind.add_page(router, "POST", "/{key}/restore", restore)

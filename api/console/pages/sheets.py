@@ -8,7 +8,6 @@ import csv
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -59,7 +58,7 @@ async def export(kind: RecordKind, context: Context) -> Response:
         for each in await context.get(kind.list_path(context))
     ]
     head = ["id", *(each.name for each in fields)]
-    return csv_file(f"{kind.many}-{context.path_number('id')}", [head, *rows])
+    return csv_file(f"{kind.record}s-{context.path_number('id')}", [head, *rows])
 
 
 async def import_sheet(kind: RecordKind, context: Context) -> Response:
@@ -171,7 +170,6 @@ async def _send(
 
 
 for _kind in IN_VENUES:
-    router.add_api_route(f"{_kind.list_page}/export", partial(export, _kind), methods=["GET"])
-    for _method in ("GET", "POST"):
-        _path, _page_of_kind = f"{_kind.list_page}/import", partial(import_sheet, _kind)
-        router.add_api_route(_path, _page_of_kind, methods=[_method])
+    _kind.add_page(router, "GET", "/export", export)
+    _kind.add_page(router, "GET", "/import", import_sheet)
+    _kind.add_page(router, "POST", "/import", import_sheet)

@@ -133,16 +133,6 @@ class Figure(NamedTuple):
     values: list[int]
     before: int | None
 
-    @property
-    def total(self) -> int:
-        """The sum of the values."""
-        return sum(self.values)
-
-    @property
-    def change(self) -> str:
-        """The change against the period before, as +12 %; empty if there is nothing to compare."""
-        return f"{(self.total - self.before) / self.before:+.0%}" if self.before else ""
-
 
 def figures_of(
     found: list[dict[str, Any]], span: Span, past: list[dict[str, Any]] | None = None

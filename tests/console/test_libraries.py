@@ -5,21 +5,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 
-
-@pytest.mark.parametrize(
-    ("place", "licence", "count"),
-    [
-        ("api/console/vendor/htmx", "Zero-Clause BSD", 3),
-        ("tests/browser/axe", "Mozilla Public License", 3),
-    ],
-)
-def test_hashes(place: str, licence: str, count: int) -> None:
-    folder = ROOT / place
+@pytest.mark.parametrize("place", ["api/console/vendor/htmx", "tests/browser/axe"])
+def test_hashes(place: str) -> None:
+    folder = Path(__file__).parents[2] / place
     lines = (folder / "SHA256SUMS").read_text().splitlines()
-    assert len(lines) == count
+    assert len(lines) == 3
     for line in lines:
         digest, name = line.split()
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
-    assert licence in (folder / "LICENSE").read_text()

@@ -5,7 +5,7 @@ from typing import Any
 
 from catalog.models import VisitStatistic
 from tests.api.harness import Bodies, Harness
-from tests.console.visitor import SeenPage, Visitor, decided, detected, device_of, statistic
+from tests.console.visitor import SeenPage, Visitor, decided, device_of, statistic
 from tests.servers.http_service import replying, serving
 
 
@@ -39,22 +39,6 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     assert "No venue yet." in (await visitor.get("/venues")).texts
 
 
-async def test_the_last_minutes_at_a_venue(visitor: Visitor, bodies: Bodies, venue: int):
-    where = f"/region/{venue}/beacon"
-    door = await visitor.made(where, bodies.beacon(name="Door", x=4, y=9))
-    van = await visitor.made(where, bodies.beacon(name="Van", x=None, y=None))
-    part = f"/venues/{venue}/recent"
-    assert "No detection within the last 15 minutes." in (await visitor.get(part)).texts
-    await detected(visitor, venue, {door: 400, van: 2, 99_999: 7})
-    text = (await visitor.get(part)).text
-    for words in ("Door 400", "Van 2", "409 detections since"):
-        assert words in text
-    tray = [
-        found for _, found in (await visitor.get(f"/venues/{venue}")).tags if "data-tray" in found
-    ]
-    assert [each["data-tray"] for each in tray] == [str(van)]
-
-
 async def test_lists_are_searched_and_sorted_over_all_records(visitor: Visitor, venue: int):
     new = [{"name": f"Label {n:03}", "value": str(n), "active": n % 2 == 0} for n in range(120)]
     await visitor.api.call("POST", f"/region/{venue}/nfc", visitor.headers, new)
@@ -70,22 +54,16 @@ async def test_lists_are_searched_and_sorted_over_all_records(visitor: Visitor, 
 
 
 async def test_a_device(visitor: Visitor):
-    numbers = [await device_of(visitor, f"phone-{number}") for number in range(60)]
-    first = await visitor.get("/devices")
-    (following,) = [link for link in first.links() if "offset=50" in link]
-    second = await visitor.get(f"/devices{following}")
-    shown = {link for link in first.links() | second.links() if "/devices/" in link}
-    assert shown == {f"/console/devices/{number}" for number in numbers}
-    found = await visitor.client.get("/console/devices?search=phone-17")
-    path = f"/devices/{numbers[17]}"
+    numbers = [await device_of(visitor, f"phone-{number}") for number in range(3)]
+    shown = (await visitor.get("/devices")).links()
+    assert {f"/console/devices/{number}" for number in numbers} <= shown
+    found = await visitor.client.get("/console/devices?search=phone-2")
+    path = f"/devices/{numbers[2]}"
     assert found.headers["location"] == f"/console{path}"
-    assert "Mark as test device" in (await visitor.get(path)).texts
-    await visitor.post(f"{path}/test", {"test": "1"})
-    assert "Test device" in (await visitor.get(path)).texts
-    await visitor.post(f"{path}/test", {})
-    assert "Mark as test device" in (await visitor.get(path)).texts
+    for given, word in (({"test": "1"}, "Test device"), ({}, "Mark as test device")):
+        await visitor.post(f"{path}/test", given)
+        assert word in (await visitor.get(path)).texts
     assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
-    await visitor.get("/devices/999999", status=404)
 
 
 async def test_a_person_is_forgotten(visitor: Visitor):
@@ -225,22 +203,18 @@ async def test_the_audit_is_in_words(visitor: Visitor, bodies: Bodies, venue: in
 
 
 async def test_deleted_records_are_restored(visitor: Visitor, bodies: Bodies, venue: int):
-    assert "Nothing was deleted." in (await visitor.get("/audit/deleted")).texts
-    made = {
-        f"/region/{venue}/beacon": bodies.beacon(name="Door"),
-        f"/region/{venue}/nfc": {"name": "Label", "value": "1", "active": True},
-        f"/lieu/{venue}/campaign": bodies.campaign(name="Boats"),
-    }
-    for path, body in made.items():
+    for path, body in (
+        (f"/region/{venue}/beacon", bodies.beacon(name="Door")),
+        (f"/lieu/{venue}/campaign", bodies.campaign(name="Boats")),
+    ):
         number = await visitor.made(path, body)
         await visitor.api.call("DELETE", f"{path}/{number}", visitor.headers)
-    for name in ("Boats", "Label", "Door"):
+    for name in ("Boats", "Door"):
         page = await visitor.get("/audit/deleted")
         actions = [found.get("action") or "" for tag, found in page.tags if tag == "form"]
         action, *_ = [each for each in actions if each.endswith("/restore")]
         assert name in page.texts
         restored = await visitor.post(action.removeprefix("/console"), {})
-        assert restored.status_code == 303, restored.text
         home = restored.headers["location"].removeprefix("/console")
         assert "Restored" in (await visitor.get(home)).text
     assert "Nothing was deleted." in (await visitor.get("/audit/deleted")).texts

@@ -4,11 +4,12 @@ import pytest
 
 from catalog.inputs import AREAS
 from tests.api import harness as examples
-from tests.api.harness import Bodies, Harness
-from tests.api.test_tenancy import Holder, everything
+from tests.api.harness import Harness
+from tests.api.test_tenancy import Holder, everything, ours, theirs
 from tests.console.addresses import ConsoleAddress, addresses
 from tests.console.visitor import Visitor
 
+__all__ = ["ours", "theirs"]
 KINDS = {
     "beacons": "beacon",
     "geofences": "geofencing",
@@ -58,24 +59,6 @@ def path_to(holder: Holder, address: ConsoleAddress, venue: int | None = None) -
     return address.filled(id=number, uid=holder.ids[kind])
 
 
-async def called(visitor: Visitor, address: ConsoleAddress, path: str) -> tuple[int, str]:
-    if address.method == "GET":
-        answer = await visitor.client.get(f"/console{path}")
-    else:
-        answer = await visitor.post(path, GOOD)
-    return answer.status_code, answer.text
-
-
-@pytest.fixture
-async def ours(api: Harness, bodies: Bodies) -> Holder:
-    return await Holder(api, await api.account()).fill(bodies)
-
-
-@pytest.fixture
-async def theirs(api: Harness, bodies: Bodies) -> Holder:
-    return await Holder(api, await api.account()).fill(bodies)
-
-
 @pytest.mark.parametrize("link", LINKS)
 async def test_only_what_may_be_read_is_offered(api: Harness, link: str):
     levels = dict.fromkeys(AREAS, 0) | {LINKS[link]: 1}
@@ -88,9 +71,8 @@ async def test_only_what_may_be_read_is_offered(api: Harness, link: str):
 async def test_a_reader_is_offered_no_change_and_can_make_none(api: Harness, ours: Holder):
     venue = ours.ids["region"]
     own = f"/venues/{venue}"
-    async with Visitor(
-        api, await api.colleague(ours.headers, **dict.fromkeys(AREAS, 1))
-    ) as visitor:
+    reader = await api.colleague(ours.headers, **dict.fromkeys(AREAS, 1))
+    async with Visitor(api, reader) as visitor:
         for path in (
             *(own, f"{own}/edit", f"{own}/beacons/{ours.ids['beacon']}", f"{own}/campaigns"),
             *(f"{own}/campaigns/{ours.ids['campaign']}", f"/devices/{ours.ids['crm']}"),
@@ -117,12 +99,15 @@ async def test_no_page_reaches_another_companys_record(api: Harness, ours: Holde
             if "{uid:int}" in address.path:
                 paths.append(path_to(theirs, address, venue=ours.ids["region"]))
             for path in paths:
-                status, text = await called(visitor, address, path)
+                if address.method == "GET":
+                    answer = await visitor.client.get(f"/console{path}")
+                else:
+                    answer = await visitor.post(path, GOOD)
                 # (Another company's figures are no figures.)
                 shown = ("s/new", "/results", "/states")
                 expected = 200 if path.endswith(shown) and "campaigns/new" not in path else 404
                 if address.method == "POST":
                     expected = 404
-                assert status == expected, f"{address}: {status} {text}"
-                assert name not in text, f"{address}: {text}"
+                assert answer.status_code == expected, f"{address}: {answer.text}"
+                assert name not in answer.text, f"{address}: {answer.text}"
     assert await everything(api) == before

@@ -57,7 +57,7 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         assert page.driver.find_element(By.CSS_SELECTOR, ".phone").text.startswith(
             "The ferry is here\nBoard now"
         )
-        page.fill("Pause", "often")
+        page.fill("Pause", "2")
         page.click("study 2")
         finder = page.driver.find_element(By.CSS_SELECTOR, "[data-finder=beacons] input")
         finder.send_keys("quay")
@@ -78,7 +78,6 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
         page.click("Save")
         page.wait_for_text("Enter a link")
         page.fill("Link", "https://pier.example/ferry")
-        page.fill("Pause", "2")
         page.choose("Unit", "hours")
         page.choose("Sent on", "a visit that lasts")
         page.fill("Minutes", "10")

@@ -41,12 +41,13 @@ TOPICS = Topics.named("t.")
 CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
 
 
-def received(offset: int = 5, **fields: Any) -> PendingCall:
-    value = msgspec.json.encode(message(**fields))
-    record: Any = ConsumerRecord(
-        "calls", 3, offset, 0, 0, b"key", value, 0, len(value), len(value), ()
-    )
-    decoded = decode_records([record], decode_call)
+def record(value: bytes | None) -> Any:
+    size = len(value or b"")
+    return ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, size, size, ())
+
+
+def received(**fields: Any) -> PendingCall:
+    decoded = decode_records([record(msgspec.json.encode(message(**fields)))], decode_call)
     assert decoded.dead_letters == []
     (one,) = decoded.messages
     return one
@@ -204,14 +205,9 @@ def with_value(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     return changed
 
 
-def raw_record(value: bytes | None) -> Any:
-    size = len(value or b"")
-    return ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, size, size, ())
-
-
 def is_handled(value: bytes | None) -> bool:
     """Whether it was a call. Passes it through every step, or raises."""
-    decoded_calls, dead = decode_records([raw_record(value)], decode_call)
+    decoded_calls, dead = decode_records([record(value)], decode_call)
     assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
         assert letter.outgoing("t.dead-letters", 0.0).value == value

@@ -37,7 +37,9 @@ from engine.kafka.topics import Topics
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
 
-ReasonOption = Annotated[str | None, Option(help="Only dead letters with this reason.")]
+ReasonOption = Annotated[
+    DeadLetterReason | None, Option(metavar="REASON", help="Only dead letters with this reason.")
+]
 
 app = new_app()
 group = new_group(app, "dead-letters", "Records that could not be processed.")
@@ -54,7 +56,6 @@ async def list_letters(
 
     With --json keys and values are shown in full.
     """
-    _check(reason)
     settings = begin_quietly(context)
     letters: list[Letter] = []
     counts: Counter[str] = Counter()
@@ -105,7 +106,6 @@ async def replay(
     status is 1: those of topics that are not the engine's, those without a value because of its
     size, and detections that are already counted (their notification was too large).
     """
-    _check(reason)
     settings = begin_quietly(context)
     topics, name = Topics.of(settings), f"{settings.group_prefix}{_GROUP}"
     put_back = left_out = 0
@@ -150,12 +150,6 @@ async def replay(
     say(summary())
     if left_out:
         raise CommandError(f"{left_out:,} dead letters cannot be put back")
-
-
-def _check(reason: str | None) -> None:
-    known = [each.value for each in DeadLetterReason]
-    if reason is not None and reason not in known:
-        raise typer.BadParameter(f"accepted: {', '.join(known)}", param_hint="reason")
 
 
 class Letter:

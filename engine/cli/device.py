@@ -114,7 +114,9 @@ async def tail(
     company: Annotated[str | None, Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[str | None, Option(help="Only at its places: id or name.")] = None,
     udid: Annotated[str | None, Option(help="Only this device.")] = None,
-    reason: Annotated[str | None, Option(help="Only with this outcome.")] = None,
+    reason: Annotated[
+        Reason | None, Option(metavar="REASON", help="Only with this outcome.")
+    ] = None,
     count: Annotated[int | None, Option(min=1, help="End after this many.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -125,8 +127,6 @@ async def tail(
     costs them nothing.
     """
     settings = begin_quietly(context)
-    if reason is not None and reason not in set(Reason):
-        raise typer.BadParameter(f"accepted: {', '.join(Reason)}", param_hint="--reason")
     owner = None if company is None else await company_id(settings, company)
     name = secrets.token_hex(8)
     wanted = TailFilter(name, owner, campaign and campaign.casefold(), udid, reason)

@@ -364,7 +364,6 @@ class Cycle:
         self, finished: list[DecidedDetection], free: "list[TriggerPartition]"
     ) -> None:
         """All messages of these detections are acknowledged; `free` partitions may send again."""
-        _finish(finished)
         self._unacknowledged -= sum([each.size for each in finished])
         self._room.set()
         for partition in free:
@@ -441,7 +440,7 @@ class _Send:
         if not finished or self._is_closed:
             return
         free, left = [], self._left
-        for partition, count in Counter([each.partition for each in finished]).items():
+        for partition, count in _finish(finished).items():
             left[partition] -= count
             if not left[partition]:
                 partition.unfinished_sends -= 1
@@ -485,14 +484,16 @@ def _note_answers(
     each.deny(answers)
 
 
-def _finish(finished: list[DecidedDetection]) -> None:
-    """Finish the records of detections in their partitions."""
+def _finish(finished: list[DecidedDetection]) -> "dict[TriggerPartition, int]":
+    """Finish the records of detections in their partitions. Returns how many each has had."""
     by_partition: dict[TriggerPartition, list[DecidedDetection]] = {}
     for each in finished:
         by_partition.setdefault(each.partition, []).append(each)
+    counts = {partition: len(listed) for partition, listed in by_partition.items()}
     for partition, listed in by_partition.items():
         events = [event for each in listed if (event := each.detection.event) is not None]
         if events:
             partition.finish_moments(events)
             listed = [each for each in listed if each.detection.event is None]
         partition.finish_records([each.detection.record for each in listed])
+    return counts

@@ -85,7 +85,11 @@ class DecisionCounter:
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
         sent = [each for each in messages if not each.is_call] if calls else messages
-        timely = [each for each in sent if not each.decided.is_exit]
+        timely = [
+            each
+            for each in sent
+            if each.decided.detection.event is None or not each.decided.is_exit
+        ]
         ages: Counter[float] = Counter()
         for at, n in Counter([each.decided.detection.detected_at for each in timely]).items():
             ages[max(0.0, now - at)] += n

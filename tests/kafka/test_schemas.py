@@ -7,8 +7,7 @@ import jsonschema
 import orjson
 
 from engine.kafka.schemas import documents
-from tests.trigger.samples import campaign
-from tests.trigger.test_message import composed
+from tests.trigger.samples import campaign, granted, messages_of
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
 
@@ -24,9 +23,9 @@ def validator(name: str) -> Any:
 
 
 def test_messages_match_the_published_schemas():
-    _, notification = composed(campaign())
+    both = granted(campaign(), campaign(id=8, format="connector", content=None))
+    notification, call = (orjson.loads(each.value or b"") for each in messages_of(both))
     validator("notifications").validate(notification)
-    _, call = composed(campaign(format="connector", content=None))
     validator("connector-calls").validate(call)
 
 

@@ -27,21 +27,6 @@ def totals(metrics: Metrics, name: str) -> dict[str, float]:
     }
 
 
-def test_shared_decisions_are_multiplied_out():
-    metrics = Metrics()
-    too_far = Decision(Reason.TOO_FAR, ((Reason.TOO_FAR, 1),))
-    mixed = Decision(Reason.THROTTLED, ((Reason.ENDED, 2),), throttled=3)
-    decisions = [too_far] * 5 + [mixed] * 2
-    DecisionCounter(metrics).count(decisions)
-    assert totals(metrics, "proximity_detections_total") == {"too_far": 5, "throttled": 2}
-    assert totals(metrics, "proximity_decisions_total") == {
-        "too_far": 5,
-        "ended": 4,
-        "throttled": 6,
-    }
-    assert totals(metrics, "proximity_claims_total") == {"held": 6}
-
-
 def test_the_counts_of_all_companies_and_of_all_decisions_are_added_up(two_campaigns):
     """Companies share the tally of no company, and different tallies share reasons."""
     metrics = Metrics()
@@ -85,15 +70,6 @@ def test_grants_that_redis_denies_are_throttled(two_campaigns):
         "capped": 2,
     }
     assert not totals(metrics, "proximity_claims_total")
-
-
-def test_decisions_that_add_the_same_share_a_tally(two_campaigns):
-    """So a batch at a thousand beacons has few to multiply out."""
-    one, other = (Decision(Reason.GRANTED, (), 1, two_campaigns) for _ in range(2))
-    assert one is not other
-    assert one.tally is other.tally
-    less = Decision(Reason.GRANTED, (), 1, two_campaigns[:1])
-    assert (less.tally.granted, one.tally.granted) == (1, 2)
 
 
 def test_a_batch_of_values_is_what_each_of_them_would_be():

@@ -106,17 +106,6 @@ async def test_a_device_on_two_partitions_at_once_is_notified_once(pair: Pair) -
     assert pair.cycles() == 1, "both remember the claim"
 
 
-async def test_a_cycle_whose_grants_are_all_denied_publishes_nothing(pair: Pair) -> None:
-    pair.offer("a")
-    await pair.until_finished()
-    published = pair._count("publish")
-    pair.workers[1].offer(pair.trigger.records([detection("a", seconds=1)], 1))
-    await pair.until_finished()
-    assert pair.cycles() == 2
-    assert pair._count("publish") == published
-    assert await pair.sent() == ["a"]
-
-
 async def test_the_bound_of_a_cycle_is_for_all_its_partitions(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,12 +81,6 @@ async def test_each_beacon_and_each_outcome_is_stored_once(noting: PushedTrigger
     assert [each.beacon for each in await kept(noting)] == [1, 1, 1, 3, 3]
 
 
-async def test_a_device_of_two_companies_has_two_lists(noting: PushedTrigger):
-    await noting.push(far(), far(minor=4))
-    assert await reasons(noting) == ["too_far"]
-    assert await reasons(noting, company=2) == ["too_far"]
-
-
 async def test_after_the_next_grant_it_is_stored_again(noting: PushedTrigger):
     await noting.push(detection())
     await noting.push(detection(seconds=1))
@@ -104,14 +98,6 @@ async def test_a_claim_that_redis_denies_is_noted_as_throttled(noting: PushedTri
     found = await kept(noting)
     assert [each.reason for each in found] == ["granted", "throttled"]
     assert found[1].campaigns == {"throttled": [1], "inactive": [2]}
-
-
-async def test_an_index_that_is_read_again_changes_nothing(noting: PushedTrigger):
-    await noting.push(detection())
-    for seconds in range(1, 4):
-        await noting.push(detection(seconds=seconds))
-        noting.role.intake.index.cache.drop_all()
-    assert await reasons(noting) == ["granted", "throttled"]
 
 
 async def test_repeated_decisions_are_noted_at_intervals(noting: PushedTrigger):

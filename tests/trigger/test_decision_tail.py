@@ -118,17 +118,6 @@ async def test_a_flood_of_one_company_hides_no_other(watched: PushedTrigger):
     assert last.left_out == pytest.approx(1979, rel=0.05)
 
 
-async def test_campaigns_that_fire_are_sampled_and_counted(watched: PushedTrigger):
-    watching = await Watching(watched).begin(company=1)
-    await watched.push(*(detection(f"device {number}") for number in range(50)))
-    first = await watching.next(20)
-    assert {each.reason for each in first} == {"granted"}
-    assert {each.left_out for each in first} == {0}
-    await watched.push(detection("late"))
-    (last,) = await watching.next(1)
-    assert last.left_out == 30
-
-
 async def test_all_watchers_share_a_bound(trigger: PushedTrigger):
     tail = tail_of(trigger)
     tail._serve([TailFilter(str(number)) for number in range(40)])

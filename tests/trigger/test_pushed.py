@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
 
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.trigger.partition import record_bytes
 from rules.model import Zone
-from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
+from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import venue
 from tests.servers.waiting import eventually
-from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
+from tests.trigger.pushed import PushedTrigger, Record, detection
 
 
 def bodies(records: list[Record]) -> list[dict[str, Any]]:
@@ -25,17 +24,6 @@ def bodies(records: list[Record]) -> list[dict[str, Any]]:
 def header(record: Record, name: str) -> str:
     headers: dict[str, bytes] = dict(record.headers)
     return headers[name].decode()
-
-
-async def test_a_detection_that_fires_leaves_as_a_notification(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    await trigger.push(detection())
-    (body,) = bodies(await trigger.left("notifications"))
-    assert body["campaign"]["id"] == 7
-    assert body["device"]["udid"] == "phone"
-    assert trigger.worker.done_offset == 1
-    assert trigger.count("detections_total", reason="granted") == 1
-    assert trigger.count("notifications_total", format="template") == 1
 
 
 async def test_every_campaign_of_a_beacon_has_its_message(trigger: PushedTrigger) -> None:
@@ -96,26 +84,6 @@ async def test_a_campaign_is_sent_once_within_its_delay(trigger: PushedTrigger) 
     assert [header(each, "campaign") for each in out] == ["7", "7"]
     assert trigger.count("detections_total", reason="granted") == 2
     assert trigger.count("detections_total", reason="throttled") == 5
-
-
-async def test_the_next_assignment_reads_from_redis_the_claims(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
-    await trigger.push(detection())
-    await trigger.worker.finish(5)
-    trigger.worker = trigger.assigned()
-    await trigger.push(detection(seconds=30))
-    assert len(await trigger.left("notifications")) == 1
-    assert trigger.count("claims_total", outcome="denied") == 1
-
-
-async def test_a_connector_campaign_leaves_as_a_call(trigger: PushedTrigger) -> None:
-    connected = campaign_entry(7, format="connector", content=None, delay=60)
-    await trigger.write_index(beacon_entry([7]) | connected | connector_entry("https://x.example"))
-    await trigger.push(detection())
-    (call,) = bodies(await trigger.left("connector-calls"))
-    assert call["connector"]["url"] == "https://x.example"
-    assert await trigger.left("notifications") == []
-    assert trigger.count("connector_handovers_total") == 1
 
 
 async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
@@ -249,27 +217,6 @@ async def test_too_many_dead_letters_stop_the_worker(
     assert await trigger.left("dead-letters") == []
 
 
-async def test_a_clock_that_moves_makes_old_what_waits(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    trigger.now = NOW / 1000 + trigger.settings.max_detection_age + 1
-    await trigger.push(detection())
-    assert await trigger.left("notifications") == []
-    assert trigger.count("detections_total", reason="stale") == 1
-
-
-async def test_a_permanent_error_stops_the_worker(
-    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(*_: object) -> None:
-        raise TopicAuthorizationFailedError
-
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    monkeypatch.setattr(trigger.publisher, "publish", refuse)
-    with pytest.raises(TopicAuthorizationFailedError):
-        await trigger.push(detection())
-    assert trigger.worker.done_offset is None
-
-
 async def test_what_waits_of_an_abandoned_worker_is_dropped(trigger: PushedTrigger) -> None:
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
     other = trigger.assigned(1)
@@ -282,18 +229,3 @@ async def test_what_waits_of_an_abandoned_worker_is_dropped(trigger: PushedTrigg
     assert not [task for task in asyncio.all_tasks() if task.get_name() in ("cycle", "send")]
     assert trigger.worker.done_offset is None
     assert await trigger.left("notifications") == []
-
-
-async def test_a_detection_delivered_again_has_the_same_notification(
-    trigger: PushedTrigger,
-) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
-    records = trigger.records([detection()])
-    for _ in range(2):
-        trigger.worker.offer(records)
-        await trigger.until_finished()
-        await trigger.worker.finish(5)
-        trigger.worker = trigger.assigned()
-    ids = [header(each, "id") for each in await trigger.left("notifications")]
-    assert len(ids) == 2
-    assert len(set(ids)) == 1

@@ -60,47 +60,6 @@ async def test_every_claim_that_was_taken_is_taken_again(
     assert [body["id"].replace("-", "") for body in out] == expected
 
 
-@pytest.mark.parametrize("batches", [[[0, 1, 2, 3, 4]], [[0], [1, 2], [3, 4]]])
-async def test_claims_that_were_read_with_another_campaigns_are_taken_again(
-    trigger: PushedTrigger, batches: list[list[int]]
-) -> None:
-    """The first record's claim reads all that the device holds: what the killed process took for
-    records that are yet to come again must not be held against them.
-    """
-    one, other = campaign(id=7, delay=DELAY), campaign(id=8, delay=DELAY)
-    await trigger.write_index(
-        beacon_entry([7], minor=2)
-        | campaign_entry(7, delay=DELAY)
-        | beacon_entry([8], minor=3)
-        | campaign_entry(8, delay=DELAY)
-    )
-    # Granted; granted, too soon, granted, too soon.
-    times = ((0, 2), (1, 3), (2, 3), (5, 3), (6, 3))
-    records = trigger.records(detection(seconds=at, minor=minor) for at, minor in times)
-    killed = Claims(
-        redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
-    )
-    taken = [request(records[0], one), *(request(each, other) for each in records[1:])]
-    assert await take(killed, taken, NOW / 1000) == [
-        None,
-        None,
-        NOW / 1000 + 1,
-        None,
-        NOW / 1000 + 5,
-    ]
-
-    for batch in batches:
-        trigger.worker.offer([records[n] for n in batch])
-        await trigger.until_finished()
-    out = [json.loads(each.value or b"") for each in await trigger.left("notifications")]
-    expected = {
-        notification_id(decode_record(records[n], 2.0), one if n == 0 else other).hex()
-        for n in (0, 1, 3)
-    }
-    assert {body["id"].replace("-", "") for body in out} == expected
-    assert len(out) == 3
-
-
 async def test_a_device_that_is_met_again_requests_once_what_it_holds(
     trigger: PushedTrigger,
 ) -> None:

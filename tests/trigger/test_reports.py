@@ -135,17 +135,6 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     assert gateways.role.in_flight.held == 0
 
 
-async def test_an_invalid_report_is_one_dead_letter(gateways: PushedTrigger) -> None:
-    await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=0))
-    broken = report(2, 70_000)
-    await gateways.push(report(2), broken, report(2, mac="B"))
-    (letter,) = await gateways.left("dead-letters")
-    assert letter.value == broken
-    assert dict(letter.headers)["reason"] == b"invalid_field"
-    assert len(await sent(gateways)) == 2
-    assert gateways.worker.done_offset == 3
-
-
 async def test_few_reports_are_taken_in_at_once(gateways: PushedTrigger) -> None:
     await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
     gateways.worker.offer(gateways.records([report(2)] * 450))

@@ -51,7 +51,7 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
         page.until(lambda: "does not answer" not in page.text, "the banner to go by itself")
         assert all("live/feed" in each for each in page.complaints())
         page.click("Pause")
-        page.wait_for_text("Go on")
+        page.wait_for_text("Paused")
 
     await visit.walk(watch)
     await eventually(store.watchers)

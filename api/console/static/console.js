@@ -90,7 +90,6 @@
     if (!chooser.reportValidity()) return;
     const reader = new FileReader();
     reader.addEventListener("load", () => { field.value = reader.result; });
-    if (field.tagName === "TEXTAREA") reader.readAsText(file);
-    else reader.readAsDataURL(file);
+    reader[field.tagName === "TEXTAREA" ? "readAsText" : "readAsDataURL"](file);
   }));
 })();

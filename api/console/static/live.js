@@ -2,20 +2,20 @@
 // Polls for decisions once a second while the page is visible, and keeps the newest few.
 (() => {
   const rows = document.getElementById("live-rows"), filters = document.getElementById("live-filters");
-  const state = document.getElementById("live-state"), button = document.getElementById("live-pause");
+  const state = document.getElementById("live-state"), pause = document.getElementById("live-pause");
   const away = document.getElementById("away"), leftOut = document.getElementById("live-left-out");
-  const reason = document.getElementById("reason"), sentOnly = document.getElementById("sent-only");
+  const reasons = [...document.getElementById("reason").options];
   const most = Number(rows.dataset.most);
   // Equal decisions share a row, by the texts in it.
   const shown = new Map();
-  let after = "", isPaused = false, missed = 0, generation = 0;
+  let after = "", missed = 0, generation = 0;
 
   const showState = (kind, text) => {
     state.className = `state ${kind}`;
     state.textContent = text;
   };
 
-  const inWords = (name) => [...reason.options].find((each) => each.value === name)?.text || name;
+  const inWords = (name) => reasons.find((each) => each.value === name)?.text || name;
 
   const newRow = (texts, isGood) => {
     const row = document.getElementById("live-row").content.firstElementChild.cloneNode(true);
@@ -40,7 +40,6 @@
   const poll = async () => {
     const mine = generation;
     const query = new URLSearchParams(new FormData(filters));
-    if (sentOnly.checked) query.set("reason", "granted");
     if (after) query.set("after", after);
     const headers = { accept: "application/json" };
     const answer = await fetch(`${rows.dataset.feed}?${query}`, { headers }).catch(() => null);
@@ -62,24 +61,17 @@
     }
     document.getElementById("live-nothing").hidden = shown.size > 0;
     if (missed) leftOut.textContent = leftOut.dataset.text.replace("{count}", missed.toLocaleString());
-    if (!isPaused && !document.hidden) showState("good", state.dataset.watching);
+    if (!pause.checked && !document.hidden) showState("good", state.dataset.watching);
   };
 
   const pollRepeatedly = async () => {
-    if (!isPaused && !document.hidden) await poll();
+    if (!pause.checked && !document.hidden) await poll();
     else showState("waiting", state.dataset.paused);
     setTimeout(pollRepeatedly, 1000);
   };
 
-  button.addEventListener("click", () => {
-    isPaused = !isPaused;
-    button.setAttribute("aria-pressed", String(isPaused));
-    button.textContent = isPaused ? button.dataset.resume : button.dataset.pause;
-    if (isPaused) showState("waiting", state.dataset.paused);
-  });
   filters.addEventListener("submit", (event) => event.preventDefault());
   filters.addEventListener("change", () => {
-    reason.disabled = sentOnly.checked;
     generation += 1;
     after = "";
     shown.clear();

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
@@ -226,7 +227,7 @@ class _Item:
     values: dict[str, Any]
     owner: "_Item | None" = None
 
-    @property
+    @cached_property
     def key(self) -> Key | None:
         """What names the record, in the document and in SQL; None if that was refused."""
         names = _KINDS[self.kind].key

@@ -22,7 +22,7 @@ DRAIN = 20.0
 async def test_stopped_under_load(scene: Scene) -> None:
     """After each stop, exactly the committed detections were handled; in the end all, once each."""
     settings = {"DRAIN_TIMEOUT": str(DRAIN), "BATCH_RECORDS": "50"}
-    async with scene.load(rate=1500):
+    async with scene.load(rate=1000):
         for _ in range(2):
             trigger = await scene.rig.ready("trigger", **settings)
             await trigger.until_decided(1000)

@@ -22,7 +22,7 @@ SILENCE = 5  # seconds
 HARMS = ("kill", "kill", "kill", "kill", "restart") * 2
 DEVICES = 80
 PACE = 0.5  # seconds from one detection of a device to its next one, in a visit
-SECONDS = 45
+SECONDS = 36
 MOST_SECONDS = 10.0  # on a machine that may stand still; 2 on a quiet one
 
 Visit = tuple[int, int, int]

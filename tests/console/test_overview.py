@@ -1,29 +1,11 @@
-"""The overview: figures by hour and by reason, and sentences about roles and the service."""
+"""The overview: sentences about roles. (Its figures are read in tests/browser.)"""
 
 import time
 
 import msgspec
 
 from engine.redis.role_states import RoleLine, RoleStateStore
-from tests.api.harness import Bodies
-from tests.console.visitor import Visitor, decided
-
-
-async def test_reasons(visitor: Visitor, bodies: Bodies):
-    assert (await visitor.get("/parts/reasons")).texts[0] == "No figures yet."
-    venue = await visitor.made("/region", bodies.venue())
-    where = f"/lieu/{venue}/campaign"
-    boats = await visitor.made(where, bodies.campaign(name="Boats"))
-    figures = {"r:throttled": 1200, "r:too_far": 3, "r:granted": 5}
-    figures |= {f"c:{boats}:throttled": 1200, f"c:{boats}:granted": 5}
-    await decided(visitor, figures)
-    await decided(visitor, figures, back=29)
-    await decided(visitor, figures, back=30)
-    page = await visitor.get("/parts/reasons")
-    assert "held back: it was sent lately 1 200 2 400 Boats 2 400" in page.text
-    assert "farther than the beacon reacts to 3 6" in page.text
-    assert "sent" not in page.texts  # what fired stands elsewhere
-    assert f"/console/venues/{venue}/campaigns/{boats}" in page.links()
+from tests.console.visitor import Visitor
 
 
 async def test_how_the_service_keeps_up(visitor: Visitor):

@@ -7,11 +7,11 @@ from html import escape
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from api.answers import ApiError
 from api.console.context import A_PAGE, Context, PageContext, PageRoute
-from api.console.cookies import PATH, Notice
+from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
 from api.console.pages.records import CAMPAIGNS, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
@@ -28,12 +28,12 @@ _ONE = f"{_LIST}/{{uid:int}}"
 
 @router.get("/campaigns")
 async def choose_venue(context: Context) -> Response:
-    """Redirect to the campaigns of the chosen venue, or of the first one."""
+    """Redirect to the campaigns of the chosen venue, or of the first one; else to the venues."""
     venues = await context.venues() or await context.get("/region", limit=1)
     if not venues:
-        return context.page("campaigns.html", venues=[], venue=None, found=None)
+        return context.redirect("/venues")
     number = context.query_number("venue") or venues[0]["id"]
-    return RedirectResponse(f"{PATH}/venues/{number}/campaigns", 303)
+    return context.redirect(f"/venues/{number}/campaigns")
 
 
 @router.get(_LIST)

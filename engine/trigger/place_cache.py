@@ -1,8 +1,8 @@
 """The process's bounded cache of the index: places ready to decide, and data of companies."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from typing import Any, TypeAlias
 
 import structlog
@@ -29,7 +29,6 @@ from rules.visits import SILENCE, VisitKind, VisitPlace
 
 log = structlog.get_logger(__name__)
 
-_PARTS = 16  # of the cached places; those of a part are dropped one after the other
 _OF_A_CIRCLE = 640  # approximate bytes in a grid
 _OF_A_TAG = 400  # approximate bytes of its key and its field
 _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of the caches
@@ -77,7 +76,6 @@ class IndexedPlace:
             self.campaigns = tuple(filter(_has_known_zone, given))
             self.target = Target.of_place(place, self.campaigns, has_connector, rules)
         venue = place.venue
-        self.shares: list[_SharedCampaign] = []
         self.encoded_place: bytes | None = None
         self.plan: Any = None
         self.reference = _reference(place)
@@ -153,18 +151,6 @@ def assemble(
     )
 
 
-class _SharedCampaign:
-    """A campaign, its approximate size in bytes, and how many cached places have it."""
-
-    __slots__ = ("campaign", "places", "size")
-
-    def __init__(self, campaign: CampaignSnapshot) -> None:
-        self.campaign = campaign
-        texts = (campaign.content, campaign.title, campaign.push, campaign.name)
-        self.size = _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
-        self.places = 0
-
-
 class PlaceCache:
     """Places by key, and data of companies by field of the index; None for what is unknown there.
 
@@ -182,16 +168,16 @@ class PlaceCache:
         self._most_places = most_places
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._campaigns: dict[int, _SharedCampaign] = {}
+        self._campaigns: dict[int, CampaignSnapshot] = {}
+        self._places_of: Counter[int] = Counter()  # cached places by the id() of their campaigns
         self._tags: dict[str, TagKey] = {}  # by field of the index, which has no values
 
     def reuse(self, campaigns: Mapping[int, CampaignSnapshot]) -> dict[int, CampaignSnapshot]:
         """The campaigns by id; a cached campaign replaces an equal one."""
-        return {number: self._same(campaign) for number, campaign in campaigns.items()}
-
-    def _same(self, campaign: CampaignSnapshot) -> CampaignSnapshot:
-        shared = self._campaigns.get(campaign.id)
-        return shared.campaign if shared is not None and shared.campaign == campaign else campaign
+        return {
+            number: cached if (cached := self._campaigns.get(number)) == campaign else campaign
+            for number, campaign in campaigns.items()
+        }
 
     def keep(self, entries: Mapping[Any, CacheEntry], version: int) -> None:
         """Cache entries that were read since the cache had `version`."""
@@ -206,7 +192,7 @@ class PlaceCache:
             if isinstance(entry, IndexedPlace):
                 self._add(entry)
         if len(self.known) > self._most_places or self._bytes > self._most_bytes:
-            self._make_room(len(entries))
+            self._make_room()
 
     def refresh(self, entries: Mapping[Any, CacheEntry], version: int) -> None:
         """Replace cached entries by those that were read again, where they differ."""
@@ -220,33 +206,25 @@ class PlaceCache:
             return not entry.is_same(cached)
         return cached is not entry
 
-    def _make_room(self, newest: int) -> None:
-        """Drop a tenth of the places, so that the next ones find room; the `newest` ones last.
+    def _make_room(self) -> None:
+        """Drop a tenth: what is unknown first, so that made-up keys displace nothing, then any.
 
-        Unknown applications go first: made-up keys displace nothing. Others are drawn at random.
         Where devices detect their places in turn, the oldest place is the one that is needed next:
         if it were dropped, no detection would find its own.
         """
         most_places, most_bytes = self._most_places * 9 // 10, self._most_bytes * 9 // 10
-        keys = list(self.known)
-        older, newer = keys[:-newest], keys[-newest:]
-        parts = (older[part::_PARTS] for part in random.sample(range(_PARTS), _PARTS))
-        unknown = [key for key in keys if self.known[key] is None and str(key).startswith("a:")]
-        for key in chain(unknown, *parts, newer):
+        drawn = random.sample(list(self.known), len(self.known))
+        for key in sorted(drawn, key=lambda each: self.known[each] is not None):
             if len(self.known) <= most_places and self._bytes <= most_bytes:
                 return
             self._forget(key)
 
     def _add(self, place: IndexedPlace) -> None:
         for campaign in place.campaigns:
-            shared = self._campaigns.get(campaign.id)
-            if shared is None or shared.campaign is not campaign:
-                # An older version, if there is one, is being dropped and counts its own size.
-                shared = self._campaigns[campaign.id] = _SharedCampaign(campaign)
-            if not shared.places:
-                self._bytes += shared.size
-            shared.places += 1
-            place.shares.append(shared)
+            self._campaigns[campaign.id] = campaign
+            self._places_of[id(campaign)] += 1
+            if self._places_of[id(campaign)] == 1:
+                self._bytes += _size_of_campaign(campaign)
 
     def _forget(self, key: CacheKey) -> None:
         if key not in self.known:
@@ -256,15 +234,13 @@ class PlaceCache:
         self._bytes -= _size_of(key, entry)
         if isinstance(key, TagKey):
             del self._tags[tag_field(*key)]
-        if not isinstance(entry, IndexedPlace):
-            return
-        for shared in entry.shares:
-            shared.places -= 1
-            if not shared.places:
-                self._bytes -= shared.size
-                if self._campaigns.get(shared.campaign.id) is shared:
-                    del self._campaigns[shared.campaign.id]
-        entry.shares.clear()
+        for campaign in entry.campaigns if isinstance(entry, IndexedPlace) else ():
+            self._places_of[id(campaign)] -= 1
+            if not self._places_of[id(campaign)]:
+                del self._places_of[id(campaign)]
+                self._bytes -= _size_of_campaign(campaign)
+                if self._campaigns.get(campaign.id) is campaign:
+                    del self._campaigns[campaign.id]
 
     def drop(self, fields: Iterable[str]) -> None:
         """Drop what was made from these fields of the index."""
@@ -301,6 +277,7 @@ class PlaceCache:
         self.known.clear()
         self._tags.clear()
         self._campaigns.clear()
+        self._places_of.clear()
         self._bytes = 0
 
 
@@ -313,6 +290,11 @@ def _size_of(key: CacheKey, entry: CacheEntry) -> int:
     if isinstance(key, TagKey):
         return _OF_A_TAG + len(key.value)
     return _OF_A_CIRCLE * len(entry) if isinstance(entry, GeofenceGrid) else 0
+
+
+def _size_of_campaign(campaign: CampaignSnapshot) -> int:
+    texts = (campaign.content, campaign.title, campaign.push, campaign.name)
+    return _OF_A_CAMPAIGN + sum(len(text) for text in texts if text is not None)
 
 
 def _id_of(field: str) -> int:

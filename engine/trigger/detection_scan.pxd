@@ -1,8 +1,8 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
 `scan_detection` reads the usual JSON only: ASCII without escapes, numbers of at most 15 digits
-without an exponent, no known field twice, no text that is too long, one place, no nested value but
-that and `device`.
+without an exponent, no field twice whose content counts, no text that is too long, one place, no
+nested value but that and `device`.
 Whatever it accepts, the decoder (engine/kafka/detections.py) accepts too, with the same content; it
 accepts less. Each function that reads returns the position after what it has read, or NULL if that
 is not usual. The text of a bytes object ends with a NUL, which is part of no token, so nothing
@@ -59,12 +59,6 @@ cdef struct DetectionText:
     Text rssi
     Text tx_power
     Text detected_at
-    Text ip
-    Text name
-    Text version
-    Text model
-    Text token_push
-    Text id_connector
     bint detected_at_is_number
 
 
@@ -218,25 +212,15 @@ cdef inline const char *_device_field(
     cdef Text ignored
     if _is(name, b"udid", 4):
         return _string(at, &found.udid) if found.udid.size == _MISSING else NULL
-    if _is(name, b"name", 4):
-        return _first_text(at, &found.name, _LONGEST_WORD)
-    if _is(name, b"version", 7):
-        return _first_text(at, &found.version, _LONGEST_WORD)
-    if _is(name, b"model", 5):
-        return _first_text(at, &found.model, _LONGEST_WORD)
+    if _is(name, b"name", 4) or _is(name, b"version", 7) or _is(name, b"model", 5):
+        return _text_or_null(at, &ignored, _LONGEST_WORD)
     if _is(name, b"token_push", 10):
-        return _first_text(at, &found.token_push, _LONGEST_TOKEN)
+        return _text_or_null(at, &ignored, _LONGEST_TOKEN)
     if _is(name, b"id_connector", 12):
-        if found.id_connector.size != _MISSING:
-            return NULL
-        return _integer_or_null(at, &found.id_connector)
-    if _is(name, b"time_zone", 9):  # the contract knows it, the decoder does not yet
+        return _integer_or_null(at, &ignored)
+    if _is(name, b"time_zone", 9):  # the decoder looks it up
         return NULL
     return _scalar(at, &ignored)
-
-
-cdef inline const char *_first_text(const char *at, Text *found, Py_ssize_t longest) noexcept nogil:
-    return _text_or_null(at, found, longest) if found.size == _MISSING else NULL
 
 
 cdef inline const char *_device(const char *at, DetectionText *found) noexcept nogil:
@@ -255,8 +239,6 @@ cdef inline const char *_geofence_field(
         return _integer(at, &found.id) if found.id.size == _MISSING and at[0] != b"0" else NULL
     if not _is(name, b"transition", 10):
         return _scalar(at, &ignored)
-    if found.transition.size != _MISSING:
-        return NULL
     at = _string(at, &found.transition)
     if at == NULL or _is(&found.transition, b"enter", 5) or _is(&found.transition, b"dwell", 5):
         return at
@@ -353,7 +335,7 @@ cdef inline const char *_detection_field(
     if _is(name, b"tx_power", 8):
         return _number_or_null(at, &found.tx_power) if found.tx_power.size == _MISSING else NULL
     if _is(name, b"ip", 2):
-        return _first_text(at, &found.ip, _LONGEST_IP)
+        return _text_or_null(at, &ignored, _LONGEST_IP)
     if _is(name, b"geofence", 8):
         return _other_place(at, GEOFENCE, found)
     if _is(name, b"position", 8):
@@ -361,7 +343,9 @@ cdef inline const char *_detection_field(
     if _is(name, b"tag", 3):
         return _other_place(at, TAG, found)
     if _is(name, b"api_key", 7):
-        return _first_text(at, &found.api_key, _LONGEST_KEY)
+        if found.api_key.size != _MISSING:
+            return NULL
+        return _text_or_null(at, &found.api_key, _LONGEST_KEY)
     return _scalar(at, &ignored)
 
 

@@ -15,7 +15,7 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
 from libc.math cimport isnan, pow
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from engine.trigger.detection_scan cimport (
     BEACON,
@@ -47,7 +47,6 @@ cdef enum:
     _LONGEST_UUID = 36
     _MOST_DIGITS = 5
     _LONGEST_TRIPLE = 49  # of uuid, major and minor, each with a NUL
-    _LONGEST_TIMESTAMP = 40
     _UNREADABLE_ZONE = -2
     # The numbers of rules.model.Zone.
     _UNKNOWN = 0
@@ -104,14 +103,14 @@ cdef class RefusalFilter:
     # Beacons by the triple as written, and places by key. Many triples may be one beacon's.
     cdef dict _places, _by_key, _known, _claims
     cdef double _max_age, _path_loss_exponent, _now, _oldest, _newest
-    cdef _Clock _clock
+    cdef object _time_written  # of the last detection; the next record often has the same
+    cdef double _time
 
     def __init__(self, cache, double max_age, double path_loss_exponent):
         self._places, self._by_key, self._known = {}, {}, cache.known
         cache.on_removal = self._forget
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
-        self._clock = _Clock()
 
     def split(self, list records, remembered, double now):
         """The records that must be decoded, the decisions that refuse the others, and of the others
@@ -143,7 +142,7 @@ cdef class RefusalFilter:
         if not scan_detection(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), &text):
             return False
         at = record.timestamp / 1000 if text.detected_at.size < 0 else 0
-        at = self._clock.detected_at(&text, at)
+        at = self._detected_at(&text, at)
         if text.place == BEACON:
             zone = _zone_of(&text, self._path_loss_exponent)
             places = (self._beacon(&text),)
@@ -176,6 +175,25 @@ cdef class RefusalFilter:
         name = (record.topic, record.partition, record.offset, 0)
         observation = Observation(at, arrived, name, in_reach, rssi, weakest)
         seen.append((record, place.visited, _text_of(&text.udid), observation))
+
+    cdef double _detected_at(self, DetectionText *text, double arrived_at) except? -2.0:
+        """Epoch seconds, below 0 if the decoder must read it; without a time `arrived_at`."""
+        cdef double milliseconds
+        if text.detected_at.size < 0:
+            return arrived_at if arrived_at >= 0 else _UNREADABLE
+        if text.detected_at_is_number:
+            milliseconds = number_of(&text.detected_at)
+            if milliseconds < _EARLIEST_MS or milliseconds > _LATEST_MS:
+                return _UNREADABLE
+            return milliseconds / 1000
+        written = _text_of(&text.detected_at)
+        if written != self._time_written:
+            try:
+                self._time = parse_text(written)
+            except ValueError:
+                return _UNREADABLE
+            self._time_written = written
+        return self._time if self._time >= 0 else _UNREADABLE
 
     cdef object _refusal(self, _Place place, int zone, double at, Text *udid):
         """The decision that refuses a detection, or None.
@@ -325,40 +343,6 @@ cdef int _zone_of(DetectionText *text, double path_loss_exponent) except -3:
     if metres < _IMMEDIATE_BELOW:
         return _IMMEDIATE
     return _NEAR if metres <= _NEAR_UP_TO else _FAR
-
-
-cdef class _Clock:
-    """Reads the times of detections, and remembers the last text: devices report whole seconds, so
-    the next record often has the same."""
-
-    cdef char _text[40]
-    cdef Py_ssize_t _size
-    cdef double _at
-
-    def __init__(self):
-        self._size = -1
-
-    cdef double detected_at(self, DetectionText *text, double arrived_at) except? -2.0:
-        """Epoch seconds, below 0 if the decoder must read it; without a time `arrived_at`."""
-        cdef Text written = text.detected_at
-        cdef double milliseconds
-        if written.size < 0:
-            return arrived_at if arrived_at >= 0 else _UNREADABLE
-        if text.detected_at_is_number:
-            milliseconds = number_of(&written)
-            if milliseconds < _EARLIEST_MS or milliseconds > _LATEST_MS:
-                return _UNREADABLE
-            return milliseconds / 1000
-        if written.size > _LONGEST_TIMESTAMP:
-            return _UNREADABLE
-        if written.size != self._size or memcmp(written.at, self._text, written.size):
-            try:
-                self._at = parse_text(_text_of(&written))
-            except ValueError:
-                return _UNREADABLE
-            memcpy(self._text, written.at, written.size)
-            self._size = written.size
-        return self._at if self._at >= 0 else _UNREADABLE
 
 
 cdef inline Py_ssize_t _append(char *triple, Py_ssize_t size, Text *part) noexcept:

@@ -10,7 +10,7 @@ from itertools import product
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kafka.detections import UNDECODABLE, decode_record
@@ -42,35 +42,11 @@ from tests.trigger.written_detections import (
     UNUSUAL_ZONES,
     UUIDS,
     ZONES,
-    damaged,
-    detections,
     encoded,
     usual,
 )
 
 QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
-
-
-@settings(max_examples=500)
-@given(detections(unusual=False))
-def test_usual_detections_that_fire_nothing_are_refused(value: str) -> None:
-    mall = shared_mall()
-    refused = mall.agrees(value.encode())
-    decisions = mall.decisions(at_noon(value.encode()))
-    aged = '"old"' in value  # their claims are looked up, and are young then
-    assert refused or aged or decisions is None or any(each.granted for each in decisions)
-
-
-@settings(max_examples=500)
-@given(detections(unusual=True))
-def test_whatever_is_refused_is_refused_by_the_rules(value: str) -> None:
-    shared_mall().agrees(encoded(value))
-
-
-@settings(max_examples=500)
-@given(damaged())
-def test_damaged_records_are_never_mistaken(value: bytes) -> None:
-    shared_mall().agrees(value)
 
 
 def test_each_device_at_each_beacon_at_each_time() -> None:
@@ -110,7 +86,7 @@ def test_each_unusual_value_alone() -> None:
             for zone in ("null", '"near"', '"nowhere"', "9"):
                 fields = f'"{name}":{text},"api_key":{key},"proximity":{zone}'
                 mall.agrees(encoded(f'{{{fields},"device":{{"udid":"sent"}}}}'))
-    for name in ("name", "version", "model", "token_push", "id_connector", "battery"):
+    for name in ("name", "version", "model", "token_push", "id_connector", "battery", "time_zone"):
         for text in ANYTHING:
             device = f'{{"udid":"sent","{name}":{text}}}'
             mall.agrees(encoded(usual(device=device)))
@@ -141,57 +117,6 @@ def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"null", b"[]", b"{", usual()[:-1].encode()])
 def test_what_is_no_detection_is_left_to_the_decoder(value: bytes | None) -> None:
     assert Mall().filtered(value) is None
-
-
-@pytest.mark.parametrize("name", ["uuid", "major", "minor", "device", "proximity", "udid"])
-def test_a_detection_that_lacks_a_field_is_left_to_the_decoder(name: str) -> None:
-    mall, whole, lacking = Mall(), usual().encode(), json.loads(usual())
-    lacking["device"].pop(name, None)
-    lacking.pop(name, None)
-    assert mall.agrees(whole)  # what was read of it must not be taken for the other's
-    assert mall.filtered(json.dumps(lacking).encode()) is None
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        *('"proximity2":"far"', '"minority":7', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'),
-        *('"rssi2":0', '"tx_power_":-99', '"ip6":1', '"devices":1', '"uuid4":"x"'),
-    ],
-)
-def test_unknown_fields_do_not_count(more: str) -> None:
-    plain = usual(rssi="-60", proximity="null")
-    assert shared_mall().agrees(f"{plain[:-1]},{more}}}".encode())
-    device = more.replace('"', '"udid', 1)  # a name that begins as udid does
-    for added in (more, device, '"names":5', '"id_connector2":"x"'):
-        assert shared_mall().agrees(usual(device=f'{{"udid":"sent",{added}}}').encode())
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("proximity", '"far"'),
-        ("detected_at", "0"),
-        ("detected_at", '"2026-11-20T12:00:00Z"'),
-        ("rssi", "-99"),
-        ("tx_power", "-99"),
-        ("device", '{"udid":"new"}'),
-        ("device", '{"name":"x"}'),
-        ("device", '{"udid":"sent","udid":"new"}'),
-        ("device", f'{{"udid":"{LONG}","udid":"sent"}}'),
-        ("minor", '"7"'),
-        ("minor", '"000001"'),
-        ("uuid", '"x"'),
-    ],
-)
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_field_may_be_there_twice(name: str, text: str, order: int) -> None:
-    """Then the last one counts, and the decoder checks both."""
-    for signal in ("null", '"near"'):
-        plain = usual(rssi="-60", proximity=signal)[1:-1]
-        parts = [plain, f'"{name}":{text}', f'"{name}":null']
-        for some in (parts[:2], parts):
-            shared_mall().agrees(("{" + ",".join(some[::order]) + "}").encode())
 
 
 @pytest.mark.parametrize("end", [b"x", b"}", b"\0", b",", b"{}"])
@@ -277,14 +202,6 @@ def test_records_keep_their_order() -> None:
     assert len(refused) == 2
 
 
-def test_undecodable_records_are_never_refused() -> None:
-    """The tests above would raise these; here is one for certain."""
-    mall = Mall()
-    with pytest.raises(UNDECODABLE):
-        mall.decided(at_noon(usual(ip="1").encode()))
-    assert mall.filtered(usual(ip="1").encode()) is None
-
-
 FUZZ_SECONDS = float(os.environ.get("PROXIMITY_TEST_FUZZ_SECONDS", "3"))
 _TEXT = (TEXTS[:2], ('"x"', "7", '"é"', "[]"))
 _FIELDS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
@@ -317,7 +234,7 @@ class Fuzz:
     def record(self, kind: str) -> bytes:
         """A record with a place of this kind."""
         of = _KINDS[kind]
-        oddity = self._dice.choice((*["none"] * 8, "twice", "value", "byte", "place"))
+        oddity = self._dice.choice((*["none"] * 8, "absent", "twice", "value", "byte", "place"))
         device = self._object(_DEVICE, "device" if oddity in ("twice", "value") else oddity)
         found = self._parts(of) | {"device": device}
         names = self._dice.sample(list(found), len(found))
@@ -326,6 +243,8 @@ class Fuzz:
             name = self._dice.choice(names)
             again = device if name == "device" else self._value(of[name])
             fields.insert(self._dice.randrange(len(fields) + 1), (name, again))
+        elif oddity == "absent":
+            fields.pop()
         elif oddity == "place":
             place = self._dice.choice(PLACES)
             fields.insert(self._dice.randrange(len(fields) + 1), place)
@@ -378,13 +297,19 @@ def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
 
 def test_a_field_that_is_there_twice_is_left_to_the_decoder() -> None:
     """`"proximity":9,"proximity":"near"` was counted, and a dead letter as well."""
-    mall, plain = Mall(), usual(rssi="-60", tx_power="null", ip="null")
+    mall, plain = Mall(), usual(rssi="-60", tx_power="null")
     assert mall.agrees(plain.encode())
     for name, text in json.loads(plain).items():
         first = f'"{name}":{json.dumps(text)}'
         for begin, end in (("{" + first + ",", plain[1:]), (plain[:-1], f",{first}}}")):
             assert mall.filtered((begin + end).encode()) is None
     assert mall.filtered(usual(proximity='9,"proximity":"near"').encode()) is None
+
+
+def test_unknown_fields_do_not_count() -> None:
+    for more in ('"proximity2":"far"', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'):
+        plain = usual(rssi="-60", proximity="null", device=f'{{"udid":"sent","udid2":1,{more}}}')
+        assert shared_mall().agrees(f"{plain[:-1]},{more}}}".encode())
 
 
 @pytest.mark.parametrize(("name", "text"), PLACES)

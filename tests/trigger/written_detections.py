@@ -1,10 +1,5 @@
 """Detections as JSON: usual ones, unusual ones, and such as are none."""
 
-from collections.abc import Iterable
-from typing import Any
-
-from hypothesis import strategies as st
-
 from tests.rules.records import UUID, epoch
 from tests.rules.test_decision_oracle import MAX_AGE
 
@@ -139,87 +134,6 @@ PLACES = (
     *((name, text) for name in ("position", "tag", "geofence") for text in ("null", '"x"', "1")),
     *(("api_key", text) for text in ('""', "1")),
 )
-UNUSUAL_NAMES = ("é", "ud\\u0069d", "ip6", "majority", "rssi_", "proximity2", "devices", "")
-
-Field = tuple[str, str]
-
-
-def texts(usual: Iterable[str], unusual: Iterable[str]) -> st.SearchStrategy[str]:
-    """One of the values; mostly a usual one, so that few fields of a detection are unusual."""
-    usual = tuple(usual)
-    return st.sampled_from((*usual * (1 + 60 // len(usual)), *unusual))
-
-
-def fields(
-    required: dict[str, Any], optional: dict[str, Any], *, twice: bool
-) -> st.SearchStrategy[list[Field]]:
-    """Fields of an object in any order, sometimes all of them twice."""
-    chosen = st.fixed_dictionaries(required, optional=optional).map(lambda each: [*each.items()])
-    shuffled = chosen.flatmap(st.permutations)
-    both = st.tuples(shuffled, shuffled).map(lambda two: two[0] + two[1])
-    return st.one_of(*[shuffled] * 15, both) if twice else shuffled
-
-
-def object_of(found: list[Field], space: str) -> str:
-    return "{" + f",{space}".join(f'"{name}":{space}{text}' for name, text in found) + "}"
-
-
-SPACES = st.sampled_from(("", " ", "\n\t "))
-USUAL_NAMES = [f'"{name}"' for name in DEVICES[:5]]
-
-
-def detections(unusual: bool) -> st.SearchStrategy[str]:
-    """JSON of detections; with `unusual` also of things that are none."""
-
-    def some(usual: Iterable[str], others: Iterable[str]) -> st.SearchStrategy[str]:
-        return texts(usual, others if unusual else ())
-
-    def made(required: dict[str, Any], optional: dict[str, Any]) -> st.SearchStrategy[str]:
-        return st.builds(object_of, fields(required, optional, twice=unusual), SPACES)
-
-    text, signal = some(TEXTS, UNUSUAL_TEXTS), some(SIGNALS, UNUSUAL_SIGNALS)
-    anything = some(("1.5", '"x"', "true", "false", "null"), ANYTHING)
-    zones = st.sampled_from(('"Europe/Paris"', "null", '"Mars/Olympus"', '""', "1"))
-    device = made(
-        {"udid": some(USUAL_NAMES, [f'"{name}"' for name in DEVICES[5:]])},
-        {"name": text, "version": text, "model": text, "token_push": text, "battery": anything}
-        | {"id_connector": some(("5", "null"), ("5.0", '"5"', "05", "-5"))}
-        | ({"time_zone": zones} if unusual else {}),
-    )
-    where = {
-        "uuid": some(UUIDS, UNUSUAL_UUIDS),
-        "major": some(NUMBERS, UNUSUAL_NUMBERS),
-        "minor": some(MINORS, UNUSUAL_NUMBERS),
-        "device": st.one_of(*[device] * 60, anything) if unusual else device,
-    }
-    zone = {"proximity": some((*ZONES, "null"), UNUSUAL_ZONES)}
-    more = {"detected_at": some(TIMES, UNUSUAL_TIMES), "ip": text, "accuracy": anything}
-    more |= {name: st.just(text) for name, text in PLACES[:3]} if unusual else {}
-    more |= dict.fromkeys(UNUSUAL_NAMES, anything) if unusual else {}
-    more["api_key"] = some((*KEYS, "null"), UNUSUAL_KEYS)
-    power = {"tx_power": st.one_of(signal, st.just("null"))}
-    apart = {
-        name: made(
-            {name: some(*written), "device": where["device"], "api_key": some(KEYS, UNUSUAL_KEYS)},
-            power | {key: each for key, each in more.items() if key not in (*OTHERS, "api_key")},
-        )
-        for name, written in OTHERS.items()
-    }
-    return st.one_of(
-        made(where | {"rssi": signal}, zone | power | more),
-        made(where | {"proximity": some(ZONES, UNUSUAL_ZONES)}, {"rssi": signal} | power | more),
-        *apart.values(),
-    )
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A detection in which a few bytes were replaced, or left out."""
-    value = bytearray(encoded(draw(detections(unusual=True))))
-    for _ in range(draw(st.integers(0, 2))):
-        at = draw(st.integers(0, len(value) - 1))
-        value[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=2))
-    return bytes(value)
 
 
 def encoded(value: str) -> bytes:
@@ -230,4 +144,5 @@ def encoded(value: str) -> bytes:
 def usual(**changed: str) -> str:
     """A detection of a device that has the campaigns of the first beacon."""
     plain = {"uuid": UUIDS[0], "major": "1", "minor": "1", "proximity": '"near"'}
-    return object_of(list((plain | {"device": '{"udid":"sent"}'} | changed).items()), "")
+    fields = plain | {"device": '{"udid":"sent"}'} | changed
+    return "{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}"

@@ -48,7 +48,7 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
     located, nowhere, refusals, left = list[DecodedDetection](), [], [], list[DecodedDetection]()
     for each in detections:
         if each.key is not None:
-            if each.key.__class__ is GeofenceKey and _is_exit(each):
+            if each.key.__class__ is GeofenceKey and is_exit(each):
                 left.append(each)
             else:
                 located.append(each)
@@ -93,6 +93,7 @@ def _api_key(detection: DecodedDetection) -> str:
     return detection.message.api_key or ""
 
 
-def _is_exit(detection: DecodedDetection) -> bool:
+def is_exit(detection: DecodedDetection) -> bool:
+    """Whether it reports that a device left a geofence."""
     geofence = detection.message.geofence
     return geofence is not None and geofence.transition == "exit"

@@ -19,7 +19,7 @@ from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection
 from engine.trigger.intake import Intake
-from engine.trigger.visits import VisitTracking
+from engine.trigger.visits import PartitionVisits, VisitTracking
 from rules.visits import VisitEvent
 
 _TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
@@ -105,7 +105,7 @@ class TriggerPartition:
         self.partition = partition
         self.on_progress = on_progress
         self.remembered = role.claim_memory.for_assignment()
-        self.visits = role.tracking.for_partition(partition, begin, self.remembered)
+        self.visits = PartitionVisits(role.tracking, partition, begin, self.remembered)
         self.is_abandoned = False
         self.unfinished_sends = 0
         self.held_back: list[DecidedDetection] = []

@@ -42,24 +42,17 @@ from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
 from engine.redis.visits import PendingEvent, VisitStore
+from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.grants import DecidedDetection, decide_from_memory, remembered_time_zone
+from engine.trigger.locate import Located, is_exit
 from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex, Places
 from rules.geofences import Circle, distance
 from rules.model import GeofenceSnapshot, Reason, Zone
-from rules.visits import (
-    Observation,
-    Visit,
-    VisitBook,
-    VisitEvent,
-    VisitorKey,
-    weakest_signal,
-)
+from rules.visits import Observation, Visit, VisitBook, VisitEvent, VisitorKey, weakest_signal
 
 if TYPE_CHECKING:
-    from engine.trigger.claim_memory import RememberedClaims
-    from engine.trigger.locate import Located
     from engine.trigger.refusal_filter import Seen
 
 log = structlog.get_logger(__name__)
@@ -91,12 +84,6 @@ class VisitTracking:
     clock: Callable[[], float] = time.time
     in_transactions: bool = False
 
-    def for_partition(
-        self, partition: TopicPartition, begin: Position, remembered: "RememberedClaims"
-    ) -> "PartitionVisits":
-        """The visits of one assignment of one partition, which begins there."""
-        return PartitionVisits(self, partition, begin, remembered)
-
 
 class _Publication(NamedTuple):
     """An event to publish; `place` is None once it was deleted."""
@@ -113,7 +100,7 @@ class PartitionVisits:
         tracking: VisitTracking,
         partition: TopicPartition,
         begin: Position,
-        remembered: "RememberedClaims",
+        remembered: RememberedClaims,
     ) -> None:
         self._tracking = tracking
         self._partition = partition
@@ -129,7 +116,8 @@ class PartitionVisits:
             topic_id=begin.topic_id,
         )
         self._offset = 0  # records before it have been counted
-        self._unsaved_from: int | None = None
+        # The first offset whose changes are not written; it must not be passed by a commit.
+        self.unsaved_from: int | None = None
         self._saved_at = 0.0
         self._messages: deque[_Publication] = deque()
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
@@ -142,13 +130,8 @@ class PartitionVisits:
     @property
     def pending(self) -> int:
         """Unacknowledged events, plus one for a due tick and one for unsaved changes."""
-        due = (self._clock_says is not None) + (self._unsaved_from is not None)
+        due = (self._clock_says is not None) + (self.unsaved_from is not None)
         return len(self._parts) + due
-
-    @property
-    def unsaved_from(self) -> int | None:
-        """The first offset whose changes are not written; it must not be passed by a commit."""
-        return self._unsaved_from
 
     @property
     def save_at(self) -> float:
@@ -184,7 +167,7 @@ class PartitionVisits:
     async def follow(
         self,
         records: Records,
-        located: "Located",
+        located: Located,
         places: Places,
         keys: Collection[PlaceKey],
         seen: "list[Seen]",
@@ -220,8 +203,8 @@ class PartitionVisits:
             self._tracking.metrics.visits.labels(kind, "late").inc(count)
         self._book.late.clear()
         self._offset = max(self._offset, records[-1].offset + 1)
-        if self._book.changed and self._unsaved_from is None:
-            self._unsaved_from = records[0].offset
+        if self._book.changed and self.unsaved_from is None:
+            self.unsaved_from = records[0].offset
         return await self._write(found) if found else []
 
     async def tick(self) -> list[DecidedDetection]:
@@ -241,17 +224,13 @@ class PartitionVisits:
             batch = [
                 self._messages.popleft() for _ in range(min(len(self._messages), _MOST_AT_ONCE))
             ]
-            keys = {DeviceKey(*each.pending.event.visitor) for each in batch}
-            known = await tracking.devices.find(keys)
+            keys = [DeviceKey(*each.pending.event.visitor) for each in batch]
+            known = await tracking.devices.find(set(keys))
             messages = [
                 _message(
-                    tracking.topic,
-                    each,
-                    completed_device(
-                        each.pending.device, known.get(DeviceKey(*each.pending.event.visitor))
-                    ),
+                    tracking.topic, each, completed_device(each.pending.device, known.get(key))
                 )
-                for each in batch
+                for key, each in zip(keys, batch, strict=True)
             ]
             try:
                 await tracking.publisher.publish(messages)
@@ -287,7 +266,7 @@ class PartitionVisits:
         events: list[VisitEvent] = []
         if seen is None or place is None:
             pass
-        elif isinstance(place.place, GeofenceSnapshot) and _is_exit(detection):
+        elif isinstance(place.place, GeofenceSnapshot) and is_exit(detection):
             events = self._book.leave(visitor, ("geofence", place.place.id), seen, "reported")
         elif place.visited:
             events = self._book.observe(visitor, place.visited, seen)
@@ -320,7 +299,7 @@ class PartitionVisits:
         arrived = record.timestamp / 1000 if record.timestamp > 0 else tracking.clock()
         return observation(detection, place, arrived, tracking.max_age, tracking.path_loss_exponent)
 
-    async def _circles(self, located: "Located", places: Places) -> Places:
+    async def _circles(self, located: Located, places: Places) -> Places:
         """The geofences in which devices are whose positions came, and all others in memory."""
         if not located.nowhere and not located.shares_records:
             return {}
@@ -345,7 +324,7 @@ class PartitionVisits:
         ]
         published, self._published = self._published, []
         await self._store.save(self._book, self._offset, wanted, published)
-        self._unsaved_from, self._saved_at = None, asyncio.get_running_loop().time()
+        self.unsaved_from, self._saved_at = None, asyncio.get_running_loop().time()
         metrics = self._tracking.metrics
         for each in found:
             metrics.visits.labels(each.event.visit.kind, each.event.type).inc()
@@ -457,7 +436,7 @@ def leave_geofences(
     return events
 
 
-def _in_order(located: "Located", places: Places) -> Iterator[tuple[DecodedDetection, int]]:
+def _in_order(located: Located, places: Places) -> Iterator[tuple[DecodedDetection, int]]:
     """All that tells where devices are, in the order of the records, each with its company."""
     found = [
         (each, place.company_reference.id)
@@ -492,11 +471,6 @@ def _key_of(visit: Visit) -> PlaceKey:
     if len(key) == 1:
         return GeofenceKey(*key)
     return BeaconKey(*key) if isinstance(key[0], str) else TagKey(*key)
-
-
-def _is_exit(detection: DecodedDetection) -> bool:
-    geofence = detection.message.geofence
-    return geofence is not None and geofence.transition == "exit"
 
 
 def _message(topic: str, publication: _Publication, device: KnownDevice) -> Outgoing:

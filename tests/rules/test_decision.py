@@ -46,12 +46,3 @@ def test_the_phase_is_worked_out_once_per_change() -> None:
     assert (noon.open, evening.open) == ((), (EVENING,))
     assert aim.phase_at(NOW) is aim.phase_at(noon.since) is noon
     assert aim.phase_at(evening.until - 0.001) is evening
-
-
-def test_asleep_keeps_what_decides_and_drops_what_is_sent() -> None:
-    full = campaign(background="b", color="c", delay=60)
-    asleep = full.without_content()
-    assert asleep.asleep
-    assert (asleep.title, asleep.push) == ("", "")
-    assert (asleep.content, asleep.background, asleep.color) == (None, None, None)
-    assert (asleep.id, asleep.delay, asleep.start, asleep.end) == (1, 60, full.start, full.end)

@@ -12,7 +12,6 @@ from rules.explanation import (
     HeldClaim,
     awake,
     explain,
-    explain_campaign,
 )
 from rules.model import Cap, CompanyRules, QuietHours, Reason, Zone
 from tests.rules.questions import (
@@ -94,64 +93,6 @@ def test_the_checks_after_the_first_failure_are_listed() -> None:
     assert failed == [each for each in Reason if each not in others]
     assert only(explanation).reason is Reason.TOO_FAR
     assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
-
-
-SATURDAY, MONDAY = epoch("2026-11-21T01:10:00+01:00"), epoch("2026-11-23T01:10:00+01:00")
-
-
-def said(check: str, at: float = FRIDAY, **fields: Any) -> str:
-    return compared(at_beacon(new_question(at), **fields), Reason(check))
-
-
-def test_the_words_of_hours_and_weekdays() -> None:
-    night: dict[str, Any] = {"start_minute": 1320, "end_minute": 120}
-    open_ = "01:10 in Europe/Paris | 22:00 to 02:00"
-    assert said("outside_hours", SATURDAY, **night) == f"ok Saturday {open_}"
-    assert said("outside_hours", MONDAY, **night) == f"ok Monday {open_}"
-    before = "(the window opened the day before)"
-    assert said("wrong_weekday", MONDAY, **night) == f"ok Sunday {before} | every day"
-    saturdays = said("wrong_weekday", SATURDAY, **night, weekdays=0b0100000)
-    assert saturdays == f"NO Friday {before} | Saturday"
-    assert said("wrong_weekday", weekdays=0) == "NO Friday | no day"
-    all_day = said("outside_hours", start_minute=540, end_minute=540)
-    assert all_day == "ok Friday 22:41 in Europe/Paris | the whole day"
-    start = datetime.fromisoformat("2026-01-01T00:00:00-03:30")
-    elsewhere = said("outside_hours", time_zone=None, start=start, end_minute=60)
-    assert elsewhere == "NO Friday 18:11 at -0330 | 00:00 to 01:00"
-
-
-def test_a_campaign_that_is_not_aimed_at_the_beacon() -> None:
-    explanation = explain_campaign(target(), campaign(id=7), new_question())
-    assert explanation.reason is only(explanation).reason is Reason.NO_CAMPAIGN
-    assert only(explanation).blocked_by == (Reason.NO_CAMPAIGN,)
-    assert compared(explanation, Reason.NO_CAMPAIGN) == (
-        "NO not targeted | a beacon that the campaign names, or its tag"
-    )
-
-
-def test_passed_checks_are_listed_too() -> None:
-    company = Target.of_place(beacon(), [campaign(format="connector", **PARIS, delay=60)])
-    explanation = explain(company, new_question())
-    assert explanation.reason is Reason.GRANTED
-    others = OF_OTHER_PLACES | OF_RULES | {Reason.GRANTED}
-    passed = [each for each in Reason if each not in others]
-    assert {reason: compared(explanation, reason) for reason in passed} == {
-        Reason.UNKNOWN_BEACON: "ok known | a beacon of the catalog",
-        Reason.INACTIVE_VENUE: "ok active | active",
-        Reason.INACTIVE_BEACON: "ok active | active",
-        Reason.NO_CAMPAIGN: "ok 1 campaign | a campaign that targets the beacon",
-        Reason.UNKNOWN_PROXIMITY: "ok near | immediate, near or far",
-        Reason.TOO_FAR: "ok near | near or nearer",
-        Reason.STALE: "ok 0 s old | at most 5 min",
-        Reason.FUTURE: "ok 0 s ahead | at most 5 min",
-        Reason.INACTIVE: "ok active | active",
-        Reason.NOT_STARTED: "ok 2026-11-20T22:41:00+0100 | from 2026-01-01T01:00:00+0100 on",
-        Reason.ENDED: "ok 2026-11-20T22:41:00+0100 | until 2026-12-31T23:59:59+0100",
-        Reason.WRONG_WEEKDAY: "ok Friday | every day",
-        Reason.OUTSIDE_HOURS: "ok Friday 22:41 in Europe/Paris | 00:00 to 24:00",
-        Reason.NO_CONNECTOR: "ok set up | a connector of the company",
-        Reason.THROTTLED: "ok no claim | at least 1 min between two sends",
-    }
 
 
 def test_the_hours_and_caps_that_a_campaign_ignores_are_no_checks() -> None:

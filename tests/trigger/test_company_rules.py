@@ -4,7 +4,6 @@ import json
 import random
 import uuid
 from collections import Counter
-from collections.abc import Collection
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
@@ -16,7 +15,6 @@ from catalog.models import Company, Device
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.cli.replay.decisions import CatalogReplay
 from engine.kafka.detections import BeaconKey, decode_record
-from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules, QuietHours
 from tests.redis.index_writer import (
@@ -76,18 +74,6 @@ async def test_the_last_place_goes_by_priority(trigger: PushedTrigger, together:
     assert reasons(trigger) == Counter(granted=2, capped=7)
 
 
-async def test_a_campaign_that_ignores_caps_neither_waits_nor_counts(
-    trigger: PushedTrigger,
-) -> None:
-    fields = beacon_entry([7, 8]) | rules_entry(Cap(1, HOUR))
-    fields |= campaign_entry(7, delay=MINUTE) | campaign_entry(8, ignores_caps=True, priority=9)
-    await trigger.write_index(fields)
-    for at in (0, 30, 60, 120):
-        await trigger.push(detection(seconds=at))
-    assert await sent(trigger) == [("phone", 8), ("phone", 7)] + [("phone", 8)] * 3
-    assert reasons(trigger) == Counter(granted=5, throttled=1, capped=2)
-
-
 async def test_a_message_too_large_keeps_no_place(trigger: PushedTrigger) -> None:
     large = campaign_entry(7, content="x" * 5000, priority=9) | campaign_entry(8)
     await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(1, HOUR)))
@@ -112,13 +98,6 @@ async def test_a_call_has_the_caps_that_count_it(trigger: PushedTrigger) -> None
         trigger.now = NOW / 1000 + seconds
         await trigger.push(detection(seconds=seconds + 0.5))
     assert trigger.count("claims_total", outcome="denied") == 2
-
-
-async def test_a_company_without_caps_asks_for_no_place(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    await trigger.push(detection(), detection(seconds=1))
-    assert await sent(trigger) == [("phone", 7)] * 2
-    assert trigger.count("claims_total", outcome="granted") == 0
 
 
 # The clock of the trigger stands at 23:00 in Paris, 17:00 in New York and 07:00 in Tokyo.
@@ -164,25 +143,6 @@ async def test_the_zone_of_the_catalog_counts(trigger: PushedTrigger) -> None:
     await trigger.push(*(at_night(udid, minor=3) for udid in ("away", "tokyo", "none", "new")))
     assert await sent(trigger) == [("away", 7)]
     assert reasons(trigger) == Counter(granted=1, quiet_hours=3)
-
-
-async def test_a_device_that_stays_through_the_hours_is_looked_up_once(
-    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await quiet(trigger)
-    devices, asked = trigger.role.intake.devices, list[DeviceKey]()
-    find = devices.find
-
-    async def counted(keys: Collection[DeviceKey]) -> Any:
-        asked.extend(keys)
-        return await find(keys)
-
-    monkeypatch.setattr(devices, "find", counted)
-    for seconds in range(30):
-        await trigger.push(at_night("stays", seconds, minor=3))
-    assert asked == [DeviceKey(1, "stays")]
-    assert reasons(trigger) == Counter(quiet_hours=30)
-    assert await sent(trigger) == []
 
 
 async def test_a_zone_that_was_learned_is_known_before_anything_is_sent(

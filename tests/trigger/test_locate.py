@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine.cli.explain import SupposedDetection, explained
-from engine.kafka.detections import GeofenceKey, TagKey
 from engine.process.lifecycle import cancel
 from engine.redis.devices import DeviceKey
 from engine.wiring.parts import build_decision_store
@@ -135,12 +133,6 @@ async def test_leaving_a_geofence_is_skipped_and_counted(town: PushedTrigger):
     assert town.worker.done_offset == 3
 
 
-async def test_two_places_in_a_detection_are_a_dead_letter(town: PushedTrigger):
-    triple = {"uuid": "e2c56db5-dffb-48d2-b060-d0f5a71096e0", "major": 1, "minor": 2}
-    await town.push(seen(position=HERE, tag=QR), at(latitude=91), seen(position=HERE, **triple))
-    assert len(await town.left("dead-letters")) == 3
-
-
 async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
     town: PushedTrigger,
 ):
@@ -187,18 +179,3 @@ async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
     store = build_decision_store(town.settings, town.redis)
     kept = await store.read(DeviceKey(1, "phone"))
     assert [(each.kind, each.beacon) for each in kept] == [("geofence", 5), ("geofence", 4)]
-
-
-async def test_an_explanation_of_a_place_is_the_decision(town: PushedTrigger):
-    now = NOW / 1000
-    await town.push(seen(tag=QR))
-    for key, reason in (
-        (GeofenceKey(5), "granted"),  # campaign 8; 7 is throttled
-        (GeofenceKey(6), "inactive_geofence"),
-        (GeofenceKey(44), "unknown_geofence"),
-        (TagKey(1, "qrcode", QR["value"]), "throttled"),
-        (TagKey(1, "nfc", QR["value"]), "inactive_tag"),
-        (TagKey(1, "nfc", "other"), "unknown_tag"),
-    ):
-        supposed = SupposedDetection(key, "phone", None, now, now, is_now=True)
-        assert (await explained(town.settings, town.redis, supposed)).explanation.reason == reason

@@ -65,13 +65,6 @@ def test_beacons_that_are_detected_in_turn_are_found_in_a_cache_that_is_too_smal
     assert found > 600  # none, if the oldest were dropped
 
 
-def test_campaigns_of_equal_hours_and_dates_share_a_schedule():
-    (one, _), (other, _) = beacon(1, 2).target._schedules
-    assert one is other
-    ((apart, _),) = IndexedPlace(BEACON, [campaign(id=3, start_minute=61)], None).target._schedules
-    assert apart is not one
-
-
 def test_a_campaign_in_an_unknown_time_zone_is_left_out():
     made = IndexedPlace(BEACON, [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None)
     assert [c.id for c in made.target.phase_at(1_795_165_200.0).open] == [1]

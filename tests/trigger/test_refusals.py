@@ -19,7 +19,7 @@ from rules.model import CompanyRules, Zone
 from rules.visits import VisitBook
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.servers.compiled import compiled
-from tests.trigger.pushed import NOW, PushedTrigger, detection, pushed_trigger
+from tests.trigger.pushed import PushedTrigger, detection, pushed_trigger
 
 MOMENTS = (("enter", None), ("dwell", None), ("exit", "silence"), ("exit", "signal"))
 PHONES = [f"phone-{number}" for number in range(8)]
@@ -108,27 +108,6 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
     await trigger.push(detection(seconds=2), b"no json", detection(seconds=3))
     assert not limit._failing
     assert undecoded(trigger) == (3 if trigger.role.intake.refusals else 0)
-
-
-async def test_a_later_campaign_fires_for_a_device_that_stays(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=3600))
-    await trigger.push(detection())
-    for second in (1, 2):
-        await trigger.push(detection(seconds=second))
-    await trigger.write_index(beacon_entry([7, 8]) | campaign_entry(8, delay=3600))
-    await trigger.push(detection(seconds=3))
-    assert len(await trigger.left("notifications")) == 2
-
-
-async def test_a_device_that_stays_fires_again_after_the_delay(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
-    await trigger.push(detection())
-    for second in (1, 59):
-        await trigger.push(detection(seconds=second))
-    assert len(await trigger.left("notifications")) == 1
-    trigger.now = NOW / 1000 + 60
-    await trigger.push(detection(seconds=60))
-    assert len(await trigger.left("notifications")) == 2
 
 
 async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:

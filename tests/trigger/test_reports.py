@@ -135,14 +135,6 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     assert gateways.role.in_flight.held == 0
 
 
-async def test_few_reports_are_taken_in_at_once(gateways: PushedTrigger) -> None:
-    await gateways.write_index(beacon_entry([7]) | campaign_entry(7, delay=60))
-    gateways.worker.offer(gateways.records([report(2)] * 450))
-    await gateways.until_finished()
-    assert gateways.count("batch_size_count") == 3
-    assert gateways.worker.done_offset == 450
-
-
 async def test_more_sightings_than_one_cycle_takes(gateways: PushedTrigger) -> None:
     minors = range(2, 302)
     beacons: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from api.answers import ApiError
 from api.console.context import A_PAGE, Context, PageContext, PageRoute
 from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
-from api.console.pages.records import CAMPAIGNS, store, venue_of
+from api.console.pages.records import CAMPAIGNS, IN_VENUES, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
 from api.console.pages.venues import ON_THE_PLAN, venue_plan
 from api.console.rendering import previewed
@@ -152,11 +152,11 @@ async def _form(
 
 async def _offered(context: PageContext, name: str, chosen: list[str]) -> list[dict[str, Any]]:
     """The venue's places of a kind, first those that the campaign names already."""
-    kind, path = _TARGETS[name]
+    kind = _TARGETS[name]
     offered: dict[str, dict[str, Any]] = {number: {"id": number} for number in chosen}
-    if context.may_read(kind):
-        address = f"/region/{context.path_number('id')}/{path}"
-        offered |= {str(each["id"]): each for each in await context.get(address, limit=ON_THE_PLAN)}
+    if context.may_read(kind.record):
+        found = await context.get(kind.list_path(context), limit=ON_THE_PLAN)
+        offered |= {str(each["id"]): each for each in found}
     return list(offered.values())
 
 
@@ -180,13 +180,8 @@ async def explain(context: Context) -> Response:
     return context.page("campaign_form.html#explained", explanation=explanation)
 
 
-# The fields that name places: the kinds of record, and their paths in a venue.
-_TARGETS = {
-    "beacons": ("beacon", "beacon"),
-    "geofencings": ("geofence", "geofencing"),
-    "nfcs": ("nfc", "nfc"),
-    "qrcodes": ("qrcode", "qrcode"),
-}
+# The fields that name places, with the kinds of record.
+_TARGETS = dict(zip(("beacons", "geofencings", "nfcs", "qrcodes"), IN_VENUES, strict=True))
 _FLAGS = ("active", "ignores_caps", "ignores_quiet_hours")
 
 

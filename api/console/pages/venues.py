@@ -13,7 +13,6 @@ from api.console.pages.records import BEACONS
 router = APIRouter(route_class=PageRoute)
 ON_THE_PLAN = 1000
 _NAMED = 12
-_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]{3,24}")
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
 _EMPTY_SIDE = 20
 _METRES_A_DEGREE = 111_195.0
@@ -69,9 +68,6 @@ def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> dict[str
     It is large enough for beacons outside of the venue's size; the view has room for dots and names
     at its edges. An image on another site is not loaded, so that it does not see the request.
     """
-    for each in beacons:
-        # An unknown colour would hide the dot.
-        each["fill"] = each["color"] if _COLOUR.fullmatch(each["color"]) else ""
     placed = [each for each in beacons if None not in (each["x"], each["y"])]
     left, width = _extent(venue["width"], [each["x"] for each in placed])
     top, height = _extent(venue["height"], [each["y"] for each in placed])

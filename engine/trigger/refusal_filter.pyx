@@ -232,7 +232,7 @@ cdef class RefusalFilter:
     cdef object _others(self, DetectionText *text, double at):
         """The places of a detection at no beacon; None for one of which the index must be asked."""
         if text.place == GEOFENCE:
-            return (self._place(GeofenceKey(<long long>number_of(&text.id))),)
+            return (self._geofence(<long long>number_of(&text.id)),)
         application = self._known.get(application_field(_text_of(&text.api_key)))
         if application is None or not application.admits(at):
             return (None,)
@@ -244,7 +244,7 @@ cdef class RefusalFilter:
             return (None,)
         inside = grid.containing(text.latitude, text.longitude)
         accuracy = None if isnan(text.accuracy) else text.accuracy
-        places = [self._place(GeofenceKey(each.id)) for each in inside if each.admits(accuracy)]
+        places = [self._geofence(each.id) for each in inside if each.admits(accuracy)]
         return places or (self._nowhere(company, Reason.INACCURATE if inside else Reason.OUTSIDE),)
 
     cdef _Place _nowhere(self, company, reason):
@@ -271,6 +271,10 @@ cdef class RefusalFilter:
             place.written.append(written)
             self._places[written] = place
         return place
+
+    cdef _Place _geofence(self, number):
+        cdef PyObject *found = PyDict_GetItem(self._by_key, (number,))  # equal to the key
+        return <_Place>found if found != NULL else self._place(GeofenceKey(number))
 
     cdef _Place _place(self, key):
         """The place with this key; None if the index must be asked."""

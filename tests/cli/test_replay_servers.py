@@ -114,6 +114,8 @@ async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
     async with AsyncExitStack() as stack:
         service = stack.enter_context(library_service())
         document = demo_document(datetime.now(UTC), connector=service)
+        (venue,) = document["companies"][0]["venues"]  # a replay sends nothing for visits
+        venue["campaigns"] = [each for each in venue["campaigns"] if "on" not in each]
         readings = load_readings(document)
         settings = await stack.enter_async_context(embedded_settings(own))
         database = open_database(settings.database_url.get_secret_value())

@@ -30,7 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from typer import Option
 
 from catalog.database import Database, open_database
-from catalog.models import Campaign, Company, Statistic
+from catalog.models import Campaign, Company, Statistic, VisitStatistic
 from engine.cli.catalog import update_index, write_catalog
 from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
 from engine.cli.demo.walk import (
@@ -61,6 +61,11 @@ _START_SECONDS = 30.0
 _CATCH_UP_SECONDS = 60.0
 _POLL = 0.05
 _ENV, _DETECTIONS = "env", "you.jsonl"
+_STAYS = (
+    select(VisitStatistic.kind, func.sum(VisitStatistic.ended), func.sum(VisitStatistic.seconds))
+    .group_by(VisitStatistic.kind)
+    .order_by(VisitStatistic.kind.desc())
+)
 
 app = new_app()
 
@@ -236,19 +241,22 @@ async def until_done(metrics: Metrics, database: Database, detections: int) -> N
             if (
                 decided.total() >= detections
                 and recorded[0] >= decided.total() - sum(decided[each] for each in at_no_place)
+                and not metrics.registry.get_sample_value("proximity_visits_open")
                 and recorded[1] >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
+                and recorded[2] == counts_of(metrics.visits)["exit"]
             ):
                 return
             await asyncio.sleep(_POLL)
 
 
-async def _recorded(database: Database) -> tuple[int, int]:
-    """SQL's detections at active places and notifications. Raises SQLAlchemyError."""
+async def _recorded(database: Database) -> tuple[int, int, int]:
+    """SQL's detections at active places, notifications and visits. Raises SQLAlchemyError."""
     of = Statistic
     sums = select(func.sum(of.detections + of.place_detections), func.sum(of.notifications))
     async with database.read() as session:
         detections, notifications = (await session.execute(sums.where(of.kind == "venue"))).one()
-    return int(detections or 0), int(notifications or 0)
+        visits = await session.scalar(select(func.sum(VisitStatistic.ended)))
+    return int(detections or 0), int(notifications or 0), int(visits or 0)
 
 
 def counts_of(metric: Any) -> Counter[str]:
@@ -269,6 +277,7 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
     async with database.read() as session:
         campaigns = (await session.execute(query.group_by(one.id).order_by(one.id))).all()
         (company_id,) = await session.scalars(select(Company.id))
+        stays = (await session.execute(_STAYS)).all()
     held_back = await _reasons(settings, company_id)
     fired, silent = [], []
     for id_, name, form, sent, devices in campaigns:
@@ -282,6 +291,10 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         for reason, count in counts_of(metrics.detections).most_common()
         if count
     ]
+    visits = [
+        (f"at a {kind}", f"{seconds / max(ended, 1):.0f} s on average", f"{ended:,}")
+        for kind, ended, seconds in stays
+    ]
     say("A notification, as a push sender gets it:")
     # Of the connector campaign: its content is from the customer's service.
     (called,) = (each.name for each in campaigns if each.format == "connector")
@@ -290,11 +303,12 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         ("What was detected", detected),
         ("What did not fire, and why", silent),
         ("What fired", fired),
+        ("Who came, stayed and left", visits),
     ):
         say("")
         print_table((title, "", ""), rows, numbers=1)
     say("")
-    detections, notifications = await _recorded(database)
+    detections, notifications, _ = await _recorded(database)
     throttled = counts_of(metrics.decisions)[Reason.THROTTLED]
     say(
         f"SQL has counted {detections:,} detections at active places and {notifications:,} "

@@ -310,7 +310,7 @@ class Settings(BaseModel):
     path_loss_exponent: float = setting(2.0, "n in the formula from rssi to distance", gt=0, le=10)
 
     batch_records: Count = setting(
-        5000, "most records in a batch; four times as many may be in flight"
+        5000, "most records in a batch (trigger: 2,000); four times as many may be in flight"
     )
     in_flight_bytes: int = setting(
         64 * 1024 * 1024,

@@ -57,7 +57,7 @@ _MOST_CLAIMED = 2  # cycles whose messages are not composed yet
 
 
 class Cycle:
-    """Runs while detections wait. `cycle_bytes` bounds the messages of a cycle, and eight times as
+    """Runs while detections wait. `cycle_bytes` bounds the messages of a cycle, and four times as
     many those that are not acknowledged. `clock` in epoch seconds.
 
     With transactions each partition has a cycle with its own `letters`; else the process has one.
@@ -149,7 +149,7 @@ class Cycle:
             await asyncio.sleep(0)
 
     def _has_room(self) -> bool:
-        return self._unacknowledged < 8 * self._cycle_bytes and len(self._claimed) < _MOST_CLAIMED
+        return self._unacknowledged < 4 * self._cycle_bytes and len(self._claimed) < _MOST_CLAIMED
 
     def _take(self) -> list[DecidedDetection]:
         """The next detections of the waiting companies, in rotation."""

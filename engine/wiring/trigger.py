@@ -52,6 +52,7 @@ log = structlog.get_logger(__name__)
 CACHED_BEACONS = 200_000
 CACHED_BYTES = 256 * 1024 * 1024  # of campaigns: their content, and 900 bytes each
 CACHE_SECONDS = 300.0  # age at which a cached beacon is read again
+MOST_RECORDS = 2000  # in a batch; more are no faster, and take memory
 HELD_CLAIMS = 250_000  # four times as many if devices have many
 _REBUILD_PAUSE = 1.0
 
@@ -69,8 +70,8 @@ def build_trigger(parts: ProcessParts) -> Role:
         transactional_worker_for=partial(_transactional_worker, trigger),
         topics=list(intake.decoders),
         has_room=trigger.in_flight.has_room,
-        batch_records=settings.batch_records,
-        in_flight_records=settings.in_flight_records,
+        batch_records=trigger.batch_records,
+        in_flight_records=4 * trigger.batch_records,
     )
     watch = IndexWatch(
         index=index,
@@ -147,7 +148,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         make_cycle=lambda publisher: make_cycle(letters=letters.publishing_with(publisher)),
         claim_memory=ClaimMemory(HELD_CLAIMS),
         in_flight=in_flight,
-        batch_records=settings.batch_records,
+        batch_records=min(settings.batch_records, MOST_RECORDS),
         tracking=VisitTracking(
             index=index,
             devices=devices,

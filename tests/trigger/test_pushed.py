@@ -158,7 +158,7 @@ async def test_small_pieces_that_have_queued_up_are_taken_in_together(
 async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) -> None:
     """A crash repeats what comes behind it, however much of that is finished."""
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    most = 2 * trigger.settings.batch_records
+    most = 2 * trigger.role.batch_records
     with trigger.waiting():
         others = [detection(minor=99)] * (most + 2000)
         trigger.worker.offer(trigger.records([detection(), *others]))

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,6 +82,29 @@ async def test_protobuf_of_another_place(
     found = await decoded_detection(registry, "protobuf", framed(7, message))
     assert (found.key, found.message.api_key) == (None, "k")
     assert expected in (found.message.position, found.message.tag)
+
+
+async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
+    """Only there may a number be NaN, which is nowhere."""
+    degrees = [{"name": name, "type": "double"} for name in ("latitude", "longitude")]
+    schema = registered.AVRO_DETECTION | {
+        "fields": [
+            {"name": "position", "type": {"type": "record", "name": "P", "fields": degrees}},
+            {"name": "api_key", "type": "string"},
+            {"name": "device", "type": registered.AVRO_DEVICE},
+        ]
+    }
+    registry.schemas[7] = Registered("AVRO", json.dumps(schema))
+
+    def message(latitude: float) -> bytes:
+        position = {"latitude": latitude, "longitude": 2.5}
+        body = {"api_key": "k", "device": {"udid": "d"}, "position": position}
+        return framed(7, avro(body, schema))
+
+    found = await decoded_detection(registry, "avro", message(90))
+    assert found.message.position == Coordinates(90, 2.5)
+    letter = await dead_letter_text(registry, "avro", message(math.nan))
+    assert "position.latitude: expected" in letter
 
 
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:

@@ -73,6 +73,12 @@ async def test_where_no_place_is_nothing_is_counted(rig: Rig):
     assert rig.letters.reasons == []  # those are the trigger's
 
 
+async def test_without_traces_detections_are_counted(rig: Rig):
+    await rig.recorder(DETECTIONS, trace="none").handle(list(rig.signals(0)[:1]))
+    assert await rig.counters() == (1, 0)
+    assert await rig.count(DetectionTrace) == 0
+
+
 @pytest.mark.parametrize(
     "edit",
     [

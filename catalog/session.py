@@ -145,7 +145,7 @@ def _mark_deleted(session: OrmSession, _context: UOWTransaction, _instances: Any
     venues = [item.id for item in marked if isinstance(item, Venue)]
     if venues:
         connection = session.connection()
-        # Waits for whoever adds records to it, who locks the venue too.
+        # A transaction that adds records to the venue locks it too: the deletion waits for it.
         connection.execute(select(Venue.id).where(Venue.id.in_(venues)).with_for_update())
         for model in IN_VENUES:
             inside = (model.venue_id.in_(venues), model.deleted_at.is_(None))

@@ -155,7 +155,7 @@ class RecountCatalog(NamedTuple):
     applications: Mapping[str, ApplicationFact]
 
 
-class Figures(msgspec.Struct):
+class DeviceCounts(msgspec.Struct):
     """The figures of one device; those with rows are for the time whose rows SQL keeps."""
 
     nb_beacon: int = 0
@@ -229,8 +229,12 @@ class Recount:
     retained: Interval
     decode: Callable[[Record], Iterable[DecodedDetection]]
     traces: bool = True  # each detection has a row
-    devices: defaultdict[DeviceKey, Figures] = field(default_factory=lambda: defaultdict(Figures))
-    doubts: defaultdict[str, Figures] = field(default_factory=lambda: defaultdict(Figures))
+    devices: defaultdict[DeviceKey, DeviceCounts] = field(
+        default_factory=lambda: defaultdict(DeviceCounts)
+    )
+    doubts: defaultdict[str, DeviceCounts] = field(
+        default_factory=lambda: defaultdict(DeviceCounts)
+    )
     visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
     read: int = 0
     malformed: int = 0
@@ -292,15 +296,15 @@ class Recount:
             self.visit_events[event.company.id] += 1
 
     def differences(
-        self, key: DeviceKey, id_: int | None, sql: Figures, partial: Collection[str] = ()
+        self, key: DeviceKey, id_: int | None, sql: DeviceCounts, partial: Collection[str] = ()
     ) -> Iterator[Difference]:
         """The differences of a device, whose `id_` is None if SQL lacks it.
 
         In `partial` figures SQL may have more.
         """
-        counted = self.devices.get(key, Figures())
-        doubts = self.doubts.get(key.udid, Figures())
-        for name in Figures.__struct_fields__:
+        counted = self.devices.get(key, DeviceCounts())
+        doubts = self.doubts.get(key.udid, DeviceCounts())
+        for name in DeviceCounts.__struct_fields__:
             topics, recorded = getattr(counted, name), getattr(sql, name)
             if recorded < topics or (recorded > topics and name not in partial):
                 may_be_edit = abs(recorded - topics) <= getattr(doubts, name)
@@ -344,7 +348,7 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
 
 async def recorded_devices(
     connection: AsyncConnection, retained: Interval, *, traces: bool = True
-) -> AsyncIterator[tuple[DeviceKey, int, Figures]]:
+) -> AsyncIterator[tuple[DeviceKey, int, DeviceCounts]]:
     """All devices, their ids, and their rows of the time that is `retained`; `traces` only if asked
     for."""
     since, until = retained.times()
@@ -362,7 +366,7 @@ async def recorded_devices(
         query = query.outerjoin(counts, counts.c.device_id == Device.id)
     async with connection.stream(query) as rows:
         async for id_, company_id, udid, *figures in rows:
-            yield DeviceKey(company_id, udid), id_, Figures(*figures)
+            yield DeviceKey(company_id, udid), id_, DeviceCounts(*figures)
 
 
 @dataclass
@@ -490,7 +494,7 @@ async def _differences(
             yield each
         recount.devices.pop(key, None)
     for key in recount.devices:
-        for each in recount.differences(key, None, Figures(), partial):
+        for each in recount.differences(key, None, DeviceCounts(), partial):
             yield each
     since, until = recount.retained.times()
     event = CountedVisitEvent

@@ -88,7 +88,7 @@ async def test_content(holder: Holder):
     assert made.status_code == 201
     fields = refused(await holder.campaign(**fits | {"html": "é" * 1000}), "2000 bytes together")
     assert list(fields) == ["html"]
-    more = {"template": "t" * 300}  # what is sent and what is not are stored together
+    more = {"template": "t" * 300}  # the content of every format is stored
     refused(await holder.edit("campaign", made.json(), **more), "2000 bytes together")
     assert (await holder.edit("campaign", made.json(), title="shorter")).status_code == 200
 

@@ -18,8 +18,8 @@ from catalog.database import Database, open_database
 from engine.cli.verify import (
     ApplicationFact,
     BeaconFact,
+    DeviceCounts,
     Difference,
-    Figures,
     Interval,
     Recount,
     RecountCatalog,
@@ -86,7 +86,7 @@ def signed_in(
     return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})
 
 
-BEACON, OLD = Figures(nb_beacon=1, detection_trace=1), Figures(nb_beacon=1)
+BEACON, OLD = DeviceCounts(nb_beacon=1, detection_trace=1), DeviceCounts(nb_beacon=1)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ BEACON, OLD = Figures(nb_beacon=1, detection_trace=1), Figures(nb_beacon=1)
     ],
 )
 def test_recounted_detections(
-    given: Record, counted: dict[int, Figures], doubts: dict[str, Figures]
+    given: Record, counted: dict[int, DeviceCounts], doubts: dict[str, DeviceCounts]
 ) -> None:
     counting = recount()
     counting.count([given], counting.add_detection)
@@ -121,7 +121,7 @@ def test_notifications_and_visits_are_counted_once_by_id() -> None:
     counting = recount()
     records = [sent(1), sent(2), sent(1), sent(3, at=LONG_AGO), sent(4, company=3)]
     counting.count(records, counting.add_notification)
-    assert counting.devices == {DeviceKey(1, "a"): Figures(nb_campaign=3, reception=2)}
+    assert counting.devices == {DeviceKey(1, "a"): DeviceCounts(nb_campaign=3, reception=2)}
     visits = [visited(11), visited(12, "exit"), visited(11), visited(13, "dwell")]
     counting.count([*visits, visited(14, at=LONG_AGO)], counting.add_presence)
     assert (counting.visit_events, counting.malformed) == ({1: 2}, 0)
@@ -137,7 +137,9 @@ def test_a_malformed_record_counts_nothing(value: bytes | None) -> None:
     assert (counting.malformed, counting.devices) == (3, {})
 
 
-RIGHT = Figures(nb_beacon=2, nb_campaign=1, detection_trace=2, reception=1, authentication_trace=2)
+RIGHT = DeviceCounts(
+    nb_beacon=2, nb_campaign=1, detection_trace=2, reception=1, authentication_trace=2
+)
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ async def a_campaign_that_fires(scene: Scene) -> Campaign:
 
 
 async def switch_off(scene: Scene, campaign: Campaign) -> None:
-    """Switch it off in SQL, and wait until it does not fire any more."""
+    """Switch the campaign off in SQL, and wait until it fires nothing."""
     database = open_database(scene.rig.environment["DATABASE_URL"])
     async with database.write.begin() as session:
         (await session.get_one(Campaign, campaign.id)).active = False

@@ -18,7 +18,7 @@ from tests.redis.index_writer import (
     tag_entry,
 )
 from tests.trigger.pushed import NOW, PushedTrigger
-from tests.trigger.test_decision_tail import Watching
+from tests.trigger.test_decision_feed import Watching
 
 HERE = {"latitude": 48.8584, "longitude": 2.2945}
 CIRCLES = (

@@ -1,0 +1,210 @@
+"""Sums of companies' days, and the detections of the last quarter of an hour, on every kind of
+Redis."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from catalog.redis_connection import RedisClient
+from engine.process.metrics import Metrics
+from engine.redis import figures as figures_module
+from engine.redis.figures import (
+    KEPT_DAYS,
+    MINUTES,
+    MOST_FIELDS,
+    BeaconMinute,
+    CompanyDay,
+    FigureStore,
+    FigureSums,
+    RecentDetectionStore,
+)
+from rules.model import CampaignReason, DayFigures, Reason
+
+DAY = date(2026, 11, 20)
+NEXT = date(2026, 11, 21)
+HELD = CampaignReason(7, Reason.THROTTLED)
+FIELDS = {"d:0": 1, "d:23": 2, "n:9": 1, "r:too_far": 1, "r:throttled": 3, "c:7:throttled": 3}
+
+
+@pytest.fixture
+def store(redis: RedisClient) -> FigureStore:
+    return FigureStore(redis=redis, prefix="contract:", deadline=10.0)
+
+
+async def key_of(redis: RedisClient, pattern: str = "contract:*") -> Any:
+    (key,) = [key async for key in redis.scan_iter(pattern)]
+    return key
+
+
+def sums(count: int = 1) -> dict[str, int]:
+    return {field: count * each for field, each in FIELDS.items()}
+
+
+def figures(count: int = 1) -> DayFigures:
+    return DayFigures(
+        detections=Counter({0: count, 23: 2 * count}),
+        notifications=Counter({9: count}),
+        reasons=Counter({Reason.TOO_FAR: count, Reason.THROTTLED: 3 * count}),
+        campaigns=Counter({HELD: 3 * count}),
+    )
+
+
+async def test_sums_grow_and_nothing_is_lost(store: FigureStore):
+    """Several processes write the same day."""
+    assert await store.read(1, DAY, NEXT) == {}
+    await asyncio.gather(*(store.add({CompanyDay(1, DAY): sums()}) for _ in range(20)))
+    assert await store.add({CompanyDay(1, DAY): sums(4), CompanyDay(1, NEXT): sums()}) == []
+    assert await store.read(1, DAY, NEXT) == {DAY: figures(24), NEXT: figures()}
+    assert await store.read(1, NEXT, NEXT) == {NEXT: figures()}
+
+
+async def test_a_day_is_one_companys_and_is_kept_for_a_month(
+    store: FigureStore, redis: RedisClient
+):
+    assert await store.add({CompanyDay(n, DAY): sums(n) for n in range(1, 301)}) == []
+    for company in (1, 2, 300):
+        assert await store.read(company, DAY, DAY) == {DAY: figures(company)}
+    assert await store.read(301, DAY, DAY) == {}
+    kept = KEPT_DAYS * 24 * 3600
+    assert kept - 60 < await redis.ttl(await key_of(redis, "contract:*{1}*")) <= kept
+
+
+async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: RedisClient):
+    """However many campaigns a company has, and however many processes write."""
+    await store.add({CompanyDay(1, DAY): sums()})
+    for first in range(1, 10_000, 400):
+        many = {f"c:{number}:ended": 1 for number in range(first, first + 400)}
+        await store.add({CompanyDay(1, DAY): {f"d:{first % 24}": 1} | many})
+    every_hour_and_reason = 24 * 2 + len(Reason)
+    fields = await redis.hlen(await key_of(redis))
+    assert MOST_FIELDS <= fields <= MOST_FIELDS + every_hour_and_reason
+    before = (await store.read(1, DAY, DAY))[DAY]
+    # What is there grows; so do hours and reasons, whether they are there or not.
+    await store.add({CompanyDay(1, DAY): sums() | {"r:stale": 2}})
+    after = (await store.read(1, DAY, DAY))[DAY]
+    assert after.campaigns.keys() == before.campaigns.keys()
+    assert after.campaigns[HELD] == before.campaigns[HELD] + 3
+    assert after.reasons[Reason.STALE] == 2
+
+
+async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: RedisClient):
+    await store.add({CompanyDay(1, DAY): sums()})
+    odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:24", b"d:x", b"c:7", b"\xff"), 1)
+    await redis.hset(await key_of(redis), mapping=odd | {b"n:1": b"x"})
+    assert await store.read(1, DAY, DAY) == {DAY: figures()}
+
+
+# Sums of a process until they are written
+
+
+class Sums(FigureSums):
+    """Sums with a clock, a minute before midnight."""
+
+    def __init__(self, store: FigureStore) -> None:
+        self.now = datetime(2026, 11, 20, 23, 59, tzinfo=UTC).timestamp()
+        self.metrics = Metrics()
+        super().__init__(store=store, metrics=self.metrics, clock=lambda: self.now)
+
+    def refuse(self, company: int, *campaigns: int) -> None:
+        self.note_reason(company, Reason.ENDED, len(campaigns))
+        for number in campaigns:
+            self.note_campaign(company, number, Reason.ENDED, 1)
+
+    def count(self, name: str) -> float:
+        return self.metrics.registry.get_sample_value(f"proximity_{name}_total") or 0.0
+
+
+@pytest.fixture
+def unwritten(store: FigureStore) -> Sums:
+    return Sums(store)
+
+
+async def test_a_day_and_an_hour_are_those_of_utc(unwritten: Sums, store: FigureStore):
+    unwritten.note_notifications(1, 2)
+    unwritten.now += 60
+    unwritten.note_detections(1, 3)
+    for _ in range(2):  # what is written is written once
+        await unwritten.write()
+    found = await store.read(1, DAY, NEXT)
+    assert (found[DAY].notifications, found[NEXT].detections) == ({23: 2}, {0: 3})
+
+
+@pytest.mark.parametrize(
+    ("error", "added", "dropped"),
+    [(RedisConnectionError(), 2, 0), (TimeoutError(), 1, 2)],  # the second may have written
+)
+async def test_while_redis_is_down_sums_grow_on(
+    unwritten: Sums,
+    store: FigureStore,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    added: int,
+    dropped: int,
+):
+    async def fail(*_: object) -> None:
+        raise error
+
+    unwritten.refuse(1, 7)
+    with monkeypatch.context() as down:
+        down.setattr(store, "add", fail)
+        await unwritten.write()
+    unwritten.refuse(1, 7)
+    await unwritten.write()
+    found = (await store.read(1, DAY, DAY))[DAY]
+    assert found.campaigns == {CampaignReason(7, Reason.ENDED): added}
+    assert (unwritten.count("redis_errors"), unwritten.count("figures_dropped")) == (1, dropped)
+
+
+async def test_a_day_that_redis_refuses_leaves_the_others(
+    unwritten: Sums, store: FigureStore, redis: RedisClient
+):
+    await store.add({CompanyDay(3, DAY): sums()})
+    key = await key_of(redis)
+    await redis.delete(key)
+    await redis.set(key, b"a text")
+    for company in range(1, 251):
+        unwritten.refuse(company, 7)
+    await unwritten.write()
+    await redis.delete(key)
+    assert await store.read(3, DAY, DAY) == {}
+    await unwritten.write()
+    for company in (1, 3, 250):
+        found = await store.read(company, DAY, DAY)
+        assert found[DAY].reasons == {Reason.ENDED: 1}
+
+
+async def test_companies_and_campaigns_are_bounded(
+    unwritten: Sums, store: FigureStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(figures_module, "_MOST_CAMPAIGNS", 10)
+    monkeypatch.setattr(figures_module, "_MOST_SUMS", 25)
+    unwritten.refuse(1, *range(10_000))
+    assert unwritten.count("figures_dropped") == 0  # its reasons have them
+    unwritten.refuse(2, *range(20))
+    unwritten.refuse(3, *range(8))
+    assert unwritten.count("figures_dropped") == 4
+    await unwritten.write()
+    found = [(await store.read(company, DAY, DAY))[DAY] for company in (1, 2, 3)]
+    assert [len(each.campaigns) + 1 for each in found] == [10, 10, 5]
+    assert found[0].reasons[Reason.ENDED] == 10_000
+
+
+async def test_a_quarter_of_an_hour_of_detections_is_added_up(redis: RedisClient) -> None:
+    now = 1_795_200_030.0
+    minute = int(now // 60)
+    store = RecentDetectionStore(redis=redis, prefix="contract:", deadline=10.0)
+    assert await store.read(7, now) == {}
+    last = minute - MINUTES + 1
+    await store.add({BeaconMinute(7, 1, minute): 2, BeaconMinute(7, 2, last): 3})
+    await store.add({BeaconMinute(7, 1, minute - 1): 5, BeaconMinute(8, 9, minute): 1})
+    assert await store.read(7, now) == {1: 7, 2: 3}
+    assert await store.read(8, now) == {9: 1}
+    assert await store.read(7, now + 60) == {1: 7}
+    keys = [key async for key in redis.scan_iter(match="contract:recent:*")]
+    assert len(keys) == 4
+    for key in keys:
+        assert 0 < await redis.ttl(key) <= 20 * 60

@@ -57,18 +57,17 @@ class _Level(NamedTuple):
 
 
 class GeofenceGrid:
-    """Finds the circles of one company that contain a position."""
+    """Finds the circles of one company that contain a position. `circles` has them by id."""
 
     def __init__(self, circles: Iterable[Circle]) -> None:
         self._levels: dict[float, _Level] = {}  # by the height of their rows
-        self._count = 0
-        for circle in circles:
+        self.circles = {circle.id: circle for circle in circles}
+        for circle in self.circles.values():
             self._add(circle)
-            self._count += 1
 
     def __len__(self) -> int:
         """How many circles it has."""
-        return self._count
+        return len(self.circles)
 
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""

@@ -7,7 +7,7 @@ greatest one of a partition (`mark`), or as far as `expire` says. Times are epoc
 import uuid
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -57,7 +57,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 
     at: float
     arrived: float
-    record: tuple[object, ...]
+    record: tuple[Any, ...]
     in_reach: bool = True
     rssi: float | None = None
     weakest: float | None = None
@@ -186,8 +186,10 @@ class VisitBook:
             if visit is not None and rssi is not None:
                 _note_signal(visit, at, rssi)
             if visit is None or visit.ended_at is not None:
-                if not self._begins(visitor, place, seen, visit, events):
+                enter = self._begin(visitor, place, seen, visit)
+                if enter is None:
                     break
+                events.append(enter)
                 visits = self._visits[visitor]
             elif seen.in_reach or self._stays(visitor, visit, seen, events):
                 before = visit.last_seen
@@ -200,8 +202,10 @@ class VisitBook:
                 if visit.silence != place.silence:
                     visit.silence = place.silence
                     self._watch(visitor, visit)
-                if place.dwell_minutes:
-                    events += _dwells(visitor, visit, before, place.dwell_minutes)
+                for minutes in place.dwell_minutes:
+                    reached = visit.entered_at + minutes * _MINUTE
+                    if before < reached <= visit.last_seen:
+                        events.append(VisitEvent("dwell", visitor, copy(visit), minutes))
             else:
                 break
             if rssi is not None:  # it is no signal of the next place
@@ -215,12 +219,12 @@ class VisitBook:
     ) -> list[VisitEvent]:
         """End a visit, because the device or its position says so."""
         events = self.expire(min(seen.at, seen.arrived))
-        visit = self._find(visitor, where)
+        visit = self._visits.get(visitor, {}).get(where)
         if visit is not None and visit.ended_at is None:
             if seen.at < visit.last_seen:
                 self.late[visit.kind] += 1
             else:
-                self._end(visitor, visit, seen.at, cause, events)
+                events.append(self._end(visitor, visit, seen.at, cause))
         return events
 
     def expire(self, until: float, most: int | None = None) -> list[VisitEvent]:
@@ -228,24 +232,26 @@ class VisitBook:
 
         After `most` events it stops, and time has moved to the last of them.
         """
-        if until <= self.mark:
-            return []
         events: list[VisitEvent] = []
         while self._deadlines and self._deadlines[0][0] < until:
             if len(events) == most:
-                self.mark = max(self.mark, self._deadlines[0][0])
-                return events
+                until = self._deadlines[0][0]
+                break
             _, visit_id, visitor, where = heappop(self._deadlines)
-            visit = self._find(visitor, where)
+            visits = self._visits.get(visitor, {})
+            visit = visits.get(where)
             if visit is None or visit.id != visit_id:
                 continue
             if visit.deadline >= until:
                 self._watch(visitor, visit)
                 continue
             if visit.ended_at is None:
-                self._end(visitor, visit, visit.last_seen, "silence", events)
-            self._drop(visitor, visit)
-        self.mark = until
+                events.append(self._end(visitor, visit, visit.last_seen, "silence"))
+            del visits[where]
+            if not visits:
+                del self._visits[visitor]
+            self.changed.add(visitor)
+        self.mark = max(self.mark, until)
         return events
 
     def _stays(
@@ -254,28 +260,22 @@ class VisitBook:
         """Whether a detection out of reach holds the visit; it ends it if the mean is too weak."""
         beyond = _beyond(visit, seen)
         if beyond is not None and beyond > self._margin:
-            self._end(visitor, visit, max(seen.at, visit.last_seen), "signal", events)
+            events.append(self._end(visitor, visit, max(seen.at, visit.last_seen), "signal"))
             return False
         return beyond is not None
 
-    def _begins(
-        self,
-        visitor: VisitorKey,
-        place: VisitPlace,
-        seen: Observation,
-        ended: Visit | None,
-        events: list[VisitEvent],
-    ) -> bool:
-        """Whether the detection begins a visit; `ended` is the one before, while it is known."""
-        at, end = seen.at, -inf if ended is None or ended.ended_at is None else ended.ended_at
-        beyond = None if ended is None else _beyond(ended, seen)
-        if not seen.in_reach or (at > end and beyond is not None and beyond > 0):
-            return False
-        if at <= end or at + place.silence < self.mark:
+    def _begin(
+        self, visitor: VisitorKey, place: VisitPlace, seen: Observation, ended: Visit | None
+    ) -> VisitEvent | None:
+        """Begin a visit, if the detection does; `ended` is the one before, while it is known."""
+        at, end = seen.at, None if ended is None else ended.ended_at
+        if not seen.in_reach:
+            return None
+        if (end is not None and at <= end) or at + place.silence < self.mark:
             self.late[place.where[0]] += 1
-            return False
-        if ended is not None:
-            self._drop(visitor, ended)
+            return None
+        if ended is not None and (_beyond(ended, seen) or 0) > 0:
+            return None
         identity = (*visitor, *place.where, *seen.record, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
         visit = Visit(
@@ -284,21 +284,14 @@ class VisitBook:
             rssi_max=seen.rssi,
         )
         self._keep(visitor, visit)
-        events.append(VisitEvent("enter", visitor, copy(visit)))
-        return True
+        return VisitEvent("enter", visitor, copy(visit))
 
-    def _end(
-        self,
-        visitor: VisitorKey,
-        visit: Visit,
-        at: float,
-        cause: ExitCause,
-        events: list[VisitEvent],
-    ) -> None:
-        events.append(VisitEvent("exit", visitor, copy(visit), cause=cause))
+    def _end(self, visitor: VisitorKey, visit: Visit, at: float, cause: ExitCause) -> VisitEvent:
+        event = VisitEvent("exit", visitor, copy(visit), cause=cause)
         visit.ended_at = at
         self.open -= 1
         self.changed.add(visitor)
+        return event
 
     def _keep(self, visitor: VisitorKey, visit: Visit) -> None:
         self._visits.setdefault(visitor, {})[visit.where] = visit
@@ -307,16 +300,6 @@ class VisitBook:
 
     def _watch(self, visitor: VisitorKey, visit: Visit) -> None:
         heappush(self._deadlines, (visit.deadline, visit.id, visitor, visit.where))
-
-    def _drop(self, visitor: VisitorKey, visit: Visit) -> None:
-        visits = self._visits[visitor]
-        del visits[visit.where]
-        if not visits:
-            del self._visits[visitor]
-        self.changed.add(visitor)
-
-    def _find(self, visitor: VisitorKey, where: Where) -> Visit | None:
-        return self._visits.get(visitor, {}).get(where)
 
 
 def _note_signal(visit: Visit, at: float, rssi: float) -> None:
@@ -331,12 +314,3 @@ def _beyond(visit: Visit, seen: Observation) -> float | None:
     if seen.rssi is None or seen.weakest is None or visit.rssi_mean is None:
         return None
     return seen.weakest - visit.rssi_mean
-
-
-def _dwells(
-    visitor: VisitorKey, visit: Visit, before: float, dwell_minutes: Iterable[int]
-) -> Iterator[VisitEvent]:
-    """The events of the minutes that a visit has reached, which was last seen `before`."""
-    for minutes in dwell_minutes:
-        if before - visit.entered_at < minutes * _MINUTE <= visit.last_seen - visit.entered_at:
-            yield VisitEvent("dwell", visitor, copy(visit), minutes)

@@ -80,7 +80,7 @@ class VisitStore:
         self._deadline = deadline
         self._errors = metrics.redis_errors
         self._topic_id = topic_id
-        self._owner = b""
+        self._owner, self._held = token_hex(8).encode(), b""
         self._script = redis.register_script(_WRITE)
 
     async def load(self, book: VisitBook) -> tuple[int, list[PendingEvent]]:
@@ -132,45 +132,34 @@ class VisitStore:
         book.changed.clear()
 
     async def _write(self, gone: list[bytes], kept: list[bytes]) -> None:
-        owner = self._owner or token_hex(8).encode()
-        if not await retry(
-            lambda: self._call(self._owner, owner, gone, kept), self._errors, _OPERATION
-        ):
+        arguments: list[Any] = [self._held, self._owner, _packed(gone), _packed(kept)]
+        written = await retry(
+            lambda: self._script(keys=[self._key], args=arguments),
+            *(self._errors, _OPERATION),
+            deadline=self._deadline,
+        )
+        if not written:
             raise VisitsTakenOverError(f"the visits of {self._key} have another owner")
-        self._owner = owner
-
-    async def _call(self, held: bytes, owner: bytes, gone: list[bytes], kept: list[bytes]) -> bool:
-        arguments: list[Any] = [
-            held,
-            owner,
-            *(b"".join(map(_with_length, each)) for each in (gone, kept)),
-        ]
-        async with asyncio.timeout(self._deadline):
-            return bool(await self._script(keys=[self._key], args=arguments))
+        self._held = self._owner
 
     async def _take_over(self) -> dict[bytes, bytes]:
         """Become the owner, so that nobody else can write any more, then read all."""
         redis: Any = self._redis
-        while True:
-            async with asyncio.timeout(self._deadline):
-                held = await redis.hget(self._key, "owner")
-            if held is None:
+        async with asyncio.timeout(self._deadline):
+            if not await redis.exists(self._key):
                 return {}
-            self._owner = token_hex(8).encode()
-            if await self._call(held, self._owner, [], []):
-                break
-        fields: dict[bytes, bytes] = {}
-        cursor = 0
-        while True:
+            await redis.hset(self._key, "owner", self._owner)
+        self._held = self._owner
+        fields, cursor = dict[bytes, bytes](), -1
+        while cursor:
             async with asyncio.timeout(self._deadline):
-                cursor, found = await redis.hscan(self._key, cursor, count=_SCANNED)
+                cursor, found = await redis.hscan(self._key, max(0, cursor), count=_SCANNED)
             fields |= found
-            if not cursor:
-                return fields
+        return fields
 
 
-def _with_length(part: bytes) -> bytes:
-    return len(part).to_bytes(4) + part
+def _packed(parts: list[bytes]) -> bytes:
+    return b"".join(len(each).to_bytes(4) + each for each in parts)
 
 
 def _in_order(pending: PendingEvent) -> tuple[float, int, int]:

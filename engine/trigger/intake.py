@@ -74,7 +74,7 @@ class Intake:
         with self._step("decide"):
             decided = self._decide(located, beacons, version, remembered, refused)
         with self._step("visits"):
-            moments = await visits.follow(records, located, beacons, keys, seen)
+            moments = await visits.follow(records, located, beacons, seen)
         self.counter.count(refused)
         if located.left:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
@@ -117,7 +117,7 @@ class Intake:
         fired: Collection[int] = ()
         for detection in located.detections:
             beacon = beacons.get(detection.key)
-            if located.shares_records:
+            if located.grids:
                 fired = _fired_by_record(detection, decided)
             time_zone = None
             if beacon is not None and beacon.target.rules.quiet_hours is not None:

@@ -1,6 +1,6 @@
 """Finds the places of positions and scanned tags: those of their application's company."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -17,15 +17,15 @@ class Located(NamedTuple):
     """Detections, each at one place. `refusals` are the decisions about those that are `nowhere`.
 
     `left` are the reports that a device left a geofence, which are no detections.
-    `shares_records` says that a position may be in several geofences: its detections follow each
-    other, in the order of the geofences' ids.
+    `grids` has the geofences of the companies with positions, which may be in several of them: such
+    detections follow each other, in the order of the geofences' ids.
     """
 
     detections: list[DecodedDetection]
     nowhere: list[DecodedDetection]
     refusals: list[Decision]
     left: list[DecodedDetection] = []  # noqa: RUF012  # nobody changes it
-    shares_records: bool = False
+    grids: Mapping[int, GeofenceGrid | None] = {}  # nobody changes it
 
 
 async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Located:
@@ -60,7 +60,7 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
             refusals.append(places)
         else:
             located += places
-    return Located(located, nowhere, refusals, left, bool(grids))
+    return Located(located, nowhere, refusals, left, grids)
 
 
 def places_of(

@@ -83,7 +83,7 @@ class IndexedPlace:
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
         self.rules = rules
-        self.visited = _visited(place, self.campaigns, rules)
+        self.visited = visited_at(place, self.campaigns, rules)
         self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
     def is_same(self, other: "IndexedPlace") -> bool:
@@ -109,7 +109,7 @@ def _reference(place: Place) -> BeaconReference | PlaceReference:
     return PlaceReference(place.id, place.name)
 
 
-def _visited(
+def visited_at(
     place: Place, campaigns: Iterable[CampaignSnapshot], rules: CompanyRules | None
 ) -> tuple[VisitPlace, ...]:
     """The place and its venue as visits see them; a tag is a place of its venue's visit alone."""

@@ -6,11 +6,9 @@ events as they were and loses none (engine/redis/visits.py). Without visits it c
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import structlog
@@ -48,9 +46,17 @@ from engine.trigger.grants import DecidedDetection, decide_from_memory, remember
 from engine.trigger.locate import Located, is_exit
 from engine.trigger.place_cache import IndexedPlace
 from engine.trigger.place_index import PlaceIndex, Places
-from rules.geofences import Circle, distance
-from rules.model import GeofenceSnapshot, Reason, Zone
-from rules.visits import Observation, Visit, VisitBook, VisitEvent, VisitorKey, weakest_signal
+from rules.geofences import GeofenceGrid, distance
+from rules.model import Reason, Zone
+from rules.visits import (
+    Observation,
+    Visit,
+    VisitBook,
+    VisitEvent,
+    VisitorKey,
+    VisitPlace,
+    weakest_signal,
+)
 
 if TYPE_CHECKING:
     from engine.trigger.refusal_filter import Seen
@@ -59,6 +65,14 @@ log = structlog.get_logger(__name__)
 
 _MOST_AT_ONCE = 500  # events of a tick, and messages of a list
 _SAVE_SECONDS = 0.25  # between two writes that lead to no event
+
+# What a device was detected by, at which place (None: nowhere), and the detection or, if it was
+# refused without being decoded, its record.
+_Sighting: TypeAlias = tuple[
+    Observation, VisitorKey, IndexedPlace | None, DecodedDetection | ConsumerRecord[bytes, bytes]
+]
+# An event, its place (None once that was deleted), and what it fires.
+_Decided: TypeAlias = tuple[PendingEvent, IndexedPlace | None, DecidedDetection | None]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -83,13 +97,6 @@ class VisitTracking:
     max_age: float
     clock: Callable[[], float] = time.time
     in_transactions: bool = False
-
-
-class _Publication(NamedTuple):
-    """An event to publish; `place` is None once it was deleted."""
-
-    pending: PendingEvent
-    place: IndexedPlace | None
 
 
 class PartitionVisits:
@@ -119,7 +126,7 @@ class PartitionVisits:
         # The first offset whose changes are not written; it must not be passed by a commit.
         self.unsaved_from: int | None = None
         self._saved_at = 0.0
-        self._messages: deque[_Publication] = deque()
+        self._messages: list[_Decided] = []
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
         self._published: list[bytes] = []  # to be forgotten with the next write
         self._shown = 0  # in the gauge
@@ -165,45 +172,37 @@ class PartitionVisits:
         return self._to_publish(await self._decide(events))
 
     async def follow(
-        self,
-        records: Records,
-        located: Located,
-        places: Places,
-        keys: Collection[PlaceKey],
-        seen: "list[Seen]",
+        self, records: Records, located: Located, places: Places, undecoded: "list[Seen]"
     ) -> list[DecidedDetection]:
         """Note where devices are, by records in order. Returns what their visits may fire.
 
-        `seen` are the detections that were refused without being decoded, in order.
+        `undecoded` are the detections that were refused without being decoded.
         Raises VisitsTakenOverError.
         """
         self._newest = max(self._newest, records[-1].timestamp / 1000)
-        if not (self._book or seen) and not any(
-            place is not None and place.visited for place in map(places.get, keys)
-        ):
+        sightings = self._in_order(located, places, undecoded)
+        if not (self._book or sightings):
             return []
-        found, mark = list[PendingEvent](), self._book.mark
-        circles = await self._circles(located, places)
-        undecoded = deque(each for each in seen if each[0].offset >= self._offset)
-        last_position: tuple[int, int] | None = None
-        for detection, company in _in_order(located, places):
-            offset = detection.record.offset
-            found += self._apply_seen(undecoded, offset)
-            if offset < self._offset:
-                continue
-            if detection.message.position is not None and last_position != (
-                last_position := (offset, detection.index)
-            ):
-                found += self._leave_geofences(detection, company, circles)
-            found += self._apply(detection, company, places.get(detection.key))
-        found += self._apply_seen(undecoded, inf)
-        if self._book.mark > mark:
-            self._seen, self._moved_at = self._book.mark, self._tracking.clock()
-        for kind, count in self._book.late.items():
+        book, mark, found = self._book, self._book.mark, list[PendingEvent]()
+        for seen, visitor, place, source in sightings:
+            visited = () if place is None else place.visited
+            if isinstance(source, DecodedDetection):
+                events = follow_detection(
+                    book, source, seen, visitor, visited, located.grids.get(visitor[0])
+                )
+            else:
+                events = book.observe(visitor, visited, seen)
+                if events:
+                    source = decode_record(source, self._tracking.path_loss_exponent)
+            if events:
+                found += _pending(events, source)
+        if book.mark > mark:
+            self._seen, self._moved_at = book.mark, self._tracking.clock()
+        for kind, count in book.late.items():
             self._tracking.metrics.visits.labels(kind, "late").inc(count)
-        self._book.late.clear()
+        book.late.clear()
         self._offset = max(self._offset, records[-1].offset + 1)
-        if self._book.changed and self.unsaved_from is None:
+        if book.changed and self.unsaved_from is None:
             self.unsaved_from = records[0].offset
         return await self._write(found) if found else []
 
@@ -221,23 +220,21 @@ class PartitionVisits:
         """Publish messages of presence until there are none."""
         tracking = self._tracking
         while self._messages:
-            batch = [
-                self._messages.popleft() for _ in range(min(len(self._messages), _MOST_AT_ONCE))
-            ]
-            keys = [DeviceKey(*each.pending.event.visitor) for each in batch]
+            batch = self._messages[:_MOST_AT_ONCE]
+            del self._messages[:_MOST_AT_ONCE]
+            keys = [DeviceKey(*pending.event.visitor) for pending, _, _ in batch]
             known = await tracking.devices.find(set(keys))
             messages = [
-                _message(
-                    tracking.topic, each, completed_device(each.pending.device, known.get(key))
-                )
-                for key, each in zip(keys, batch, strict=True)
+                _message(tracking.topic, pending.event, place, device)
+                for key, (pending, place, _) in zip(keys, batch, strict=True)
+                for device in [completed_device(pending.device, known.get(key))]
             ]
             try:
                 await tracking.publisher.publish(messages)
             except MessageTooLargeError as error:  # below 10 KiB: the topic allows next to nothing
                 log.error("presence refused", error=str(error))  # noqa: TRY400
-            for each in batch:
-                self.finish(each.pending.event)
+            for pending, _, _ in batch:
+                self.finish(pending.event)
 
     def finish(self, event: VisitEvent) -> None:
         """A part of the event is acknowledged: its message of presence, or its campaigns."""
@@ -257,71 +254,42 @@ class PartitionVisits:
         self._tracking.metrics.visits_open.dec(self._shown)
         self._shown = 0
 
-    def _apply(
-        self, detection: DecodedDetection, company: int, place: IndexedPlace | None
-    ) -> Iterator[PendingEvent]:
-        """What the detection changes at its place."""
-        seen = self._observation(detection, place)
-        visitor = company, detection.message.device.udid
-        events: list[VisitEvent] = []
-        if seen is None or place is None:
-            pass
-        elif isinstance(place.place, GeofenceSnapshot) and is_exit(detection):
-            events = self._book.leave(visitor, ("geofence", place.place.id), seen, "reported")
-        elif place.visited:
-            events = self._book.observe(visitor, place.visited, seen)
-        return _pending(events, detection)
-
-    def _apply_seen(self, undecoded: "deque[Seen]", until: float) -> Iterator[PendingEvent]:
-        """The same, of detections before an offset that were not decoded; nearly all hold."""
-        observe = self._book.observe
-        while undecoded and undecoded[0][0].offset < until:
-            record, place, udid, seen = undecoded.popleft()
-            events = observe((place.company_reference.id, udid), place.visited, seen)
-            if events:
-                exponent = self._tracking.path_loss_exponent
-                yield from _pending(events, decode_record(record, exponent))
-
-    def _leave_geofences(
-        self, detection: DecodedDetection, company: int, circles: Places
-    ) -> Iterator[PendingEvent]:
-        """End the visits of geofences that a position is beyond."""
-        seen = self._observation(detection, None)
-        if seen is not None:
-            visitor = company, detection.message.device.udid
-            events = leave_geofences(self._book, visitor, detection, seen, circles)
-            yield from _pending(events, detection)
-
-    def _observation(
-        self, detection: DecodedDetection, place: IndexedPlace | None
-    ) -> Observation | None:
-        tracking, record = self._tracking, detection.record
-        arrived = record.timestamp / 1000 if record.timestamp > 0 else tracking.clock()
-        return observation(detection, place, arrived, tracking.max_age, tracking.path_loss_exponent)
-
-    async def _circles(self, located: Located, places: Places) -> Places:
-        """The geofences in which devices are whose positions came, and all others in memory."""
-        if not located.nowhere and not located.shares_records:
-            return {}
-        visited = {
-            _key_of(visit)
-            for detection, company in _in_order(located, places)
-            if detection.message.position is not None
-            for visit in self._book.of((company, detection.message.device.udid))
-            if visit.kind == "geofence"
-        }
-        return await self._tracking.index.resolve(visited, 0)
+    def _in_order(
+        self, located: Located, places: Places, undecoded: "list[Seen]"
+    ) -> list[_Sighting]:
+        """All that tells where devices are and was not counted yet, by record."""
+        tracking = self._tracking
+        found: list[_Sighting] = [
+            (seen, (place.company_reference.id, udid), place, record)
+            for record, place, udid, seen in undecoded
+        ]
+        placed = [
+            (each, place, place.company_reference.id)
+            for each in (*located.detections, *located.left)
+            if (place := places.get(each.key)) is not None and (place.visited or located.grids)
+        ]
+        nowhere = [
+            (each, None, decision.company_id)
+            for each, decision in zip(located.nowhere, located.refusals, strict=True)
+            if decision.reason in (Reason.OUTSIDE, Reason.INACCURATE)
+        ]
+        for detection, place, company in (*placed, *nowhere):
+            arrived = detection.record.timestamp / 1000
+            seen = observation(
+                *(detection, place, arrived if arrived > 0 else tracking.clock()),
+                *(tracking.max_age, tracking.path_loss_exponent),
+            )
+            if seen is not None:
+                found.append((seen, (company, detection.message.device.udid), place, detection))
+        found.sort(key=lambda each: each[0].record)
+        return [each for each in found if each[0].record[2] >= self._offset]
 
     async def _write(self, found: list[PendingEvent]) -> list[DecidedDetection]:
         """Write what has changed, with the events that somebody wants to know."""
         if not (found or self._book.changed or self._published):
             return []
         decided = await self._decide(found)
-        wanted = [
-            publication.pending
-            for publication, fires in decided
-            if publication.pending.event.visit.presence or fires
-        ]
+        wanted = [each for each, _, fires in decided if each.event.visit.presence or fires]
         published, self._published = self._published, []
         await self._store.save(self._book, self._offset, wanted, published)
         self.unsaved_from, self._saved_at = None, asyncio.get_running_loop().time()
@@ -332,15 +300,12 @@ class PartitionVisits:
         self._shown = self._book.open
         return self._to_publish(decided)
 
-    async def _decide(
-        self, events: list[PendingEvent]
-    ) -> list[tuple[_Publication, DecidedDetection | None]]:
+    async def _decide(self, events: list[PendingEvent]) -> list[_Decided]:
         """What each event fires, by the catalog as it is now."""
         if not events:
             return []
-        tracking, now = self._tracking, self._tracking.clock()
+        tracking, now, decided = self._tracking, self._tracking.clock(), list[_Decided]()
         places = await tracking.index.resolve({_key_of(each.event.visit) for each in events}, 0)
-        decided = []
         for each in events:
             event, key = each.event, _key_of(each.event.visit)
             place = places.get(key)
@@ -348,11 +313,12 @@ class PartitionVisits:
                 each.event = event = replace(event, cause="edited")
             fires = None
             if place is not None and event.visit.kind != "venue":
-                detection = DecodedDetection(
-                    *(self._record_of(each), Detection(device=each.device), key, each.zone),
-                    event.at,
-                    event=event,
-                )
+                udid, at = each.device.udid.encode(), round(event.at * 1000)
+                record: ConsumerRecord[bytes, bytes] = ConsumerRecord(
+                    *(*self._partition, each.offset, at, 0, udid, None, None, len(udid), 0, ())
+                )  # stands for the one of the event, which may be long gone
+                message = Detection(device=each.device)
+                detection = DecodedDetection(record, message, key, each.zone, event.at, event=event)
                 zone = remembered_time_zone(detection, place, tracking.devices)
                 decision = decide_from_memory(
                     detection, place, self._remembered, now, tracking.max_age, (), zone
@@ -363,30 +329,16 @@ class PartitionVisits:
                 if not decision.granted:
                     tracking.counter.count_moments([fires])
                     fires = None
-            decided.append((_Publication(each, place), fires))
+            decided.append((each, place, fires))
         return decided
 
-    def _to_publish(
-        self, decided: Iterable[tuple[_Publication, DecidedDetection | None]]
-    ) -> list[DecidedDetection]:
-        firing = []
-        for publication, fires in decided:
-            event = publication.pending.event
-            if event.visit.presence:
-                self._messages.append(publication)
-            if fires is not None:
-                firing.append(fires)
-            parts = event.visit.presence + (fires is not None)
+    def _to_publish(self, decided: list[_Decided]) -> list[DecidedDetection]:
+        self._messages += [each for each in decided if each[0].event.visit.presence]
+        for pending, _, fires in decided:
+            parts = pending.event.visit.presence + (fires is not None)
             if parts:
-                self._parts[event.id.bytes] = parts
-        return firing
-
-    def _record_of(self, pending: PendingEvent) -> ConsumerRecord[bytes, bytes]:
-        """Stands for the record of an event, which may be long gone."""
-        key, at = pending.device.udid.encode(), round(pending.event.at * 1000)
-        return ConsumerRecord(
-            *(*self._partition, pending.offset, at, 0, key, None, None, len(key), 0, ())
-        )
+                self._parts[pending.event.id.bytes] = parts
+        return [fires for _, _, fires in decided if fires is not None]
 
 
 def observation(
@@ -414,43 +366,28 @@ def observation(
     return Observation(at, arrived, name, in_reach, message.rssi, weakest)
 
 
-def leave_geofences(
+def follow_detection(
     book: VisitBook,
-    visitor: VisitorKey,
     detection: DecodedDetection,
     seen: Observation,
-    circles: Mapping[PlaceKey | None, IndexedPlace | None],
+    visitor: VisitorKey,
+    visited: Sequence[VisitPlace],
+    grid: GeofenceGrid | None,
 ) -> list[VisitEvent]:
-    """End the visits of geofences that a position is beyond, whatever its error."""
-    position, events = detection.message.position, list[VisitEvent]()
-    for visit in book.of(visitor) if position is not None else ():
-        known = circles.get(GeofenceKey(visit.place_id)) if visit.kind == "geofence" else None
-        if position is None or known is None or visit.ended_at is not None:
-            continue
-        fence = known.place
-        assert isinstance(fence, GeofenceSnapshot)  # noqa: S101  # by the key
-        circle = Circle(fence.id, fence.latitude, fence.longitude, fence.radius)
-        metres = distance(position.latitude, position.longitude, circle)
-        if metres > fence.radius + (position.accuracy or 0.0):
-            events += book.leave(visitor, ("geofence", fence.id), seen, "signal")
+    """Note a detection at the places `visited`; `grid` has the geofences of its company."""
+    events, position = list[VisitEvent](), detection.message.position
+    if position is not None and grid is not None:
+        for visit in book.of(visitor):
+            circle = grid.circles.get(visit.place_id) if visit.kind == "geofence" else None
+            if circle is not None:
+                metres = distance(position.latitude, position.longitude, circle)
+                if metres > circle.radius + (position.accuracy or 0.0):
+                    events += book.leave(visitor, visit.where, seen, "signal")
+    if visited and is_exit(detection):
+        events += book.leave(visitor, visited[0].where, seen, "reported")
+    elif visited:
+        events += book.observe(visitor, visited, seen)
     return events
-
-
-def _in_order(located: Located, places: Places) -> Iterator[tuple[DecodedDetection, int]]:
-    """All that tells where devices are, in the order of the records, each with its company."""
-    found = [
-        (each, place.company_reference.id)
-        for each in (*located.detections, *located.left)
-        if (place := places.get(each.key)) is not None
-    ]
-    found += [
-        (each, decision.company_id)
-        for each, decision in zip(located.nowhere, located.refusals, strict=True)
-        if decision.reason in (Reason.OUTSIDE, Reason.INACCURATE)
-    ]
-    if located.left or located.nowhere:
-        found.sort(key=lambda each: (each[0].record.offset, each[0].index))
-    return iter(found)
 
 
 def _pending(
@@ -473,20 +410,19 @@ def _key_of(visit: Visit) -> PlaceKey:
     return BeaconKey(*key) if isinstance(key[0], str) else TagKey(*key)
 
 
-def _message(topic: str, publication: _Publication, device: KnownDevice) -> Outgoing:
-    event, place = publication.pending.event, publication.place
+def _message(
+    topic: str, event: VisitEvent, place: IndexedPlace | None, device: KnownDevice
+) -> Outgoing:
     visit, is_exit = event.visit, event.type == "exit"
-    name = ""
-    if place is not None:
-        is_venue = visit.kind == "venue"
-        name = place.venue_reference.name if is_venue else place.reference.name
+    venue = "" if place is None else place.venue_reference.name
+    name = venue if place is None or visit.kind == "venue" else place.reference.name
     number = str(event.id)
     body = PresenceEvent(
         id=number,
         visit_id=str(visit.uuid),
         type=event.type,
         place=VisitedPlace(visit.kind, visit.place_id, name),
-        venue=VenueReference(visit.key[0], "" if place is None else place.venue_reference.name),
+        venue=VenueReference(visit.key[0], venue),
         company=CompanyReference(event.visitor[0]),
         device=device,
         entered_at=format_instant(visit.entered_at),

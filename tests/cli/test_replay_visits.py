@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.index.entries import geofences_field
 from engine.cli.detection_file import FileRecord
+from engine.cli.replay.catalogs import ReplayedCatalog
 from engine.cli.replay.decisions import VisitReplay, VisitSettings
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import refusal
+from rules.geofences import Circle, GeofenceGrid
 from rules.model import Reason, Zone
 from tests.rules.records import UUID, beacon, epoch, geofence
 
@@ -24,6 +27,7 @@ PLACES: dict[Any, IndexedPlace] = {
     **{key: IndexedPlace(beacon(id=key.minor, minor=key.minor), [], None) for key in KEYS},
     FENCE: IndexedPlace(geofence(id=9), [], None),
 }
+GRID = GeofenceGrid([Circle(9, geofence().latitude, geofence().longitude, geofence().radius)])
 OWN = VisitSettings()
 
 
@@ -34,7 +38,7 @@ def following(
 ) -> VisitReplay:
     return VisitReplay(
         settings=settings,
-        places=places,
+        catalog=ReplayedCatalog("x", places, {}, {geofences_field(1): GRID}),
         since=since,
         shift=0.0,
         max_age=300.0,
@@ -140,6 +144,7 @@ def test_a_position_beyond_a_geofence_and_a_report_end_its_visit() -> None:
     assert replay.tallies["geofence"].lengths == {0: 1}
     entered = seen("a", 70, FENCE, geofence=GeofenceEvent(9, "enter"))
     replay.follow(entered, [entered])
-    replay.follow(seen("a", 80, FENCE, geofence=GeofenceEvent(9, "exit")), [])
+    left = seen("a", 80, FENCE, geofence=GeofenceEvent(9, "exit"))
+    replay.follow(left, [left])
     tally = replay.tallies["geofence"]
     assert (tally.visits, tally.flaps, tally.seconds, tally.lengths.total()) == (2, 1, 5.0, 2)

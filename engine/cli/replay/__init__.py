@@ -263,7 +263,7 @@ def _replays(
             shift=shift,
             visits=VisitReplay(
                 settings=tried,
-                places=catalog.places,
+                catalog=catalog,
                 since=request.period.since + shift,
                 shift=shift,
                 max_age=max_age,

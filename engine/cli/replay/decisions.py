@@ -15,33 +15,26 @@ from math import inf
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from catalog.index.entries import application_field, geofences_field
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
-from engine.kafka.detections import DecodedDetection, PlaceKey
+from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
 from engine.trigger.grants import unknown
-from engine.trigger.locate import places_of
-from engine.trigger.place_cache import IndexedPlace
-from engine.trigger.visits import leave_geofences, observation
+from engine.trigger.locate import is_exit, places_of
+from engine.trigger.place_cache import IndexedPlace, visited_at
+from engine.trigger.visits import follow_detection, observation
 from rules.decision import decide, with_caps
-from rules.model import (
-    BeaconSnapshot,
-    CampaignSnapshot,
-    Decision,
-    GeofenceSnapshot,
-    Reason,
-)
+from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import fixed_clock, zone_clock
 from rules.visits import (
     MARGIN,
-    SILENCE,
     VisitBook,
     VisitEvent,
     VisitKind,
     VisitorKey,
     VisitPlace,
-    Where,
     length_class,
 )
 
@@ -99,7 +92,7 @@ class VisitReplay:
     """
 
     settings: VisitSettings
-    places: Mapping[PlaceKey | None, IndexedPlace]
+    catalog: ReplayedCatalog
     since: float
     shift: float
     max_age: float
@@ -115,52 +108,40 @@ class VisitReplay:
         self, detection: DecodedDetection, placed: Collection[DecodedDetection] | Decision
     ) -> None:
         """Note a detection, which is `placed` so, or nowhere."""
-        message, record = detection.message, detection.record
-        arrived = arrival(detection, self.shift)
-        seen = observation(detection, None, arrived, self.max_age, self.path_loss_exponent)
-        if seen is None:
-            return
-        udid = message.device.udid
-        is_live = record.timestamp >= 0
-        whole = (record.topic, record.partition) if is_live else udid
+        record, udid, known = detection.record, detection.message.device.udid, self.catalog
+        whole = (record.topic, record.partition) if record.timestamp >= 0 else udid
         book = self._books.setdefault(whole, VisitBook(margin=self.settings.margin))
+        found: list[tuple[DecodedDetection, IndexedPlace | None, int]]
         if isinstance(placed, Decision):
-            visitor = placed.company_id, udid
-            self._count(leave_geofences(book, visitor, detection, seen, self.places))
-            return
-        if message.geofence is not None and message.geofence.transition == "exit":
-            place = self.places.get(detection.key)
-            if place is not None:
-                visitor = place.company_reference.id, udid
-                where: Where = "geofence", message.geofence.id
-                self._count(book.leave(visitor, where, seen, "reported"))
-        for number, each in enumerate(placed):
-            place = self.places.get(each.key)
-            if place is None or not (place.place.active and place.place.venue.active):
-                continue
-            visitor = place.company_reference.id, udid
-            if not number:
-                self._count(leave_geofences(book, visitor, detection, seen, self.places))
-            found = observation(each, place, arrived, self.max_age, self.path_loss_exponent)
-            if found is not None:
-                self._count(book.observe(visitor, self._visited(place), found))
+            found = [(detection, None, placed.company_id)]
+        else:
+            found = [
+                (each, place, place.company_reference.id)
+                for each in placed
+                if (place := known.places.get(each.key)) is not None
+            ]
+        for each, place, company in found:
+            seen = observation(
+                *(each, place, arrival(each, self.shift), self.max_age, self.path_loss_exponent)
+            )
+            if seen is not None:
+                visitor, visited = (company, udid), self._visited(place)
+                grid = known.company_data.get(geofences_field(company))
+                self._count(follow_detection(book, each, seen, visitor, visited, grid))
 
     def finish(self) -> None:
         """Nothing more comes: end every visit at its last detection."""
         for book in self._books.values():
             self._count(book.expire(inf))
 
-    def _visited(self, place: IndexedPlace) -> list[VisitPlace]:
-        """The place and its venue; a tag is a place of its venue's visits only."""
-        venue, rules = place.place.venue, place.rules
-        company = None if rules is None else rules.visit_silence
-        silence = self.settings.exit or venue.visit_silence or company
-        found: list[Where] = [("venue", venue.id)]
-        if isinstance(place.place, BeaconSnapshot):
-            found.insert(0, ("beacon", place.place.id))
-        elif isinstance(place.place, GeofenceSnapshot):
-            found.insert(0, ("geofence", place.place.id))
-        return [VisitPlace(where, (), silence or SILENCE[where[0]]) for where in found]
+    def _visited(self, place: IndexedPlace | None) -> Sequence[VisitPlace]:
+        """As the trigger does, if all companies ask for visits."""
+        if place is None:
+            return ()
+        silence = self.settings.exit or place.place.venue.visit_silence
+        venue = replace(place.place.venue, visit_silence=silence)
+        rules = replace(place.target.rules, tracks_visits=True)
+        return visited_at(replace(place.place, venue=venue), (), rules)
 
     def _count(self, events: Iterable[VisitEvent]) -> None:
         for event in events:
@@ -312,26 +293,13 @@ class CatalogReplay:
         """
         granting: list[Grant] = []
         for detection in detections:
-            places = self._placed(detection)
+            placed = self._placed(detection)
             if self.visits is not None:
-                self.visits.follow(detection, places)
-            if isinstance(places, Decision):
-                if counted:
-                    self._decisions[None, places] += 1
-                continue
-            fired: set[int] = set()
-            for each in places:
-                place = self.catalog.places.get(each.key)
-                decision = self._decided(each, place, fired)
-                fired.update(campaign.id for campaign in decision.granted)
-                if counted:
-                    self._decisions[place, decision] += 1
-                if decision.granted and place is not None:
-                    self._claim(each, decision)
-                    named = self.catalog.campaigns
-                    granting += [
-                        Grant(each, place, sent, named[sent.id]) for sent in decision.granted
-                    ]
+                self.visits.follow(detection, placed)
+            if isinstance(placed, Decision):
+                self._decisions[None, placed] += counted
+            elif not is_exit(detection):
+                granting += self._fire(placed, counted=counted)
         if not counted:
             return []
         self.sent += len(granting)
@@ -343,12 +311,24 @@ class CatalogReplay:
     def _placed(self, detection: DecodedDetection) -> Collection[DecodedDetection] | Decision:
         """The detection at each of its places, as the trigger finds them."""
         message, data = detection.message, self.catalog.company_data
-        if message.geofence is not None and message.geofence.transition == "exit":
-            return ()
         if message.tag is None and message.position is None:
             return (detection,)
         owner = data.get(application_field(message.api_key or ""))
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
+
+    def _fire(self, placed: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
+        """Decide a detection at its places, where it fires a campaign once."""
+        fired = dict[int, Grant]()
+        for each in placed:
+            place = self.catalog.places.get(each.key)
+            decision = self._decided(each, place, fired)
+            self._decisions[place, decision] += counted
+            if place is not None:
+                self._claim(each, decision)
+                for campaign in decision.granted:
+                    named = self.catalog.campaigns[campaign.id]
+                    fired[campaign.id] = Grant(each, place, campaign, named)
+        return list(fired.values())
 
     def _decided(
         self, detection: DecodedDetection, place: IndexedPlace | None, fired: Collection[int]
@@ -389,7 +369,7 @@ class CatalogReplay:
             self.visits.finish()
         detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for (place, decision), count in self._decisions.items():
+        for (place, decision), count in (+self._decisions).items():  # without the warm-up
             detections[decision.reason] += count
             own = dict(decision.by_campaign)
             for campaign in place.campaigns if place is not None else ():

@@ -52,9 +52,10 @@ from catalog.index.reading import (
     SCAN_TAGS,
     PlaceTable,
     read_campaign_at_place,
+    targeted_by,
 )
 from catalog.inputs import READ, CampaignFields, campaign_columns, campaign_conflicts
-from catalog.limits import CONTENT_FIELDS, check_campaign, check_content, check_venue_size
+from catalog.limits import CONTENT_FIELDS, check_content, check_open_campaigns, check_venue_size
 from catalog.models import WEEKDAYS, Beacon, Campaign, Device, Geofence, ScanTag
 from rules.explanation import (
     DeviceHistory,
@@ -194,7 +195,8 @@ async def _check(
     if added:
         await check_venue_size(session, limits, Campaign, campaign.venue_id)
     if campaign.active:
-        await check_campaign(session, limits, company, campaign, services.clock())
+        reached = targeted_by([campaign.id])
+        await check_open_campaigns(session, limits, company, services.clock(), reached)
 
 
 CAMPAIGNS = Records(
@@ -208,7 +210,7 @@ CAMPAIGNS = Records(
     about="A campaign of format connector needs no other content. The company's connector "
     "may be set up later; until then the campaign sends nothing. There are limits on the "
     "bytes of title, push, template, url and html together, on the campaigns "
-    "of a venue, and on the campaigns that are open at a beacon at the same time; each "
+    "of a venue, and on the campaigns of a beacon that have not ended; each "
     "refusal names the limit.",
     options=(
         selectinload(Campaign.beacons).selectinload(Beacon.tags),

@@ -14,7 +14,12 @@ from api.permissions import PREFIX
 from api.records import Records, Scope, Tags, add_operations
 from catalog.fields import ABSENT
 from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
-from catalog.limits import check_beacon, check_geofences, check_quiet_hours, check_venue_size
+from catalog.limits import (
+    check_geofences,
+    check_open_campaigns,
+    check_quiet_hours,
+    check_venue_size,
+)
 from catalog.models import Beacon, Geofence, ScanTag, Venue
 
 router = APIRouter(prefix=PREFIX)
@@ -80,9 +85,8 @@ async def _check_beacons(
     limits, now = services.catalog_limits, services.clock()
     if added:
         await check_venue_size(session, limits, Beacon, beacons[0].venue_id)
-    for beacon in beacons:
-        if beacon.tags:
-            await check_beacon(session, limits, company, beacon, now)
+    tagged = Beacon.id.in_([beacon.id for beacon in beacons if beacon.tags])
+    await check_open_campaigns(session, limits, company, now, tagged, "tags")
 
 
 BEACONS = Records(

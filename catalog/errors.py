@@ -5,7 +5,6 @@ CatalogError
   DecryptionError                                     a stored secret needs another key
   MigrationError                                      the schema cannot be upgraded
   AccountError, LimitError                            a change is refused
-  BulkWriteError                                      a mistake in the program
   IndexWriteError                                     the index was not written; try again
 """
 
@@ -47,10 +46,6 @@ class LimitError(CatalogError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
-
-
-class BulkWriteError(CatalogError):
-    """A bulk statement would bypass the outbox or the end of sessions: write objects instead."""
 
 
 class IndexWriteError(CatalogError):

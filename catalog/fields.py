@@ -136,7 +136,7 @@ def note_unknown(known: Sequence[str], given: Iterable[str], *, place: str, faul
 
 def joined(place: str, name: str) -> str:
     """The place of a field within an object."""
-    return f"{place}.{name}" if place else name
+    return ".".join(filter(None, (place, name)))
 
 
 @functools.cache

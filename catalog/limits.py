@@ -2,41 +2,31 @@
 
 They apply to additions: records beyond a limit may be edited and deleted, but not added to.
 
-A campaign is open at a beacon from its start to its end while it is active and names the beacon, or
-names one of the beacon's tags at the beacon's venue. Weekdays, hours and the activity of beacon and
-venue do not count: they change every day, and no such change may exceed the limit.
+A campaign is open at a beacon until its end while it is active and names the beacon, or one of the
+beacon's tags at the beacon's venue: each of these stands in the beacon's entry of the index.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import accumulate
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import ColumnElement, and_, func, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.errors import LimitError
-from catalog.index.reading import campaigns_at, pages, targeted_by
-from catalog.models import (
-    Beacon,
-    Campaign,
-    Company,
-    Geofence,
-    Venue,
-    at_offset,
-)
+from catalog.index.reading import campaigns_at, pages
+from catalog.models import Beacon, Campaign, Company, Geofence, Venue
 
 CONTENT_FIELDS = ("title", "push", "template", "url", "html")
 _DAY = timedelta(days=1)
-_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
+_EVERY = true()
 _PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogLimits:
-    """Bytes of a campaign's content, records in a venue or a company, campaigns open at a beacon at
-    once."""
+    """Bytes of a campaign's content, records in a venue or company, open campaigns at a beacon."""
 
     campaign_content: int = 64 * 1024
     venue_campaigns: int = 1000
@@ -106,88 +96,29 @@ async def check_quiet_hours(session: AsyncSession, company_id: int, field: str) 
         raise LimitError(field, message)
 
 
-class Period(NamedTuple):
-    """From one instant to another, both included."""
-
-    start: datetime
-    end: datetime
-
-
-_ALWAYS = Period(datetime.min.replace(tzinfo=UTC), _LAST_INSTANT)
-
-
-def open_period(campaign: Any) -> Period:
-    """A campaign's period from start to end. An end at midnight includes the following day.
-
-    `campaign` has `start_at`, `end_at` and `end_offset`.
-    """
-    written: Any = at_offset(campaign.end_at, campaign.end_offset)
-    if (written.hour, written.minute, written.second) != (0, 0, 0):
-        return Period(campaign.start_at, campaign.end_at)
-    last = min(campaign.end_at, _LAST_INSTANT - _DAY)
-    return Period(campaign.start_at, last + _DAY - timedelta(seconds=1))
-
-
-async def check_campaign(
-    session: AsyncSession, limits: CatalogLimits, company_id: int, campaign: Campaign, now: datetime
-) -> None:
-    """Raise LimitError if a campaign that was just written is one too many at a beacon."""
-    which, period = targeted_by([campaign.id]), open_period(campaign)
-    if fault := await crowded_beacon(session, limits, company_id, now, which, period):
-        raise LimitError("active", fault)
-
-
-async def check_beacon(
-    session: AsyncSession, limits: CatalogLimits, company_id: int, beacon: Beacon, now: datetime
-) -> None:
-    """Raise LimitError if a beacon that was just written has too many campaigns, by its tags."""
-    if fault := await crowded_beacon(session, limits, company_id, now, Beacon.id == beacon.id):
-        raise LimitError("tags", fault)
-
-
-async def crowded_beacon(
+async def check_open_campaigns(
     session: AsyncSession,
     limits: CatalogLimits,
     company_id: int,
     now: datetime,
-    which: ColumnElement[bool],
-    within: Period = _ALWAYS,
-) -> str | None:
-    """The fault of a company's beacon, among `which`, with too many campaigns open at once.
-
-    Counts what is open within a period. None without such a beacon.
-    """
-    own = Venue.company_id == company_id
+    which: ColumnElement[bool] = _EVERY,
+    field: str = "active",
+) -> None:
+    """Raise LimitError if a company's beacon, among `which`, has too many open campaigns."""
+    most, own = limits.beacon_open_campaigns, Venue.company_id == company_id
     # A day more, because an end at midnight includes the day.
-    current = and_(Campaign.active, Campaign.end_at >= now - _DAY)
-    dates = select(Campaign.id, Campaign.start_at, Campaign.end_at, Campaign.end_offset)
-    dated = await session.execute(dates.join(Campaign.venue).where(own, current))
-    periods = {row.id: open_period(row) for row in dated}
-    periods = {id_: period for id_, period in periods.items() if period.end >= now}
-    if len(periods) <= limits.beacon_open_campaigns:
-        return None
+    is_open = and_(Campaign.active, Campaign.end_at >= now - _DAY)
+    total = select(func.count(Campaign.id)).join(Campaign.venue).where(own, is_open)
+    if (await session.scalar(total) or 0) <= most:
+        return
     beacons = select(Beacon.name, Beacon.venue_id).join(Beacon.venue).where(own, which)
     async for rows in pages(session, beacons, Beacon.id):
         venues = {row.page_key: row.venue_id for row in rows}
-        campaigns = await campaigns_at(session, venues, current)
+        campaigns = await campaigns_at(session, venues, is_open)
         for name, _, number in rows:
-            open_here = campaigns[number] & periods.keys()
-            if len(open_here) <= limits.beacon_open_campaigns:
-                continue
-            most = _most_open((periods[id_] for id_ in open_here), within)
-            if most > limits.beacon_open_campaigns:
-                return (
-                    f"accepted: at most {limits.beacon_open_campaigns} campaigns open at a beacon "
-                    f"at once; the beacon {name!r} would have {most}"
+            if len(campaigns[number]) > most:
+                raise LimitError(
+                    field,
+                    f"accepted: at most {most} open campaigns at a beacon; the beacon {name!r} "
+                    f"would have {len(campaigns[number])}",
                 )
-    return None
-
-
-def _most_open(periods: Iterable[Period], within: Period) -> int:
-    """How many of the periods overlap at most, within another one."""
-    edges = []
-    for period in periods:
-        start, end = max(period.start, within.start), min(period.end, within.end)
-        if start <= end:
-            edges += [(start, 0, 1), (end, 1, -1)]  # both instants are included
-    return max(accumulate(change for *_, change in sorted(edges)), default=0)

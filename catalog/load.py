@@ -69,9 +69,9 @@ from catalog.limits import (
     CatalogLimits,
     check_content,
     check_geofences,
+    check_open_campaigns,
     check_quiet_hours,
     check_venue_size,
-    crowded_beacon,
 )
 from catalog.models import (
     EVERY_DAY,
@@ -339,7 +339,7 @@ class _CompanyLoader:
 
     Nothing more is written once there is a fault, but everything is checked. `records` has the
     stored and the written ones. `added` has the venues with more beacons or campaigns than before,
-    by the place of the list; `has_changed` says that a beacon may have more campaigns.
+    by the place of the list.
     """
 
     session: AsyncSession
@@ -351,7 +351,6 @@ class _CompanyLoader:
     records: dict[Key | None, Any] = field(default_factory=dict)
     listed: set[Key | None] = field(default_factory=set)
     added: dict[str, tuple[type[Beacon | Campaign], Venue]] = field(default_factory=dict)
-    has_changed: bool = False
     company: Any = None
 
     async def load(self, items: Sequence[_Item]) -> None:
@@ -461,10 +460,8 @@ class _CompanyLoader:
             for key, value in different.items():
                 setattr(record, key, value)
         self.summary["connectors" if item.kind == "connector" else item.kind][outcome] += 1
-        if model in (Beacon, Campaign) and different:
-            self.has_changed = True
-            if known is None or "venue" in different:
-                self.added[item.place.rpartition("[")[0]] = (model, owner)
+        if model in (Beacon, Campaign) and (known is None or "venue" in different):
+            self.added[item.place.rpartition("[")[0]] = (model, owner)
         return record
 
     async def _columns(self, item: _Item, known: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -499,18 +496,18 @@ class _CompanyLoader:
 
     async def _check_limits(self, place: str) -> None:
         """Note the limits that are exceeded; `place` is the company's."""
-        for each, (model, venue) in self.added.items():
-            try:
-                await check_venue_size(self.session, self.limits, model, venue.id)
-            except LimitError as error:
-                self.faults.note(each, str(error))
         company = self.company.id
+        for each, (model, venue) in self.added.items():
+            await self._note(each, check_venue_size(self.session, self.limits, model, venue.id))
+        await self._note(place, check_geofences(self.session, self.limits, company))
+        await self._note(place, check_quiet_hours(self.session, company, "quiet_hours"))
+        await self._note(
+            place, check_open_campaigns(self.session, self.limits, company, self.now, field="")
+        )
+
+    async def _note(self, place: str, check: Awaitable[None]) -> None:
+        """Note the limit that a check finds exceeded."""
         try:
-            await check_geofences(self.session, self.limits, company)
-            await check_quiet_hours(self.session, company, joined(place, "quiet_hours"))
+            await check
         except LimitError as error:
-            self.faults.note(error.field, str(error))
-        if self.has_changed:
-            crowded = await crowded_beacon(self.session, self.limits, company, self.now, true())
-            if crowded is not None:
-                self.faults.note(place, crowded)
+            self.faults.note(joined(place, error.field), str(error))

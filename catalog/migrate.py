@@ -47,17 +47,8 @@ async def migrate(url: str) -> list[str]:
         await engine.dispose()
 
 
-async def pending(url: str) -> list[str]:
-    """The revisions that `migrate` would apply, oldest first. Raises as `migrate` does."""
-    engine = create_engine(url)
-    try:
-        return await pending_on(engine)
-    finally:
-        await engine.dispose()
-
-
-async def pending_on(engine: AsyncEngine) -> list[str]:
-    """As `pending`, on an engine that is already open."""
+async def pending(engine: AsyncEngine) -> list[str]:
+    """The revisions that `migrate` would apply, oldest first."""
     async with engine.connect() as connection:
         return await connection.run_sync(_missing)
 

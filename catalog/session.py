@@ -1,8 +1,8 @@
 """The session in which the catalog is read and written: its rules hold for every writer.
 
-It refuses bulk statements that other parts of the catalog would not notice, hides deleted records,
-ends the sessions of accounts that change, and fills the outbox with every change that the index
-must follow. catalog.audit listens to it as well and records who changed what.
+It hides deleted records, ends the sessions of accounts that change, and fills the outbox with every
+change that the index must follow. catalog.audit listens to it as well and records who changed what.
+None of them notices a bulk statement: write the catalog's records as objects.
 
 A deleted venue, place or campaign keeps its row with its links, because traces and
 statistics refer to it. The session marks the row instead of deleting it; for a venue it also marks
@@ -33,9 +33,7 @@ from typing import Any, TypeVarTuple
 
 from sqlalchemy import (
     CompoundSelect,
-    Delete,
     Select,
-    UpdateBase,
     delete,
     event,
     insert,
@@ -48,7 +46,6 @@ from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.orm.attributes import History
 
-from catalog.errors import BulkWriteError
 from catalog.index.entries import application_field, beacon_field, tag_field
 from catalog.models import (
     Account,
@@ -62,15 +59,7 @@ from catalog.models import (
     ScanTag,
     Session,
     SoftDeletable,
-    Tag,
     Venue,
-    beacon_tag,
-    campaign_beacon,
-    campaign_geofence,
-    campaign_scan_tag,
-    campaign_tag,
-    geofence_tag,
-    scan_tag_tag,
 )
 
 # A key of the SQLAlchemy session's `info`: the hash of the token whose session outlives a new
@@ -83,13 +72,6 @@ _WITH_DELETED = "catalog_with_deleted"
 _LIVING_ONLY = with_loader_criteria(
     SoftDeletable, lambda model: model.deleted_at.is_(None), include_aliases=True
 )
-_MARKED_TABLES = {model.__table__ for model in (Venue, *IN_VENUES)}
-_WATCHED_TABLES = {
-    *(model.__table__ for model in (Account, Application, Company, Connector, Tag)),
-    *_MARKED_TABLES,
-    *(beacon_tag, geofence_tag, scan_tag_tag),
-    *(campaign_beacon, campaign_geofence, campaign_scan_tag, campaign_tag),
-}
 Columns = TypeVarTuple("Columns")
 
 
@@ -123,16 +105,11 @@ async def undelete(session: AsyncSession, record: Any) -> None:
 
 
 @event.listens_for(CatalogSession, "do_orm_execute")
-def _refuse_bulk_writes_and_hide_deleted(state: ORMExecuteState) -> None:
-    statement = state.statement
-    table = getattr(statement, "table", None)
-    deletes = isinstance(statement, Delete) and table in _MARKED_TABLES
-    if deletes or (isinstance(statement, UpdateBase) and table in _WATCHED_TABLES):
-        raise BulkWriteError(f"write {table} through the session's objects")
+def _hide_deleted(state: ORMExecuteState) -> None:
     inherits = state.is_column_load or state.is_relationship_load  # the criteria of its query
     wanted = state.execution_options.get(_WITH_DELETED, False)
-    if isinstance(statement, Select | CompoundSelect) and not (inherits or wanted):
-        state.statement = statement.options(_LIVING_ONLY)
+    if isinstance(state.statement, Select | CompoundSelect) and not (inherits or wanted):
+        state.statement = state.statement.options(_LIVING_ONLY)
 
 
 @event.listens_for(CatalogSession, "before_flush")

@@ -415,7 +415,7 @@ async def _expected(database: Database) -> tuple[str, int]:
 
 @dataclass(kw_only=True, eq=False)
 class OutboxDrainer:
-    """Drains the outbox every `poll` seconds, and regularly compares the index with SQL.
+    """Compares the index with SQL and drains the outbox, every `poll` seconds.
 
     An outage of SQL or Redis is logged once and retried, after a pause that doubles up to
     `longest_pause`. Any other error is a mistake in the program and ends `run`. `failures` counts
@@ -424,13 +424,10 @@ class OutboxDrainer:
 
     database: Database
     store: IndexStore
-    clock: Callable[[], float]
     poll: float = 0.25
-    comparison_interval: float = 1.0
     longest_pause: float = 10.0
     on_lag: LagListener = lambda _: None
     failures: int = 0
-    _compared_at: float | None = None
     _nudged: asyncio.Event = field(default_factory=asyncio.Event)
 
     def nudge(self) -> None:
@@ -450,10 +447,7 @@ class OutboxDrainer:
     async def _step(self) -> float:
         """Compare or drain. Returns the seconds to pause."""
         try:
-            now = self.clock()
-            if self._compared_at is None or now - self._compared_at >= self.comparison_interval:
-                await rebuild_if_missing(self.database, self.store, on_lag=self.on_lag)
-                self._compared_at = now
+            await rebuild_if_missing(self.database, self.store, on_lag=self.on_lag)
             outcome = await drain_once(self.database, self.store, on_lag=self.on_lag)
         except OUTAGES as error:
             return self._failed(error)
@@ -463,8 +457,6 @@ class OutboxDrainer:
         return 0.0 if outcome is DrainResult.DRAINED else self.poll
 
     def _failed(self, error: Exception) -> float:
-        # Redis may have lost the index: compare it before anything else.
-        self._compared_at = None
         self.failures += 1
         if self.failures == 1:  # one line for the outage; its end has another
             _log.warning(

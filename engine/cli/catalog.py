@@ -134,7 +134,7 @@ async def _url_fault(egress: EgressGuard, url: str) -> str | None:
 async def rebuild(context: typer.Context) -> None:
     """Build the whole index in Redis again from SQL, and notify running triggers.
 
-    This is not needed in daily work: every process compares the index with SQL each second, and a
+    This is not needed in daily work: every process compares the index with SQL all the time, and a
     missing or older index is rebuilt by itself. Triggers use the old index until the new one is
     complete; Redis holds both meanwhile. It is safe to run this at any time, and beside other
     writers: it waits up to half a minute for its turn.

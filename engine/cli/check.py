@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import open_database
-from catalog.migrate import pending_on
+from catalog.migrate import pending
 from catalog.models import Base
 from catalog.redis_connection import connect_single_node, probe_redis
 from catalog.secrets import is_published, open_cipher
@@ -196,7 +196,7 @@ async def check_sql(settings: Settings) -> AsyncIterator[Finding]:
     url = settings.database_url.get_secret_value()
     database = open_database(url, command_timeout=_STATEMENT_SECONDS)
     try:
-        missing = await pending_on(database.engine)
+        missing = await pending(database.engine)
         yield ok("reachable", shown(settings.database_url))
         if missing:
             count = f"{len(missing)} missing, first {missing[0]}"

@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 from catalog.accounts import find_company
 from catalog.database import Database, open_database
 from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
-from catalog.migrate import pending_on
+from catalog.migrate import pending
 from catalog.models import Company
 from catalog.redis_connection import RedisClient, connect_redis, probe_redis
 from connectors.errors import CertificatesError, NothingToTryError
@@ -178,7 +178,7 @@ async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
 
 
 async def _refuse_old_tables(database: Database) -> None:
-    if await pending_on(database.engine):
+    if await pending(database.engine):
         raise CommandError("the database lacks what this version needs; run: proximity migrate")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from catalog.database import Database, open_database, within
 from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
-from catalog.migrate import pending_on
+from catalog.migrate import pending
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
 from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, WorkerFactory, role_group
@@ -108,7 +108,7 @@ async def refuse_old_schema(stores: Stores) -> None:
     SQL that is down, or hangs, is no obstacle.
     """
     try:
-        missing = await within(_SCHEMA_SECONDS, pending_on(stores.database.engine))
+        missing = await within(_SCHEMA_SECONDS, pending(stores.database.engine))
     except Exception as error:  # a role can wait for SQL, but not for a wrong schema
         if not database_may_recover(error):
             raise
@@ -210,7 +210,6 @@ def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:
     return OutboxDrainer(
         database=stores.database,
         store=stores.index_store,
-        clock=time.monotonic,
         on_lag=metrics.index_lag.set,
     )
 

@@ -2,7 +2,6 @@
 
 import functools
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -112,9 +111,7 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
     """An application with these settings, on a migrated database."""
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
-        drainer = OutboxDrainer(
-            database=stores.database, store=stores.index_store, clock=time.monotonic
-        )
+        drainer = OutboxDrainer(database=stores.database, store=stores.index_store)
 
         # The public authorities are read in 30 ms, and no test changes them.
         with patch("engine.wiring.connector.client_context", _client_context):

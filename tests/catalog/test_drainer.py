@@ -24,9 +24,7 @@ async def draining(database: Database, store: IndexStore) -> AsyncIterator[Outbo
         database=database,
         store=store,
         poll=0.05,
-        comparison_interval=0.2,
         longest_pause=0.2,
-        clock=time.monotonic,
     )
     task = asyncio.create_task(drainer.run())
     try:

@@ -103,7 +103,6 @@ class Reader:
                 database=self.database,
                 store=self.store,
                 longest_pause=1.0,
-                clock=time.monotonic,
                 on_lag=self.lags.append,
             )
             for _ in range(2)

@@ -340,7 +340,7 @@ class ClaimUpdater:
 # The lengths of an entry and its owner, as scripts/claim.lua writes them; the newest entry is last.
 _OWNER = 16
 _ENTRY = 30
-_PLACE = 31  # of a company's caps (scripts/caps.lua)
+_PLACE = Struct(">8s6sc")  # of a company's caps: owner, detected_at (ms), flag (scripts/caps.lua)
 
 
 class ClaimReader:
@@ -366,10 +366,10 @@ class ClaimReader:
             copy = await self._redis.get(copy_key(self._prefix.decode(), device))
         record = None if copy is None else decode_copy(copy).record
         found = zip(campaign_ids, values, strict=True)
-        ends = range(_DIGITS + _PLACE - 1, len(places or b""), _PLACE)
+        times = [int.from_bytes(at) for _, at, _ in _PLACE.iter_unpack((places or b"")[_DIGITS:])]
         return DeviceHistory(
             {number: _newest(value) for number, value in found if value},
-            tuple(int(places[end - _DIGITS : end]) / 1000 for end in ends),
+            tuple(at / 1000 for at in times),
             None if record is None else record.time_zone,
         )
 

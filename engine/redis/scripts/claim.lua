@@ -99,7 +99,7 @@ while from <= #packed do
     if not mine and forbids == 0 and counted > 0 and not places:find(owner, at) then
       local before, is_free = places:room(at)
       if is_free then
-        places:take(owner, at, before, counted - 1, now, retain)
+        places:take(owner, at, before, counted - 1, retain)
       else
         forbids = places:refusal()
       end
@@ -107,14 +107,14 @@ while from <= #packed do
     if not mine and forbids == 0 and delay > 0 then
       local lasts = delay + retain
       local before = claim and grants_needed(claim, now, lasts) or ''
-      local written = string.format('%014.0f', at + lasts) .. before .. owner
-        .. string.format('%014.0f', at)
+      local written = string.format('%014d', at + lasts) .. before .. owner
+        .. string.format('%014d', at)
       added = added + redis.call('HSET', key, campaign, written)
       needed = math.max(needed, at + lasts)
     end
     replies[#replies + 1] = forbids
   end
-  needed = math.max(needed, places and places:save() or 0)
+  needed = math.max(needed, places and places:save(now, retain) or 0)
   if needed > 0 then
     keep_alive(key, needed, now)
     if added > 0 and redis.call('HLEN', key) % BETWEEN_SWEEPS < added then

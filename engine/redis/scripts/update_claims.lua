@@ -29,21 +29,22 @@ local function find(claim, owner)
 end
 
 -- Returns 1 unless another grant denies the claim.
-local function take_again(key, campaign, claim, owner, at, delay, now)
+local function take_again(key, campaign, claim, owner, at, delay, now, retain)
   local grants = string.sub(claim or '', UNTIL + 1)
   for from = 1, #grants, ENTRY do
     if at < tonumber(string.sub(grants, from + 16, from + 29)) + delay then
       return 0
     end
   end
-  local needed = at + delay + tonumber(ARGV[#ARGV])
-  local taken = string.format('%014.0f', needed) .. grants .. owner .. string.format('%014.0f', at)
+  local needed = at + delay + retain
+  local taken = string.format('%014d', needed) .. grants .. owner .. string.format('%014d', at)
   redis.call('HSET', key, campaign, taken)
   keep_alive(key, needed, now)
   return 1
 end
 
 local now = tonumber(redis.call('TIME')[1]) * 1000
+local retain = tonumber(ARGV[#ARGV])
 local replies = {}
 for i, key in ipairs(KEYS) do
   local campaign = tonumber(string.sub(ARGV[i], 1, 19))
@@ -69,7 +70,7 @@ for i, key in ipairs(KEYS) do
   elseif keep == delay and from then
     replies[i] = is_whole and 1 or 0
   elseif keep == delay then
-    replies[i] = take_again(key, campaign, claim, owner, at, delay, now)
+    replies[i] = take_again(key, campaign, claim, owner, at, delay, now, retain)
   elseif from and keep == 0 then
     claim = string.sub(claim, 1, from - 1) .. string.sub(claim, from + ENTRY)
     replies[i] = 1
@@ -80,7 +81,7 @@ for i, key in ipairs(KEYS) do
     end
     -- A delay longer than the time since 1970 moves it before 1970; 0 would mean granted.
     moved = math.max(EARLIEST, moved == 0 and 1 or moved)
-    local entry = owner .. string.format('%014.0f', moved)
+    local entry = owner .. string.format('%014d', moved)
     claim = string.sub(claim, 1, from - 1) .. entry .. string.sub(claim, from + ENTRY)
     replies[i] = 1
   end
@@ -90,14 +91,14 @@ for i, key in ipairs(KEYS) do
     redis.call('HSET', key, campaign, claim)
   end
   if before and replies[i] == 1 then
-    places:take(owner, at, before, 0, now, tonumber(ARGV[#ARGV]))
+    places:take(owner, at, before, 0, retain)
   elseif place and fate == SENT and replies[i] == 1 then
-    places:replace(place, place, string.sub(places.list, place * PLACE - 30, place * PLACE - 1) .. '0')
+    places:replace(place, place, string.sub(places.list, place * PLACE - 14, place * PLACE - 1) .. '0')
   elseif place and (fate ~= FAILED or places:is_returnable(place)) then
     places:replace(place, place, '')
   end
   if places then
-    keep_alive(key, places:save(), now)
+    keep_alive(key, places:save(now, retain), now)
   end
 end
 return replies

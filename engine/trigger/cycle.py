@@ -53,6 +53,7 @@ _LEAST_SHARE = 16
 # A partition with messages in so many unfinished sends waits: a leader does not answer.
 _MOST_SENDS = 4
 _MOST_READ = 256  # devices whose claims are all read in one cycle
+_MOST_CALLS = 2  # cycles that claim at once, for different devices
 _MOST_CLAIMED = 2  # cycles whose messages are not composed yet
 
 
@@ -98,7 +99,9 @@ class Cycle:
         self._unacknowledged = 0
         self._claimed: list[list[DecidedDetection]] = []  # of each cycle, to be composed
         self._room = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._claiming: set[str] = set()  # devices of the calls that Redis has not answered
+        self._behind: list[DecidedDetection] = []  # later detections of these
         self._composing: asyncio.Task[None] | None = None
         self._sends: dict[asyncio.Task[None], _Send] = {}
 
@@ -112,10 +115,12 @@ class Cycle:
         if self._partitions:
             return
         sends, self._sends = self._sends, {}
-        running = [task for task in (self._running, self._composing) if task is not None]
+        running = [*self._running, *([self._composing] if self._composing else ())]
         # Before the await: a partition that joins meanwhile begins with an empty cycle.
-        self._running = self._composing = None
+        self._running, self._composing = set(), None
         self._queues.clear()
+        self._claiming.clear()
+        self._behind.clear()
         self._claimed.clear()
         self._unacknowledged = 0
         for send in sends.values():
@@ -134,19 +139,26 @@ class Cycle:
             if queue is None:
                 queue = self._queues[company] = deque()
             queue.append(each)
-        if self._running is None and self._queues and self.failure is None:
-            self._running = asyncio.create_task(self._run(), name="cycle")
-            self._running.add_done_callback(self._note_end)
+        if len(self._running) < _MOST_CALLS and self._queues and self.failure is None:
+            task = asyncio.create_task(self._run(), name="cycle")
+            self._running.add(task)
+            task.add_done_callback(self._note_end)
 
     async def _run(self) -> None:
         while self._queues:
-            while not self._has_room():
+            if not self._has_room():
                 self._room.clear()
                 await self._room.wait()
+                continue
             taken = self._take()
             if taken:
                 await self._handle(taken)
             await asyncio.sleep(0)
+
+    def _return(self, decided: Sequence[DecidedDetection]) -> None:
+        """Put detections back to where they were taken from."""
+        for each in reversed(decided):
+            self._queues.setdefault(each.decision.company_id, deque()).appendleft(each)
 
     def _has_room(self) -> bool:
         return self._unacknowledged < 4 * self._cycle_bytes and len(self._claimed) < _MOST_CLAIMED
@@ -168,6 +180,9 @@ class Cycle:
                 if partition.unfinished_sends >= _MOST_SENDS:
                     partition.held_back.append(decided)
                     continue
+                if decided.detection.message.device.udid in self._claiming:
+                    self._behind.append(decided)
+                    continue
                 taken.append(decided)
                 campaigns += len(decided.plan.requests)
                 size += decided.plan.content_bytes
@@ -180,6 +195,8 @@ class Cycle:
 
     async def _handle(self, taken: list[DecidedDetection]) -> None:
         """Claim, compose and publish for these detections."""
+        devices = {each.detection.message.device.udid for each in taken}
+        self._claiming |= devices
         changed = await self._resolve_edited(taken)
         changed |= await self._find_time_zones(taken)
         with self.step("decide"):
@@ -187,6 +204,10 @@ class Cycle:
         if claiming:
             with self.step("claim"):
                 await self._claim(claiming, requests)
+        self._claiming -= devices
+        if self._behind:
+            behind, self._behind = self._behind, []
+            self._return(behind)
         taken = [each for each in taken if not each.partition.is_abandoned]
         self._counter.count_claimed(taken)
         self._feed.note_claims(taken)
@@ -369,15 +390,12 @@ class Cycle:
         for partition in free:
             if partition.held_back:
                 held_back, partition.held_back = partition.held_back, []
-                for each in reversed(held_back):
-                    queue = self._queues.setdefault(each.decision.company_id, deque())
-                    queue.appendleft(each)
+                self._return(held_back)
                 self.put(())
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._sends.pop(task, None)
-        if task is self._running:
-            self._running = None
+        self._running.discard(task)
         if task.cancelled():
             return
         error = task.exception()  # retrieved, so that asyncio does not log it
@@ -385,7 +403,7 @@ class Cycle:
             self.failure = self.failure or error
             for partition in self._partitions:
                 partition.on_progress()
-        elif self._running is None:
+        else:
             self.put(())
 
 

@@ -75,7 +75,7 @@ async def pair(trigger: PushedTrigger) -> AsyncIterator[Pair]:
     role = trigger.role
     assert (role.in_flight.held, role.claim_memory.held) == (0, 0)
     assert not role.cycle._queues
-    assert (role.cycle._running, role.cycle._sends) == (None, {})
+    assert (role.cycle._running, role.cycle._sends) == (set(), {})
     assert role.cycle._unacknowledged == 0
 
 
@@ -104,6 +104,29 @@ async def test_a_device_on_two_partitions_at_once_is_notified_once(pair: Pair) -
         worker.offer(pair.trigger.records([detection("a", seconds=1)], number))
     await pair.until_finished()
     assert pair.cycles() == 1, "both remember the claim"
+
+
+async def test_only_the_same_device_waits_for_an_unanswered_call(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: Any = pair.trigger.role.cycle._claims
+    asked, answered, take = list[list[str]](), asyncio.Event(), claims.take
+
+    async def delayed(devices: Any, *given: Any) -> Any:
+        asked.append([each.udid for each in devices])
+        if len(asked) == 1:
+            await answered.wait()
+        return await take(devices, *given)
+
+    monkeypatch.setattr(claims, "take", delayed)
+    pair.offer("a")
+    await eventually(lambda: len(asked) == 1, what="Redis is asked")
+    pair.offer("b", "a")
+    await eventually(lambda: len(asked) == 2, what="another device is claimed")
+    assert asked == [["a"], ["b"]]
+    answered.set()
+    await pair.until_finished()
+    assert await pair.sent() == ["a", "b"]
 
 
 async def test_the_bound_of_a_cycle_is_for_all_its_partitions(

@@ -3,11 +3,12 @@
 The counting is written without the recorder's code, because it checks that code.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple
+from math import inf
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -50,6 +51,9 @@ from rules.visits import VisitEventType
 _STATEMENT_SECONDS = 3600.0
 _DAY = 86_400.0
 _MOST_SHOWN = 1000
+_OF_DEVICES = ("nb_beacon", "nb_campaign", "detection_trace", "reception", "authentication_trace")
+FIGURES = (*_OF_DEVICES, "visit_event")
+Figures = Mapping[str, int]
 
 app = new_app()
 
@@ -123,9 +127,10 @@ class Interval(NamedTuple):
         """Whether the range contains the instant."""
         return self.since <= instant < self.until
 
-    def times(self) -> list[datetime]:
-        """Its two ends."""
-        return [datetime.fromtimestamp(instant, UTC) for instant in self]
+    def of(self, column: Any) -> Any:
+        """The condition that a column of SQL is in it."""
+        since, until = (datetime.fromtimestamp(instant, UTC) for instant in self)
+        return (column >= since) & (column < until)
 
 
 class BeaconFact(NamedTuple):
@@ -139,30 +144,15 @@ class BeaconFact(NamedTuple):
     is_reused: bool = False
 
 
-class ApplicationFact(NamedTuple):
-    """An application of the catalog, its owner, and until when its key is valid."""
-
-    company_id: int
-    active: bool
-    expire_on: datetime | None
-
-
 class RecountCatalog(NamedTuple):
-    """The present catalog, as far as it decides which records count."""
+    """The present catalog, as far as it decides which records count.
+
+    `applications` has by key the company, and the instant from which the key is not valid.
+    """
 
     beacons: Mapping[BeaconKey, BeaconFact]
     companies: frozenset[int]
-    applications: Mapping[str, ApplicationFact]
-
-
-class DeviceCounts(msgspec.Struct):
-    """The figures of one device; those with rows are for the time whose rows SQL keeps."""
-
-    nb_beacon: int = 0
-    nb_campaign: int = 0
-    detection_trace: int = 0
-    reception: int = 0
-    authentication_trace: int = 0
+    applications: Mapping[str, tuple[int, float]]
 
 
 class Difference(NamedTuple):
@@ -218,24 +208,23 @@ _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
 @dataclass
 class Recount:
-    """Counts records, one by one: `devices` by company and udid.
+    """Counts records, one by one.
 
-    `doubts` counts, by udid, what a later edit of the catalog may have changed. `retained` is the
-    time of which SQL still has every row; `decode` gives the detections of a record, as
-    DetectionDecoder does.
+    `counts` has of each figure the counts by company and udid (of visits by company), `doubts` by
+    udid what a later edit of the catalog may have changed. `retained` is the time of which SQL
+    still has every row; `decode` gives the detections of a record, as DetectionDecoder does.
     """
 
     catalog: RecountCatalog
     retained: Interval
     decode: Callable[[Record], Iterable[DecodedDetection]]
     traces: bool = True  # each detection has a row
-    devices: defaultdict[DeviceKey, DeviceCounts] = field(
-        default_factory=lambda: defaultdict(DeviceCounts)
+    counts: dict[str, Counter[DeviceKey]] = field(
+        default_factory=lambda: {figure: Counter() for figure in FIGURES}
     )
-    doubts: defaultdict[str, DeviceCounts] = field(
-        default_factory=lambda: defaultdict(DeviceCounts)
+    doubts: dict[str, Counter[str]] = field(
+        default_factory=lambda: {figure: Counter() for figure in FIGURES}
     )
-    visit_events: Counter[int] = field(default_factory=Counter)  # enters and exits, by company
     read: int = 0
     malformed: int = 0
     compared: int = 0  # devices in SQL
@@ -247,28 +236,23 @@ class Recount:
             if not isinstance(detection.key, BeaconKey):
                 continue
             udid, beacon = detection.message.device.udid, self.catalog.beacons.get(detection.key)
-            counts = beacon is not None and beacon.active
-            counting = []
-            if beacon is not None and counts:
-                counting.append(self.devices[DeviceKey(beacon.company_id, udid)])
-            if beacon is None or beacon.is_reused or not counts:
-                counting.append(self.doubts[udid])
             has_row = self.traces and self._has_a_row(detection.detected_at, record)
-            for figures in counting:
-                figures.nb_beacon += 1
-                figures.detection_trace += has_row
+            for figure in ("nb_beacon", "detection_trace")[: 1 + has_row]:
+                if beacon is not None and beacon.active:
+                    self.counts[figure][DeviceKey(beacon.company_id, udid)] += 1
+                if beacon is None or beacon.is_reused or not beacon.active:
+                    self.doubts[figure][udid] += 1
 
     def add_notification(self, record: Record) -> None:
         """Count a record of `notifications`, unless its id was counted before."""
         message = _decode_notification(record.value or b"")
         detected_at = parse(message.detected_at)
         check_device(message.device)
-        if message.company.id not in self.catalog.companies or message.id.bytes in self._seen:
-            return
-        self._seen.add(message.id.bytes)
-        figures = self.devices[DeviceKey(message.company.id, message.device.udid)]
-        figures.nb_campaign += 1
-        figures.reception += self.retained.has(detected_at)
+        if message.company.id in self.catalog.companies and self._is_new(message.id):
+            device = DeviceKey(message.company.id, message.device.udid)
+            self.counts["nb_campaign"][device] += 1
+            if self.retained.has(detected_at):
+                self.counts["reception"][device] += 1
 
     def add_authentication(self, record: Record) -> None:
         """Count a record of `authentications`."""
@@ -281,34 +265,18 @@ class Recount:
         application = self.catalog.applications.get(message.api_key)
         if application is None or not self._has_a_row(at, record):
             return
-        end = application.expire_on
-        if application.active and (end is None or at < end.timestamp()):
-            self.devices[DeviceKey(application.company_id, udid)].authentication_trace += 1
+        company_id, end = application
+        if at < end:
+            self.counts["authentication_trace"][DeviceKey(company_id, udid)] += 1
         else:
-            self.doubts[udid].authentication_trace += 1
+            self.doubts["authentication_trace"][udid] += 1
 
     def add_presence(self, record: Record) -> None:
         """Count an enter or exit, unless its id was counted before."""
         event = _decode_presence(record.value or b"")
-        is_new = event.id.bytes not in self._seen
-        if event.type != "dwell" and is_new and self._has_a_row(parse(event.entered_at), record):
-            self._seen.add(event.id.bytes)
-            self.visit_events[event.company.id] += 1
-
-    def differences(
-        self, key: DeviceKey, id_: int | None, sql: DeviceCounts, partial: Collection[str] = ()
-    ) -> Iterator[Difference]:
-        """The differences of a device, whose `id_` is None if SQL lacks it.
-
-        In `partial` figures SQL may have more.
-        """
-        counted = self.devices.get(key, DeviceCounts())
-        doubts = self.doubts.get(key.udid, DeviceCounts())
-        for name in DeviceCounts.__struct_fields__:
-            topics, recorded = getattr(counted, name), getattr(sql, name)
-            if recorded < topics or (recorded > topics and name not in partial):
-                may_be_edit = abs(recorded - topics) <= getattr(doubts, name)
-                yield Difference(key.company_id, id_, key.udid, name, topics, recorded, may_be_edit)
+        has_row = event.type != "dwell" and self._has_a_row(parse(event.entered_at), record)
+        if has_row and self._is_new(event.id):
+            self.counts["visit_event"][DeviceKey(event.company.id, "")] += 1
 
     def count(self, records: Iterable[Record], add: Callable[[Record], None]) -> None:
         """Count the records, which `add` does with each."""
@@ -318,6 +286,26 @@ class Recount:
                 add(record)
             except UNDECODABLE:
                 self.malformed += 1
+
+    def differences(
+        self, key: DeviceKey, id_: int | None, sql: Figures, partial: Collection[str] = ()
+    ) -> Iterator[Difference]:
+        """The differences of a device, whose `id_` is None if SQL lacks it; removes its counts.
+
+        In `partial` figures SQL may have more.
+        """
+        for figure, recorded in sql.items():
+            topics = self.counts[figure].pop(key, 0)
+            if recorded < topics or (recorded > topics and figure not in partial):
+                may_be_edit = abs(recorded - topics) <= self.doubts[figure][key.udid]
+                yield Difference(
+                    key.company_id, id_, key.udid, figure, topics, recorded, may_be_edit
+                )
+
+    def _is_new(self, id_: UUID) -> bool:
+        before = len(self._seen)
+        self._seen.add(id_.bytes)
+        return len(self._seen) > before
 
     def _has_a_row(self, at: float, record: Record) -> bool:
         """Whether a row is written: not if its time is more than a day after its record's."""
@@ -342,31 +330,34 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
     return RecountCatalog(
         beacons,
         frozenset(await connection.scalars(select(Company.id))),
-        {key: ApplicationFact(owner, active, end) for key, owner, active, end in keys},
+        {
+            key: (company_id, (end.timestamp() if end else inf) if is_active else -inf)
+            for key, company_id, is_active, end in keys
+        },
     )
 
 
-async def recorded_devices(
+async def recorded_figures(
     connection: AsyncConnection, retained: Interval, *, traces: bool = True
-) -> AsyncIterator[tuple[DeviceKey, int, DeviceCounts]]:
-    """All devices, their ids, and their rows of the time that is `retained`; `traces` only if asked
-    for."""
-    since, until = retained.times()
-    query = select(Device.id, Device.company_id, Device.udid, Device.nb_beacon, Device.nb_campaign)
+) -> AsyncIterator[tuple[DeviceKey, int | None, Figures]]:
+    """All devices with their ids, counters and rows of the time that is `retained`; then the visit
+    events of each company. Rows of detections only with `traces`."""
+    query = select(Device.company_id, Device.udid, Device.id, Device.nb_beacon, Device.nb_campaign)
     for table in (DetectionTrace, Reception, AuthenticationTrace):
-        if table is DetectionTrace and not traces:
-            query = query.add_columns(literal(0))
-            continue
         rows_of = select(table.device_id, func.count().label("rows"))
-        rows_of = rows_of.where(table.create_on >= since, table.create_on < until)
         if table is DetectionTrace:
-            rows_of = rows_of.where(DetectionTrace.beacon_id.is_not(None))
-        counts = rows_of.group_by(table.device_id).subquery()
+            rows_of = rows_of.where(DetectionTrace.beacon_id.is_not(None) & literal(traces))
+        rows_of = rows_of.where(retained.of(table.create_on)).group_by(table.device_id)
+        counts = rows_of.subquery()
         query = query.add_columns(func.coalesce(counts.c.rows, 0))
         query = query.outerjoin(counts, counts.c.device_id == Device.id)
     async with connection.stream(query) as rows:
-        async for id_, company_id, udid, *figures in rows:
-            yield DeviceKey(company_id, udid), id_, DeviceCounts(*figures)
+        async for company_id, udid, id_, *figures in rows:
+            yield DeviceKey(company_id, udid), id_, dict(zip(_OF_DEVICES, figures, strict=True))
+    event = CountedVisitEvent
+    of_visits = select(event.company_id, func.count()).where(retained.of(event.at))
+    for company_id, count in await connection.execute(of_visits.group_by(event.company_id)):
+        yield DeviceKey(company_id, ""), None, {"visit_event": count}
 
 
 @dataclass
@@ -486,22 +477,12 @@ async def _recounted(
 async def _differences(
     connection: AsyncConnection, recount: Recount, partial: Collection[str]
 ) -> AsyncIterator[Difference]:
-    """The differences of all devices, then those of visits."""
-    devices = recorded_devices(connection, recount.retained, traces=recount.traces)
-    async for key, id_, sql in devices:
-        recount.compared += 1
-        for each in recount.differences(key, id_, sql, partial):
+    """The differences of everything in SQL, then what SQL lacks."""
+    recorded = recorded_figures(connection, recount.retained, traces=recount.traces)
+    async for key, id_, figures in recorded:
+        recount.compared += id_ is not None
+        for each in recount.differences(key, id_, figures, partial):
             yield each
-        recount.devices.pop(key, None)
-    for key in recount.devices:
-        for each in recount.differences(key, None, DeviceCounts(), partial):
+    for key in {key for counts in recount.counts.values() for key in counts}:
+        for each in recount.differences(key, None, dict.fromkeys(FIGURES, 0), partial):
             yield each
-    since, until = recount.retained.times()
-    event = CountedVisitEvent
-    query = select(event.company_id, func.count()).where(event.at >= since, event.at < until)
-    rows = await connection.execute(query.group_by(event.company_id))
-    recorded = {row[0]: row[1] for row in rows}
-    for company_id in sorted(recorded.keys() | recount.visit_events.keys()):
-        topics, in_sql = recount.visit_events[company_id], recorded.get(company_id, 0)
-        if topics > in_sql or (topics < in_sql and "visit_event" not in partial):
-            yield Difference(company_id, None, "", "visit_event", topics, in_sql, False)

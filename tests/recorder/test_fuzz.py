@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.servers import open_snapshot
-from engine.cli.verify import Interval, Recount, read_catalog, recorded_devices
+from engine.cli.verify import Interval, Recount, read_catalog, recorded_figures
 from engine.formats.decoders import OwnFormatDecoder
 from tests.recorder.scene import (
     AUTHENTICATIONS,
@@ -184,7 +184,7 @@ async def assert_counted(scene: Scene, topic: str) -> None:
         recount.count(written, count)
         found = [
             difference
-            async for device in recorded_devices(connection, retained, traces=False)
+            async for device in recorded_figures(connection, retained, traces=False)
             for difference in recount.differences(*device)
             if difference.figure in ("nb_beacon", "nb_campaign")
         ]

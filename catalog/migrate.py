@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -53,21 +49,19 @@ async def pending(engine: AsyncEngine) -> list[str]:
         return await connection.run_sync(_missing)
 
 
-def alembic_config() -> Config:
-    """Alembic's configuration. There is no alembic.ini; the package has all of it."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
 def _upgrade(connection: Connection) -> list[str]:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
     missing = _missing(connection)
     if missing:
-        config = alembic_config()
+        # It takes 9 MiB, which the processes that only look for missing revisions need not pay.
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()  # there is no alembic.ini: the package has all of it
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         if connection.dialect.name == "sqlite":
@@ -90,9 +84,12 @@ def _check_foreign_keys(connection: Connection) -> None:
 
 
 def _missing(connection: Connection) -> list[str]:
-    scripts = ScriptDirectory.from_config(alembic_config())
-    done = MigrationContext.configure(connection).get_current_heads()
-    if not {script.revision for script in scripts.walk_revisions()}.issuperset(done):
+    # Each file in versions begins with its revision; they are applied in the order of their names.
+    files = sorted((MIGRATIONS / "versions").glob("[0-9]*.py"))
+    revisions = [file.name.partition("_")[0] for file in files]
+    if not inspect(connection).has_table("alembic_version"):
+        return revisions
+    done = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if done is not None and done not in revisions:
         return []  # a newer version was here, whose tables serve this one too
-    revisions = scripts.iterate_revisions("heads", done or "base")
-    return [revision.revision for revision in revisions][::-1]
+    return [each for each in revisions if done is None or each > done]

@@ -95,7 +95,7 @@ async def _serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT sets the event."""
     from catalog.redis_connection import probe_redis
-    from engine.process.lifecycle import stop_on_signals, tune_garbage_collector
+    from engine.process.lifecycle import stop_on_signals
     from engine.process.logs import configure_logs
     from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
@@ -104,7 +104,6 @@ async def _serve(
     stop = asyncio.Event()
     begin = time.monotonic()
     log.info("starting", version=engine_version(), **shown, **shown_servers(settings))
-    tune_garbage_collector()
     try:
         with stop_on_signals(stop):
             await probe_redis(settings.redis_url.get_secret_value())

@@ -20,7 +20,7 @@ from connectors.egress import EgressGuard
 from engine.connector.stores import read_call_history
 from engine.connector.trial_call import ConnectorTrials
 from engine.process.health import HealthServer, HttpServer, listen
-from engine.process.lifecycle import run_services
+from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics, engine_version
 from engine.process.settings import PREFIX, Settings
 from engine.redis.claims import ClaimReader
@@ -99,6 +99,7 @@ async def serve_api(
             cors_origins=settings.api_cors_origins,
             with_console=settings.console,
         )
+        tune_garbage_collector()
         server = ApiServer(app, settings)
         health = HealthServer(
             registry=metrics.registry,

@@ -8,7 +8,9 @@ import api.console.routes  # noqa: F401
 import catalog.migrate  # noqa: F401
 import engine.process.lifecycle
 import engine.wiring.api
-import engine.wiring.run  # noqa: F401
+import engine.wiring.recorder
+import engine.wiring.run
+import engine.wiring.trigger  # noqa: F401
 from engine.cli.application import command_group
 
 # As engine.cli does while it imports.

@@ -145,7 +145,7 @@ async def check_registry(settings: Settings) -> AsyncIterator[Finding]:
     """The schema registry, if a topic needs one: its answers, and its kinds of schemas."""
     url = settings.schema_registry_url
     formats = {topic.format for topic in settings.detection_topics}
-    if url is None or not formats & REGISTERED_FORMATS:
+    if url is None or formats.isdisjoint(REGISTERED_FORMATS):
         return
     where, ca_file = shown(url), settings.schema_registry_ca_file
     answer = await RegistryAddress(url.get_secret_value(), ca_file=ca_file).get("/schemas/types")

@@ -26,7 +26,6 @@ Result = TypeVar("Result")
 
 _FIRST_SECONDS = 0.05
 _LAST_SECONDS = 2.0
-_QUIET_SECONDS = 10.0
 _FORGOTTEN_SECONDS = 60.0
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
@@ -80,8 +79,8 @@ class ServerErrors:
 
     `operation` names a kind of call. Some kinds may fail while others succeed (a full Redis answers
     a ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
-    minute. A server that comes and goes is logged every 10 s at most. `may_recover` is the function
-    of failures.py for this server. Without `counter` nothing is counted.
+    minute. `may_recover` is the function of failures.py for this server. Without `counter` nothing
+    is counted.
     """
 
     def __init__(
@@ -99,8 +98,6 @@ class ServerErrors:
         self._failing: dict[str, float] = {}
         self._since = 0.0
         self._failures = 0
-        self._is_logged = False
-        self._back_at = float("-inf")
 
     def inc(self) -> None:
         """Count a failed call without a log line."""
@@ -112,17 +109,11 @@ class ServerErrors:
         self.inc()
         now = self._clock()
         if not self._failing:
-            self._since, self._failures, self._is_logged = now, 0, False
+            self._since, self._failures = now, 0
+            what = {"server": self._server, "what": operation, "error": describe(error)}
+            log.error("server failed, trying again", **what)
         self._failing[operation] = now
         self._failures += 1
-        if not self._is_logged and now >= self._back_at + _QUIET_SECONDS:
-            self._is_logged = True
-            log.error(
-                "server failed, trying again",
-                server=self._server,
-                what=operation,
-                error=describe(error),
-            )
 
     def answered(self, operation: str) -> None:
         """A call succeeded. Costs nothing unless a call failed before."""
@@ -132,10 +123,7 @@ class ServerErrors:
         for kind, last in list(self._failing.items()):
             if kind == operation or now - last > _FORGOTTEN_SECONDS:
                 del self._failing[kind]
-        if self._failing:
-            return
-        if self._is_logged:
-            self._back_at = now
+        if not self._failing:
             log.warning(
                 "server answers again",
                 server=self._server,

@@ -109,18 +109,15 @@ class ClockSkew:
         skew = max(0.0, began - there) - max(0.0, there - self._clock())
         before, self._skews[server] = self._skews.get(server, 0.0), skew
         self._gauge.labels(server).set(skew)
-        if (abs(skew) > SKEW_SECONDS) == (abs(before) > SKEW_SECONDS):
-            return
-        ahead = round(skew, 1)
-        if abs(before) > SKEW_SECONDS:
-            log.warning("the clocks agree again", server=server, seconds_ahead=ahead)
-            return
-        log.error(
-            "this process's clock differs from a server's: detections are taken for too old "
-            "or from the future; set the clocks by NTP",
-            server=server,
-            seconds_ahead=ahead,
-        )
+        if abs(skew) > SKEW_SECONDS >= abs(before):
+            log.error(
+                "this process's clock differs from a server's: detections are taken for too old "
+                "or from the future; set the clocks by NTP",
+                server=server,
+                seconds_ahead=round(skew, 1),
+            )
+        elif abs(skew) <= SKEW_SECONDS < abs(before):
+            log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
 
 
 def listen(host: str, port: int, *, setting: str) -> socket.socket:

@@ -10,9 +10,7 @@ import structlog
 from catalog.plain_text import for_terminal
 from engine.process.settings import Settings
 
-_REPEAT_SECONDS = 10.0
-# ServerErrors logs once whether Kafka answers; aiokafka has a dozen messages about it.
-_KAFKA_REPEAT_SECONDS = 120.0
+_REPEAT_SECONDS = 60.0
 _HTTP = ("httpx", "httpcore")  # their lines have urls
 _QUIET = (
     "aiokafka",
@@ -27,7 +25,7 @@ _QUIET = (
 
 
 class RepeatFilter(logging.Filter):
-    """Passes the same message of a library once in 10 seconds; of aiokafka, once in 2 minutes.
+    """Passes the same message of a library once a minute.
 
     While a broker is down, aiokafka logs many times a second.
     """
@@ -42,9 +40,7 @@ class RepeatFilter(logging.Filter):
         if not record.name.startswith(_QUIET):
             return True
         key, now = (record.name, str(record.msg)), self._clock()
-        is_kafka = record.name.startswith("aiokafka")
-        seconds = _KAFKA_REPEAT_SECONDS if is_kafka else _REPEAT_SECONDS
-        is_due = now - self._last.get(key, float("-inf")) >= seconds
+        is_due = now - self._last.get(key, float("-inf")) >= _REPEAT_SECONDS
         if is_due:
             self._last[key] = now
         return is_due

@@ -33,23 +33,12 @@ _OF_OAUTH = tuple(
     f"kafka_sasl_oauth_{name}" for name in ("token_url", "client_id", "client_secret")
 )
 _OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
-# The name of each format of detections, and its meaning (engine/formats/decoders.py reads them).
-FORMATS = {
-    "own": "this project's own detections (docs/schemas/detections.schema.json)",
-    "minew": "Minew gateways, JSON arrays",
-    "theengs": "Theengs Gateway and OpenMQTTGateway",
-    "owntracks": "OwnTracks, _type beacon, location and transition",
-    "radar": "Radar's webhooks, user.entered_geofence",
-    "espresense": "ESPresense, espresense/devices/<id>/<room>",
-    "mist": "Juniper Mist webhooks asset-raw-rssi and discovered-raw-rssi",
-    "kontakt": "Kontakt.io gateways' events of version 3 and 4",
-    "kontakt-cloud": "telemetry of Kontakt.io's cloud (Kio Cloud)",
-    "avro": "this project's own detections in Avro, Confluent's wire format",
-    "protobuf": "the same in Protobuf",
-    "json-schema": "the same in JSON, after the id of a JSON Schema",
-}
-# The formats that need SCHEMA_REGISTRY_URL.
-REGISTERED_FORMATS = frozenset({"avro", "protobuf", "json-schema"})
+# The formats that need SCHEMA_REGISTRY_URL; then all of them (docs/formats.md).
+REGISTERED_FORMATS = ("avro", "protobuf", "json-schema")
+FORMATS = (
+    *("own", "minew", "theengs", "owntracks", "radar", "espresense", "mist", "kontakt"),
+    *("kontakt-cloud", *REGISTERED_FORMATS),
+)
 _ENVELOPE = "cloudevents+"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TOPICS = "accepted: topic=format, comma-separated"
@@ -137,10 +126,8 @@ def _split_topics(value: object) -> object:
     if not isinstance(value, str):
         return value
     topics = [_topic(part) for part in _parts(value)]
-    names = [topic.name for topic in topics]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name} has two formats; {_TOPICS}")
+    if len({topic.name for topic in topics}) < len(topics):
+        raise ValueError(f"a topic has two formats; {_TOPICS}")
     return tuple(topics)
 
 

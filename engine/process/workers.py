@@ -12,16 +12,15 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import structlog
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
@@ -115,23 +114,18 @@ class WorkersPage:
     def __init__(self, ports: Sequence[int]) -> None:
         self._urls = [f"http://127.0.0.1:{port}" for port in ports]
 
-    async def __call__(self, scope: dict[str, Any], _receive: Any, send: Send) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
         """An ASGI application."""
         match scope["path"]:
             case "/metrics":
-                await self._show_metrics(dict(scope["headers"]), send)
+                answers = await self._fetch_all("/metrics", _OPENMETRICS)
+                registry = CollectorRegistry()
+                registry.register(MergedPages([each.text if each else None for each in answers]))
+                await make_asgi_app(registry)(scope, receive, send)
             case "/healthz" | "/readyz" as path:
                 await self._show_health(path, send)
             case _:
                 await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
-
-    async def _show_metrics(self, headers: Mapping[bytes, bytes], send: Send) -> None:
-        answers = await self._fetch_all("/metrics", _OPENMETRICS)
-        pages = [each.text if each is not None and each.is_success else None for each in answers]
-        encode, kind = choose_encoder(headers.get(b"accept", b"").decode("latin-1"))
-        head = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": encode(MergedPages(pages))})
 
     async def _show_health(self, path: str, send: Send) -> None:
         answers = await self._fetch_all(path, "application/json")

@@ -15,7 +15,7 @@ from tests.formats.records import refused, report
 from tests.formats.test_properties import SAMPLES
 
 MANY = 100_000
-JSON_FORMATS = sorted(FORMATS.keys() - REGISTERED_FORMATS)
+JSON_FORMATS = sorted({*FORMATS} - {*REGISTERED_FORMATS})
 BEACON = orjson.loads(samples.MINEW)[1]
 GATEWAY = orjson.loads(samples.MINEW)[0]
 EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}

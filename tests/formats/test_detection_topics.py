@@ -28,7 +28,7 @@ def test_topics_stand_beside_ours_in_the_order_of_the_setting():
         (f"{'x' * 250}=own", "no topic with its format"),
         ("a=", "is no format; formats: own"),
         ("a=cloudevents", "in CloudEvents: cloudevents+<format>"),
-        ("a=own,b=own,a=own", "a has two formats"),
+        ("a=own,b=own,a=own", "a topic has two formats"),
         ("proximity.notifications=own", "proximity.notifications has other messages"),
     ],
 )

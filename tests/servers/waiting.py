@@ -10,7 +10,11 @@ _PAUSE_SECONDS = 0.02
 
 
 async def eventually(
-    condition: Callable[[], Any], *, deadline: float = 90.0, what: str = ""
+    condition: Callable[[], Any],
+    *,
+    deadline: float = 90.0,
+    what: str = "",
+    pause: float = _PAUSE_SECONDS,
 ) -> Any:
     """Return the first truthy value of `condition` (plain or async); look every 20 ms.
 
@@ -25,7 +29,7 @@ async def eventually(
             return value
         if time.monotonic() > give_up:
             raise AssertionError(f"not within {deadline} s: {what or condition}; last: {value!r}")
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(pause)
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, deadline: float = 90.0) -> None:

@@ -112,8 +112,8 @@ class TopicSet:
         async with self._reader() as consumer:
             ends = await self._ends(consumer, short)
             consumer.assign(list(ends))
-            for tp in ends:
-                await consumer.seek_to_beginning(tp)
+            # All at once: each by itself waits for the fetch of those before.
+            await consumer.seek_to_beginning(*ends)
             async with asyncio.timeout(DEADLINE):
                 while any([await consumer.position(tp) < end for tp, end in ends.items()]):
                     for batch in (await consumer.getmany(timeout_ms=200)).values():

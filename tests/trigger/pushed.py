@@ -79,16 +79,24 @@ class PushedTrigger:
         self.worker.offer(self.records(values))
         await self.until_finished()
 
-    async def until_finished(self) -> None:
-        """Wait until nothing is pending; raise what the worker raised."""
-        worker = self.worker
-        await eventually(lambda: not worker.pending or worker.failure, what="all is finished")
-        if worker.failure is not None:
-            raise worker.failure
+    async def until_finished(self, *workers: TriggerPartition) -> None:
+        """Wait until nothing is pending; raise what a worker raised."""
+
+        def is_finished() -> bool:
+            for worker in workers or (self.worker,):
+                if worker.failure is not None:
+                    raise worker.failure
+            return not any(worker.pending for worker in workers or (self.worker,))
+
+        await eventually(is_finished, pause=0.001)
 
     async def left(self, topic: str) -> list[Record]:
         """The records of the topic."""
         return await self.topics.read(topic)
+
+    async def sent(self, topic: str = "notifications") -> list[dict[str, Any]]:
+        """The messages of the topic."""
+        return await self.topics.bodies(topic)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """Caps, priority and quiet hours in the trigger, through the production wiring."""
 
-import json
 import random
 import uuid
 from collections import Counter
@@ -24,21 +23,15 @@ from tests.redis.index_writer import (
     rules_entry,
 )
 from tests.rules.records import UUID, beacon, campaign, epoch, venue
-from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
+from tests.trigger.pushed import NOW, PushedTrigger, detection
 from tests.trigger.samples import notification_id
 
 MINUTE, HOUR = 60, 3600
 
 
-async def sent(trigger: PushedTrigger, topic: str = "notifications") -> list[tuple[str, int]]:
+async def sent(trigger: PushedTrigger) -> list[tuple[str, int]]:
     """The device and the campaign of each message, in order."""
-    found = [body(each) for each in await trigger.left(topic)]
-    return [(each["device"]["udid"], each["campaign"]["id"]) for each in found]
-
-
-def body(record: Record) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(record.value or b"")
-    return found
+    return [(each["device"]["udid"], each["campaign"]["id"]) for each in await trigger.sent()]
 
 
 def reasons(trigger: PushedTrigger) -> Counter[str]:
@@ -91,7 +84,7 @@ async def test_a_call_has_the_caps_that_count_it(trigger: PushedTrigger) -> None
     fields |= campaign_entry(7, **call) | campaign_entry(8, ignores_caps=True, **call)
     await trigger.write_index(fields | rules_entry(Cap(1, HOUR)))
     await trigger.push(detection())
-    calls = [body(each) for each in await trigger.left("connector-calls")]
+    calls = await trigger.sent("connector-calls")
     assert [each.get("caps") for each in calls] == [[[1, HOUR]], None]
     # It may give its place back, so the refusal is remembered for some seconds only.
     for seconds in (0, 1, 2, 3, 6):
@@ -203,14 +196,14 @@ async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: Pushed
     for record in records:
         trigger.worker.offer([record])
         await trigger.until_finished()
-    live = [body(each)["id"] for each in await trigger.left("notifications")]
+    live = [each["id"] for each in await trigger.sent()]
     await trigger.worker.abandon()
     await trigger.redis.flushdb()
     await trigger.write_index(fields)
     trigger.worker = trigger.assigned()
     trigger.worker.offer(records)
     await trigger.until_finished()
-    both = Counter(body(each)["id"] for each in await trigger.left("notifications"))
+    both = Counter(each["id"] for each in await trigger.sent())
     assert both == dict.fromkeys(live, 2)
     assert min(reasons(trigger)[each] for each in ("granted", "capped", "quiet_hours")) > 50
 

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from engine.cli.explain import ExplainedDetection, SupposedDetection, explained
 from engine.kafka.detections import BeaconKey
-from engine.trigger.place_index import IndexNotBuiltError
 from rules.model import Reason, Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.questions import OF_OTHER_PLACES, OF_RULES
@@ -76,9 +74,7 @@ async def test_explained_is_decided(catalog: PushedTrigger):
     seen: Counter[Reason] = Counter()
     for minor, udid, zone, at, now in draws(catalog.now):
         catalog.now = now
-        found = await explained(
-            catalog.settings, catalog.redis, supposed(minor, udid, zone, at, now)
-        )
+        found = await answer(catalog, supposed(minor, udid, zone, at, now))
         before = decided(catalog)
         value = detection(udid, seconds=at - NOW / 1000, minor=minor, proximity=int(zone))
         await catalog.push(value)
@@ -95,8 +91,7 @@ def decided(trigger: PushedTrigger) -> Counter[Reason]:
 async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     now = catalog.now
     await catalog.push(detection("anna", minor=KNOWN))
-    sent = [msgspec.json.decode(each.value) for each in await catalog.left("notifications")]
-    ids = {each["campaign"]["id"]: each["id"] for each in sent}
+    ids = {each["campaign"]["id"]: each["id"] for each in await catalog.sent()}
     supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
     found = (await answer(catalog, supposed_detection)).explanation
     held = {each.campaign.id: each for each in found.campaigns if each.claim}
@@ -104,21 +99,8 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
         number: ids[number] for number in (1, 2)
     }
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
-    another = await explained(
-        catalog.settings, catalog.redis, supposed_detection._replace(udid=None)
-    )
+    another = await answer(catalog, supposed_detection._replace(udid=None))
     assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
-
-
-async def test_an_explanation_takes_no_claim(catalog: PushedTrigger):
-    keys = sorted([key async for key in catalog.redis.scan_iter("*")])
-    now = catalog.now
-    for _ in range(2):
-        found = await explained(
-            catalog.settings, catalog.redis, supposed(KNOWN, "anna", Zone.NEAR, now, now)
-        )
-        assert found.explanation.reason is Reason.GRANTED
-    assert sorted([key async for key in catalog.redis.scan_iter("*")]) == keys
 
 
 async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTrigger):
@@ -126,14 +108,5 @@ async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTr
     await catalog.write_index(fields)
     supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
     assert (await answer(catalog, supposed_detection)).explanation.reason is Reason.INACTIVE
-    other = await explained(
-        catalog.settings, catalog.redis, supposed_detection._replace(is_now=False)
-    )
+    other = await answer(catalog, supposed_detection._replace(is_now=False))
     assert other.explanation.reason is Reason.GRANTED
-
-
-async def test_without_an_index_there_is_no_explanation(trigger: PushedTrigger):
-    await trigger.redis.flushall()
-    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, trigger.now, trigger.now)
-    with pytest.raises(IndexNotBuiltError):
-        await answer(trigger, supposed_detection)

@@ -57,13 +57,9 @@ async def town(trigger: PushedTrigger) -> PushedTrigger:
     return trigger
 
 
-async def sent(town: PushedTrigger) -> list[dict[str, Any]]:
-    return [json.loads(each.value or b"") for each in await town.left("notifications")]
-
-
 async def test_a_position_fires_each_campaign_once_at_all_its_geofences(town: PushedTrigger):
     await town.push(at())
-    first, second = await sent(town)
+    first, second = await town.sent()
     assert (first["campaign"]["id"], first["geofence"]) == (7, {"id": 4, "name": "Court"})
     assert (second["campaign"]["id"], second["geofence"]) == (8, {"id": 5, "name": "Park"})
     assert not {"beacon", "proximity", "nfc", "qrcode"} & first.keys()
@@ -71,7 +67,7 @@ async def test_a_position_fires_each_campaign_once_at_all_its_geofences(town: Pu
     assert town.count("decisions_total", reason="granted") == 2
     assert town.count("decisions_total", reason="throttled") == 1
     await town.push(at(10))
-    assert len(await sent(town)) == 3  # 8 has no delay
+    assert len(await town.sent()) == 3  # 8 has no delay
 
 
 async def test_a_redelivered_position_has_the_same_notifications(town: PushedTrigger):
@@ -80,14 +76,13 @@ async def test_a_redelivered_position_has_the_same_notifications(town: PushedTri
         town.worker.offer([record])
         await town.until_finished()
         town.worker = town.assigned()
-    ids = [each["id"] for each in await sent(town)]
+    ids = [each["id"] for each in await town.sent()]
     assert len(ids) == 4
     assert ids[:2] == ids[2:]
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
+async def test_why_a_place_fires_nothing(town: PushedTrigger) -> None:
+    cases = [
         (at(latitude=49.0), "outside"),
         (at(accuracy=801), "inaccurate"),
         (at(latitude=0, longitude=0), "inactive_geofence"),
@@ -98,38 +93,38 @@ async def test_a_redelivered_position_has_the_same_notifications(town: PushedTri
         (seen(tag=QR | {"kind": "nfc"}), "inactive_tag"),
         (seen(geofence={"id": 44, "transition": "enter"}), "unknown_geofence"),
         (seen(tag=QR, detected_at=NOW - 301_000), "stale"),
-    ],
-)
-async def test_why_a_place_fires_nothing(town: PushedTrigger, value: bytes, reason: str):
-    await town.push(value, value)
-    assert town.count("detections_total", reason=reason) == 2
-    assert await sent(town) == []
+    ]
+    for value, reason in cases:
+        before = town.count("detections_total", reason=reason)
+        await town.push(value, value)
+        assert town.count("detections_total", reason=reason) == before + 2
+    assert await town.sent() == []
 
 
-@pytest.mark.parametrize(
-    ("value", "place"),
-    [
-        (seen(tag=QR), {"qrcode": {"id": 1, "name": "Poster"}}),
-        (seen(geofence={"id": 4, "transition": "enter"}), {"geofence": {"id": 4, "name": "Court"}}),
-        (seen(geofence={"id": 4, "transition": "dwell"}), {"geofence": {"id": 4, "name": "Court"}}),
+async def test_a_campaign_fires_once_and_names_the_place(town: PushedTrigger) -> None:
+    court = {"geofence": {"id": 4, "name": "Court"}}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"tag": QR}, {"qrcode": {"id": 1, "name": "Poster"}}),
+        ({"geofence": {"id": 4, "transition": "enter"}}, court),
+        ({"geofence": {"id": 4, "transition": "dwell"}}, court),
         # Precise enough for the large one only.
-        (at(accuracy=800), {"geofence": {"id": 5, "name": "Park"}}),
-    ],
-)
-async def test_a_campaign_fires_once_and_names_the_place(
-    town: PushedTrigger, value: bytes, place: dict[str, Any]
-):
-    await town.push(value, value)
-    (message,) = [each for each in await sent(town) if each["campaign"]["id"] == 7]
-    assert place.items() <= message.items()
-    assert message["venue"] == {"id": 1, "name": "Library"}
+        ({"position": HERE | {"accuracy": 800}}, {"geofence": {"id": 5, "name": "Park"}}),
+    ]
+    for number, (place, _) in enumerate(cases):
+        value = seen(device={"udid": f"{number}"}, **place)
+        await town.push(value, value)
+    messages = [each for each in await town.sent() if each["campaign"]["id"] == 7]
+    messages.sort(key=lambda each: each["device"]["udid"])
+    for (_, place), message in zip(cases, messages, strict=True):
+        assert place.items() <= message.items()
+        assert message["venue"] == {"id": 1, "name": "Library"}
 
 
 async def test_leaving_a_geofence_is_skipped_and_counted(town: PushedTrigger):
     exit_ = seen(geofence={"id": 4, "transition": "exit"})
     await town.push(exit_, at(), exit_)
     assert town.count("records_skipped_total", role="trigger", cause="geofence_exit") == 2
-    assert len(await sent(town)) == 2
+    assert len(await town.sent()) == 2
     assert town.worker.done_offset == 3
 
 

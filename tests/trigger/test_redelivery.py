@@ -1,8 +1,12 @@
-"""A process was killed between its claims and its messages: the next one loses nothing."""
+"""A process was killed between its claims and its messages: the next one loses nothing, and sends
+nothing else."""
 
 import asyncio
 import gc
-import json
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import cast
 
 import pytest
@@ -11,53 +15,117 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from engine.kafka.detections import decode_record
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Publisher
-from engine.redis.claims import Claims
-from rules.model import CampaignSnapshot
-from tests.redis.claim_requests import ClaimRequest, take
-from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
+from engine.redis.claims import Claims, DeviceRequests, pack_caps, pack_request
+from rules.model import Cap
+from tests.redis.claim_requests import ClaimRequest, ClaimsOracle
+from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry, rules_entry
 from tests.rules.records import campaign
 from tests.servers.waiting import eventually
 from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
 from tests.trigger.samples import notification_id
 
-DELAY = 3
+DELAYS = {1: 5, 2: 12, 3: 3}  # of the campaigns
+BEACONS = {2: [1], 3: [2], 4: [1, 2, 3]}  # campaigns by minor
+CAPS = (Cap(2, 7), Cap(3, 15))
 
 
-def request(of: Record, chosen: CampaignSnapshot) -> ClaimRequest:
-    decoded = decode_record(of, 2.0)
-    return ClaimRequest(
-        chosen.id, "phone", notification_id(decoded, chosen), decoded.detected_at, DELAY
+class WithoutMemory:
+    """Each record requests each campaign, and Redis has every grant there ever was."""
+
+    def __init__(self, caps: Sequence[Cap]) -> None:
+        self._caps = caps
+        self._claims = ClaimsOracle()
+        self._places: dict[str, dict[bytes, float]] = {}  # that caps count, by owner
+
+    def granted(self, record: Record) -> Iterator[ClaimRequest]:
+        """What the record is granted, in order."""
+        decoded = decode_record(record, 2.0)
+        minor, udid, at = decoded.message.minor, decoded.message.device.udid, decoded.detected_at
+        for number in BEACONS[int(minor or 0)]:
+            owner = notification_id(decoded, campaign(id=number))
+            request = ClaimRequest(number, udid, owner, at, DELAYS[number])
+            places = self._places.setdefault(udid, {})
+            if owner not in places and not self._has_room([*places.values(), at]):
+                continue
+            if self._claims.take(request) is None:
+                places[owner] = at
+                yield request
+
+    def _has_room(self, times: Sequence[float]) -> bool:
+        return all(
+            sum(begin <= each < begin + cap.seconds for each in times) <= cap.most
+            for cap in self._caps
+            for begin in times
+        )
+
+
+def claims_of(trigger: PushedTrigger) -> Claims:
+    return Claims(
+        redis=trigger.redis, prefix=PREFIX, retain=600, deadline=30, metrics=trigger.metrics
     )
 
 
-@pytest.mark.parametrize(
-    "batches", [[[0, 1, 2, 3, 4]], [[0, 1], [2, 3], [4]], [[n] for n in range(5)]]
-)
-@pytest.mark.parametrize("claimed", [0, 1, 3, 5])
-async def test_every_claim_that_was_taken_is_taken_again(
-    trigger: PushedTrigger, batches: list[list[int]], claimed: int
+async def take(trigger: PushedTrigger, caps: Sequence[Cap], *taken: ClaimRequest) -> None:
+    """Take claims in the killed process, which sends nothing for them."""
+    packed_caps = pack_caps(1, tuple(caps)) if caps else b""
+    requests = [
+        DeviceRequests(
+            each.udid,
+            pack_request(
+                each.campaign_id,
+                each.notification_id,
+                round(each.detected_at * 1000),
+                each.delay * 1000,
+                1 if caps else 0,
+            ),
+            caps=packed_caps,
+        )
+        for each in taken
+    ]
+    answers = await claims_of(trigger).take(requests, NOW / 1000)
+    assert answers.forbidden_by == [[0]] * len(taken)
+
+
+@pytest.mark.parametrize("most_remembered", [10, 300, 100_000])
+@pytest.mark.parametrize("caps", [(), CAPS], ids=["claims", "caps"])
+async def test_nothing_is_lost_and_nothing_else_is_sent(
+    trigger: PushedTrigger, caps: tuple[Cap, ...], most_remembered: int
 ) -> None:
-    """For any part of the claims that the killed process had taken, and any delivery."""
-    chosen = campaign(id=7, delay=DELAY)
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=DELAY))
-    # Granted, too soon, granted, too soon, granted.
-    records = trigger.records(detection(seconds=seconds) for seconds in (0, 1, 4, 5, 8))
-    killed = Claims(
-        redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
-    )
-    await take(killed, [request(each, chosen) for each in records[:claimed]], NOW / 1000)
+    """Whatever was claimed, sent and committed before; beside brute force."""
+    seed = random.randrange(2**32)
+    dice, oracle = random.Random(seed), WithoutMemory(caps)
+    trigger.role.claim_memory.most = most_remembered
+    fields = rules_entry(*caps) if caps else {}
+    for number, delay in DELAYS.items():
+        fields |= campaign_entry(number, delay=delay)
+    for minor, numbers in BEACONS.items():
+        fields |= beacon_entry(numbers, minor)
+    await trigger.write_index(fields)
+    values = list[tuple[float, bytes]]()
+    for phone in range(150):
+        begin = dice.uniform(0, 10)
+        for place, at in enumerate(accumulate(dice.randint(-3, 6) for _ in range(12))):
+            value = detection(f"phone {phone}", seconds=at, minor=dice.choice(list(BEACONS)))
+            values.append((begin + place, value))
+    records = trigger.records(value for _, value in sorted(values))
+    sent = dice.randrange(len(records))
+    claimed = dice.randrange(sent, len(records))
+    wanted = [list(oracle.granted(each)) for each in records]
 
-    worker = trigger.worker
-    for batch in batches:
-        worker.offer([records[n] for n in batch])
-        await trigger.until_finished()
-    await worker.finish(5)
-    assert worker.failure is None
-    assert worker.done_offset == len(records)
+    async def handle(part: list[Record]) -> None:
+        while part:
+            count = dice.choice((1, 3, 40))
+            trigger.worker.offer(part[:count])
+            await trigger.until_finished()
+            part = part[count:]
 
-    out = [json.loads(each.value or b"") for each in await trigger.left("notifications")]
-    expected = [notification_id(decode_record(records[n], 2.0), chosen).hex() for n in (0, 2, 4)]
-    assert [body["id"].replace("-", "") for body in out] == expected
+    await handle(records[:sent])
+    await take(trigger, caps, *(each for of in wanted[sent:claimed] for each in of))
+    await trigger.worker.abandon()
+    trigger.worker = trigger.assigned()
+    await handle(records[dice.randrange(sent + 1) :])
+    found = {uuid.UUID(each["id"]).bytes for each in await trigger.sent()}
+    assert found == {each.notification_id for of in wanted for each in of}, f"seed {seed}"
 
 
 async def test_a_device_that_is_met_again_requests_once_what_it_holds(
@@ -68,25 +136,15 @@ async def test_a_device_that_is_met_again_requests_once_what_it_holds(
     for number in range(2, 12):
         fields |= beacon_entry([number], minor=number) | campaign_entry(number, delay=3600)
     await trigger.write_index(fields)
-    before = trigger.records(detection(minor=number) for number in range(2, 12))
-    killed = Claims(
-        redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
-    )
-    await take(
-        killed,
-        [
-            request(each, campaign(id=number, delay=3600))._replace(delay=3600)
-            for number, each in enumerate(before, 2)
-        ],
-        NOW / 1000,
-    )
-    denied = trigger.count("claims_total", outcome="denied")
+    await trigger.push(*(detection(minor=number) for number in range(2, 12)))
+    await trigger.worker.abandon()
+    trigger.worker = trigger.assigned()
     for number in range(2, 12):
         await trigger.push(detection(seconds=number, minor=number))
-    assert trigger.count("claims_total", outcome="denied") - denied == 1
+    assert trigger.count("claims_total", outcome="denied") == 1
     assert trigger.count("claims_total", outcome="held") == 9
     assert trigger.count("detections_total", reason="throttled") == 10
-    assert not await trigger.left("notifications")
+    assert len(await trigger.sent()) == 10
 
 
 async def test_what_is_denied_by_redis_denies_no_earlier_record(trigger: PushedTrigger) -> None:
@@ -95,22 +153,15 @@ async def test_what_is_denied_by_redis_denies_no_earlier_record(trigger: PushedT
     The killed process claimed for the second one, and published nothing. The second one's claim
     must not deny the first one from memory: it has to ask, and both get what Redis has.
     """
-    chosen = campaign(id=7, delay=DELAY)
-    on = beacon_entry([7]) | campaign_entry(7, delay=DELAY)
-    await trigger.write_index(on)
-    first, second, third = trigger.records(detection(seconds=at) for at in (0, 0, 1))
-    killed = Claims(
-        redis=trigger.redis, prefix=PREFIX, retain=600, deadline=5, metrics=trigger.metrics
-    )
-    assert await take(killed, [request(second, chosen)], NOW / 1000) == [None]
-
-    for each in (first, second, third):  # the first one is denied
+    await trigger.write_index(beacon_entry([7]) | campaign_entry(7, delay=3))
+    records = trigger.records(detection(seconds=at) for at in (0, 0, 1))
+    second = decode_record(records[1], 2.0)
+    id_ = notification_id(second, campaign(id=7))
+    await take(trigger, (), ClaimRequest(7, "phone", id_, second.detected_at, 3))
+    for each in records:  # the first one is denied
         trigger.worker.offer([each])
         await trigger.until_finished()
-    out = [json.loads(each.value or b"") for each in await trigger.left("notifications")]
-    assert [body["id"].replace("-", "") for body in out] == [
-        notification_id(decode_record(second, 2.0), chosen).hex()
-    ]
+    assert [uuid.UUID(each["id"]).bytes for each in await trigger.sent()] == [id_]
 
 
 class RefusedPublisher:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trigger.claim_memory import READ, ClaimMemory, RememberedClaims
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from rules.model import CampaignSnapshot
 from tests.trigger.samples import campaign
 
@@ -18,10 +18,6 @@ KINDS = st.sampled_from(["remember", "remember", "ask", "expire"])
 EVENTS = st.tuples(KINDS, UDIDS, CAMPAIGNS, TIMES, st.booleans())
 
 
-def memory() -> RememberedClaims:
-    return ClaimMemory(1000).for_assignment()
-
-
 def free(
     remembered: RememberedClaims, at: float, *campaigns: CampaignSnapshot, udid: str = "phone"
 ) -> list[int]:
@@ -30,64 +26,23 @@ def free(
     return [each.id for each in found]
 
 
-def test_a_claim_denies_later_detections_until_its_delay_is_over() -> None:
-    """One at the claim's own time, or before it, may be its owner that is delivered again."""
-    one = memory()
-    one.remember("phone", [HOURLY], 100.0, NOW)
-    assert [free(one, at) for at in (99, 100, 100.5, 3699, 3700)] == [
-        [1, 2],
-        [1, 2],
-        [2],
-        [2],
-        [1, 2],
-    ]
-    assert free(one, 101, udid="other") == [1, 2]
-
-
-def test_the_newest_claim_counts() -> None:
-    one = memory()
-    one.remember("phone", [HOURLY], 100.0, NOW)
-    one.remember("phone", [HOURLY], 50.0, NOW, read={1: 70.0, 2: 80.0})
-    assert dict(one.of("phone")) == {0: 0.0, 1: 100.0, 2: 80.0}
-    assert READ in one.of("phone")
-    assert READ not in one.of("other")
-    assert free(one, 101) == []
-
-
 def test_what_was_read_denies_no_call() -> None:
     """The connector role may have given the claim back meanwhile: Redis is asked."""
-    one = memory()
+    memory = ClaimMemory(1000)
+    one = memory.for_assignment()
     one.remember("phone", [], NOW, NOW, read={3: 100.0})
     assert free(one, 101, CALL) == [3]
     one.remember("phone", [CALL], 100.0, NOW)
     assert free(one, 101, CALL) == []
     one.forget_expired(NOW + 4.9)
     assert free(one, 101, CALL) == []
+    one.remember("other", [HOURLY], 100.0, NOW, briefly=True)
     one.forget_expired(NOW + 5)
     assert free(one, 101, CALL) == [3]
-
-
-def test_a_claim_that_may_be_given_back_is_remembered_briefly() -> None:
-    memory = ClaimMemory(1000)
-    one = memory.for_assignment()
-    one.remember("phone", [HOURLY], 100.0, NOW, briefly=True)
-    assert memory.held == 1 + 3
-    one.forget_expired(NOW + 5)
-    assert free(one, 101) == [1, 2]
-    assert (memory.held, one.young) == (0, {})
-
-
-def test_what_ends_with_the_assignment_is_not_remembered() -> None:
-    memory = ClaimMemory(1000)
-    one, other = memory.for_assignment(), memory.for_assignment()
-    for each in (one, other):
-        each.remember("phone", [HOURLY], 100.0, NOW)
+    assert free(one, 101, udid="other") == [1, 2]
     one.close()
     one.remember("phone", [HOURLY], 100.0, NOW)
-    one.close()
-    assert memory.held == 1 + 3
-    assert not one.of("phone")
-    assert free(other, 101) == [2]
+    assert (memory.held, one.young) == (0, {})
 
 
 def test_the_claims_of_a_device_that_stays_are_not_forgotten() -> None:

@@ -4,47 +4,211 @@ import json
 import os
 import random
 import time
-from collections.abc import Sequence
-from decimal import Decimal
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from aiokafka import ConsumerRecord
 
-from engine.kafka.detections import UNDECODABLE, decode_record
+from catalog.index.entries import (
+    ApplicationEntry,
+    ConnectorEntry,
+    application_field,
+    geofences_field,
+    rules_field,
+)
+from engine.kafka.detections import (
+    UNDECODABLE,
+    BeaconKey,
+    GeofenceKey,
+    PlaceKey,
+    TagKey,
+    decode_record,
+)
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from engine.trigger.grants import decide_from_memory
-from rules.model import Cap, CompanyRules, QuietHours, Reason
-from tests.rules.records import campaign
+from engine.trigger.locate import places_of
+from engine.trigger.place_cache import IndexedPlace, PlaceCache
+from engine.trigger.visits import observation
+from rules.geofences import Circle, GeofenceGrid
+from rules.model import (
+    CampaignSnapshot,
+    Cap,
+    CompanyRules,
+    Decision,
+    Place,
+    QuietHours,
+    Reason,
+    Zone,
+)
+from tests.kafka.records import record
+from tests.rules.records import UUID, beacon, campaign, geofence, tag
 from tests.rules.test_decision_oracle import MAX_AGE
-from tests.trigger.refusing_mall import EXPONENT, Mall, at_noon, shared_mall
+from tests.servers.compiled import compiled
 from tests.trigger.written_detections import (
     ANYTHING,
+    DEVICE_FIELDS,
     DEVICES,
+    FIELDS,
     KEYS,
     LONG,
     MINORS,
     MS,
     NOON,
-    NUMBERS,
     OTHERS,
     PLACES,
     SIGNALS,
-    TEXTS,
     TIMES,
     UNUSUAL_KEYS,
-    UNUSUAL_NUMBERS,
-    UNUSUAL_SIGNALS,
-    UNUSUAL_TEXTS,
-    UNUSUAL_TIMES,
-    UNUSUAL_UUIDS,
-    UNUSUAL_ZONES,
     UUIDS,
-    ZONES,
+    Spellings,
     encoded,
     usual,
 )
+
+CONNECTOR = ConnectorEntry(
+    id=5, company_id=1, name="c", url="https://c", method="POST", auth="header", parameters="t"
+)
+EXPONENT = 2.2
+# The cache does not know whether the index has the last one.
+CIRCLES = (
+    Circle(1, 48.8584, 2.2945, 50.0),
+    Circle(2, 48.86, 2.2945, 800.0),
+    Circle(3, 10.0, 10.0, 300.0),
+    Circle(4, -10.0, 180.0, 300.0),
+    Circle(5, 48.87, 2.2945, 100.0),
+)
+
+
+class Mall:
+    """Places of all kinds, devices with claims of all kinds, and a filter that may know them."""
+
+    def __init__(self) -> None:
+        self.cache = PlaceCache(100)
+        self.remembered: RememberedClaims = ClaimMemory(1000).for_assignment()
+        module = compiled("engine.trigger.refusal_filter")
+        self.filter = module.RefusalFilter(self.cache, MAX_AGE, EXPONENT)
+        daily, hourly = campaign(id=1, delay=86_400), campaign(id=2, delay=60)
+        closed = campaign(id=4, end_minute=1)
+        self.put(1, daily, hourly)
+        self.put(2, daily, active=False)
+        self.put(3)
+        self.put(4, closed, reach=Zone.FAR)
+        call = campaign(id=3, format="connector", content=None, delay=60)
+        self.put(5, call, reach=Zone.FAR)
+        self.put(6, daily, campaign(id=5, delay=0), reach=Zone.IMMEDIATE)
+        self.cache.keep({BeaconKey(UUID, 1, 7): None}, self.cache.version)
+        self.put(8, daily, hourly, rules=CompanyRules(company_id=1, tracks_visits=True))
+        self._put(GeofenceKey(1), geofence(), daily)
+        self._put(GeofenceKey(2), geofence(id=2), daily, hourly)
+        self._put(GeofenceKey(3), geofence(id=3), daily, closed)
+        self._put(GeofenceKey(4), geofence(id=4, active=False), daily)
+        self._put(TagKey(1, "nfc", "a tag"), tag(kind="nfc"), daily, hourly)
+        self._put(TagKey(1, "qrcode", "a tag"), tag(), closed)
+        self.cache.keep(
+            {TagKey(1, "nfc", "unknown"): None, GeofenceKey(6): None}, self.cache.version
+        )
+        applications = {
+            "ours": ApplicationEntry(id=1, company_id=1, active=True),
+            "ending": ApplicationEntry(id=4, company_id=1, active=True, expires_at=NOON),
+            "off": ApplicationEntry(id=2, company_id=1, active=False),
+            "visits": ApplicationEntry(id=5, company_id=3, active=True),
+            "new": ApplicationEntry(id=6, company_id=4, active=True),
+            "empty": ApplicationEntry(id=3, company_id=2, active=True),
+        }
+        self.companies: dict[str, Any] = {
+            application_field(key): each for key, each in applications.items()
+        }
+        grids = {geofences_field(company): GeofenceGrid(CIRCLES) for company in (1, 3, 4)}
+        rules = {1: None, 3: CompanyRules(company_id=3, tracks_visits=True)}
+        self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
+        self.cache.keep(self.companies, self.cache.version)
+        for udid in DEVICES:
+            self.remembered.remember(udid, [daily], NOON - 70, NOON)
+        self.remembered.remember("sent", [hourly, call], NOON - 30, NOON)
+        read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
+        self.remembered.remember("read", [], NOON, NOON, read=read)
+        self.remembered.young.pop("new")
+        self.remembered.young.pop(LONG)
+        self.remembered._old["old"] = self.remembered.young.pop("old")
+        for minor in (*range(1, 7), 8):  # so that each beacon has a phase
+            self.decisions(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
+        for known in self.cache.known.values():
+            if isinstance(known, IndexedPlace):
+                known.target.phase_at(NOON)
+
+    def put(
+        self,
+        minor: int,
+        *campaigns: CampaignSnapshot,
+        rules: CompanyRules | None = None,
+        **fields: Any,
+    ) -> None:
+        """Cache a beacon as the index has it now."""
+        self.cache.drop([f"b:{UUID}:1:{minor}"])
+        found = IndexedPlace(beacon(minor=minor, **fields), campaigns, CONNECTOR, rules=rules)
+        self.cache.keep({BeaconKey(UUID, 1, minor): found}, self.cache.version)
+
+    def _put(self, key: PlaceKey, place: Place, *campaigns: CampaignSnapshot) -> None:
+        found = IndexedPlace(place, campaigns, CONNECTOR)
+        self.cache.keep({key: found}, self.cache.version)
+
+    def decisions(self, one: ConsumerRecord[bytes, bytes]) -> list[Decision] | None:
+        """The decisions without the filter; None if the index must be asked, or for the report that
+        a device left. Raises one of UNDECODABLE."""
+        detection = decode_record(one, EXPONENT)
+        message, found = detection.message, [detection]
+        if message.geofence is not None and message.geofence.transition == "exit":
+            return None
+        if detection.key is None:
+            application = self.companies.get(application_field(message.api_key or ""))
+            grid = application and self.companies.get(geofences_field(application.company_id))
+            places = places_of(detection, application, grid)
+            if isinstance(places, Decision):
+                return [places]
+            found = list(places)
+        if any(each.key not in self.cache.known for each in found):
+            return None
+        known, remembered = self.cache.known, self.remembered
+        return [
+            decide_from_memory(each, known[each.key], remembered, NOON, MAX_AGE) for each in found
+        ]
+
+    def refused(self, value: bytes | None) -> list[Decision]:
+        """The decisions by the filter alone, if it refuses the record."""
+        one = at_noon(value)
+        others, refused, seen = self.filter.split([one], self.remembered, NOON)
+        assert others == ([] if refused else [one])
+        found: list[Decision] = refused
+        self.seen = seen
+        return found
+
+    def visited(self, one: ConsumerRecord[bytes, bytes]) -> list[Any]:
+        """What visits need of the record, as the decoder reads it."""
+        detection = decode_record(one, EXPONENT)
+        place = self.cache.known.get(detection.key)
+        if place is None or not place.visited:
+            return []
+        seen = observation(detection, place, one.timestamp / 1000, MAX_AGE, EXPONENT)
+        return [] if seen is None else [(one, place, detection.message.device.udid, seen)]
+
+    def agrees(self, value: bytes) -> bool:
+        """Whether the filter refuses the record, and then as decoder and rules decide it."""
+        found = self.refused(value)
+        if found:
+            expected = self.decisions(at_noon(value))
+            assert expected is not None, value
+            assert list(map(id, expected)) == list(map(id, found)), value
+            assert self.seen == self.visited(at_noon(value)), value
+        return bool(found)
+
+
+def at_noon(value: bytes | None, offset: int = 7) -> ConsumerRecord[bytes, bytes]:
+    """A record of that time."""
+    return replace(record(value, offset=offset), timestamp=MS)
+
 
 QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
 
@@ -63,18 +227,9 @@ def test_each_device_at_each_beacon_at_each_time() -> None:
 
 def test_each_unusual_value_alone() -> None:
     mall = Mall()
-    unusual = {
-        "uuid": UNUSUAL_UUIDS,
-        "major": UNUSUAL_NUMBERS,
-        "minor": UNUSUAL_NUMBERS,
-        "proximity": UNUSUAL_ZONES,
-        "detected_at": UNUSUAL_TIMES,
-        "ip": UNUSUAL_TEXTS,
-        "rssi": UNUSUAL_SIGNALS,
-        "tx_power": UNUSUAL_SIGNALS,
-        "accuracy": ANYTHING,
-        "device": [*ANYTHING, *(f'{{"udid":"{udid}"}}' for udid in (*DEVICES, "", "c"))],
-    }
+    unusual = {name: values for name, (_, values) in FIELDS.items()}
+    devices = (f'{{"udid":"{udid}"}}' for udid in (*DEVICES, "", "c"))
+    unusual["device"] = (*ANYTHING, *devices)
     for name, found in unusual.items():
         for text in found:
             for minor in "137":
@@ -106,63 +261,43 @@ def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
             ((daily, free), False),
         ):
             mall.put(1, *campaigns, rules=rules)
-            mall.decided(at_noon(value))
+            mall.decisions(at_noon(value))
             assert mall.agrees(value) == is_refused, (rules, campaigns)
     mall.put(1, daily, free, rules=capped)
-    decision = mall.decided(at_noon(value))
-    assert decision is not None
+    (decision,) = mall.decisions(at_noon(value)) or []
     assert dict(decision.by_campaign) == {1: Reason.THROTTLED, 9: Reason.CAPPED}
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{}", b"null", b"[]", b"{", usual()[:-1].encode()])
-def test_what_is_no_detection_is_left_to_the_decoder(value: bytes | None) -> None:
-    assert Mall().filtered(value) is None
+def test_what_is_no_detection_is_left_to_the_decoder() -> None:
+    mall, plain = Mall(), usual().encode()
+    for value in (None, b"", b"{}", b"null", b"[]", b"{", plain[:-1]):
+        assert not mall.refused(value)
+    assert mall.agrees(plain + b"\n ")
+    for end in (b"x", b"}", b"\0", b",", b"{}"):
+        assert not mall.refused(plain + end)
 
 
-@pytest.mark.parametrize("end", [b"x", b"}", b"\0", b",", b"{}"])
-def test_nothing_may_follow_a_detection(end: bytes) -> None:
-    mall = Mall()
-    assert mall.agrees(usual().encode() + b"\n ")
-    assert mall.filtered(usual().encode() + end) is None
-
-
-@given(
-    st.decimals(-150, 20, places=3),
-    st.decimals(-100, 0, places=1),
-)
-def test_the_zone_of_a_signal_is_that_of_the_rules(rssi: Decimal, power: Decimal) -> None:
-    mall = shared_mall()
-    value = usual(proximity="null", rssi=f"{rssi:f}", tx_power=f"{power:f}", minor="6").encode()
-    if not mall.agrees(value):  # near enough for a campaign that is not throttled
-        decision = mall.decided(at_noon(value))
-        assert decision is not None
-        assert decision.granted
-
-
-def test_an_edited_beacon_is_decided_anew() -> None:
-    mall = Mall()
+def test_a_beacon_is_decided_as_the_cache_has_it() -> None:
+    """Edited, new, or dropped."""
+    mall, unknown = Mall(), usual(minor="7").encode()
     spellings = [usual(uuid=uuid).encode() for uuid in UUIDS]
-    assert all(map(mall.agrees, spellings))
+    assert all(map(mall.agrees, (*spellings, unknown)))
     mall.put(1, campaign(id=1, delay=1))
-    assert not any(map(mall.filtered, spellings))
-    decision = mall.decided(at_noon(usual().encode()))
-    assert decision is not None
-    assert decision.granted
-
-
-def test_a_beacon_that_is_new_is_no_longer_unknown() -> None:
-    mall = Mall()
-    value = usual(minor="7").encode()
-    assert mall.agrees(value)
     mall.put(7, campaign(id=9))
-    assert mall.filtered(value) is None
-
-
-def test_a_beacon_that_left_the_cache_is_not_kept() -> None:
-    mall = Mall()
-    assert mall.agrees(usual().encode())
+    assert not any(map(mall.refused, (*spellings, unknown)))
+    (decision,) = mall.decisions(at_noon(spellings[0])) or []
+    assert decision.granted
+    mall.put(1, campaign(id=1, delay=86_400))
+    mall.decisions(at_noon(spellings[0]))
+    assert mall.agrees(spellings[0])
     mall.cache.drop_all()
-    assert mall.filtered(usual().encode()) is None
+    assert not mall.refused(spellings[0])
+
+
+def test_unknown_fields_do_not_count() -> None:
+    for more in ('"proximity2":"far"', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'):
+        plain = usual(rssi="-60", proximity="null", device=f'{{"udid":"sent","udid2":1,{more}}}')
+        assert Mall().agrees(f"{plain[:-1]},{more}}}".encode())
 
 
 def test_a_claim_that_has_expired_refuses_nothing() -> None:
@@ -170,7 +305,8 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
     mall.put(1, campaign(id=1, delay=86_400))
     value = usual(device='{"udid":"brief"}').encode()
     mall.remembered.remember("brief", [campaign(id=1, delay=86_400)], NOON - 30, NOON, briefly=True)
-    assert mall.decided(at_noon(value)) is mall.filtered(value)
+    mall.decisions(at_noon(value))
+    assert mall.agrees(value)
     later = at_noon(value)
     split = mall.filter.split([later], mall.remembered, NOON + 5)
     assert split == ([later], [], [])
@@ -179,9 +315,9 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
 def test_a_new_phase_is_left_to_the_rules() -> None:
     mall = Mall()
     mall.put(1, campaign(id=1, delay=86_400, start_minute=12 * 60, end_minute=13 * 60))
-    mall.decided(at_noon(usual(device='{"udid":"new"}').encode()))
+    mall.decisions(at_noon(usual(device='{"udid":"new"}').encode()))
     assert mall.agrees(usual().encode())
-    assert mall.filtered(usual(detected_at=str(MS - 1)).encode()) is None
+    assert not mall.refused(usual(detected_at=str(MS - 1)).encode())
     evening = usual(detected_at='"2026-11-20T13:00:00Z"').encode()
     later = NOON + 3600
     others, _, _ = mall.filter.split([at_noon(evening)], mall.remembered, later)
@@ -203,26 +339,9 @@ def test_records_keep_their_order() -> None:
 
 
 FUZZ_SECONDS = float(os.environ.get("PROXIMITY_TEST_FUZZ_SECONDS", "3"))
-_TEXT = (TEXTS[:2], ('"x"', "7", '"é"', "[]"))
-_FIELDS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "uuid": (UUIDS, UNUSUAL_UUIDS),
-    "major": (NUMBERS, UNUSUAL_NUMBERS),
-    "minor": (MINORS, UNUSUAL_NUMBERS),
-    "proximity": (ZONES, UNUSUAL_ZONES),
-    "rssi": (SIGNALS, UNUSUAL_SIGNALS),
-    "tx_power": (SIGNALS, UNUSUAL_SIGNALS),
-    "detected_at": (TIMES, UNUSUAL_TIMES),
-    "ip": _TEXT,
-    "accuracy": (SIGNALS, ANYTHING),
-}
-_OTHER = {name: _FIELDS[name] for name in ("rssi", "tx_power", "detected_at", "ip", "accuracy")}
+_OTHER = {name: FIELDS[name] for name in ("rssi", "tx_power", "detected_at", "ip", "accuracy")}
 _OTHER["api_key"] = KEYS, UNUSUAL_KEYS
-_KINDS = {"beacon": _FIELDS} | {name: _OTHER | {name: texts} for name, texts in OTHERS.items()}
-_DEVICE: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "udid": (('"sent"', '"read"'), ('""', f'"{LONG}"', "1")),
-    **dict.fromkeys(("name", "version", "model", "token_push"), _TEXT),
-    "id_connector": (("7", "null"), ("1.5", '"7"')),
-}
+_KINDS = {"beacon": FIELDS} | {name: _OTHER | {name: texts} for name, texts in OTHERS.items()}
 
 
 class Fuzz:
@@ -235,13 +354,13 @@ class Fuzz:
         """A record with a place of this kind."""
         of = _KINDS[kind]
         oddity = self._dice.choice((*["none"] * 8, "absent", "twice", "value", "byte", "place"))
-        device = self._object(_DEVICE, "device" if oddity in ("twice", "value") else oddity)
+        device = self._object(DEVICE_FIELDS, "device" if oddity in ("twice", "value") else oddity)
         found = self._parts(of) | {"device": device}
         names = self._dice.sample(list(found), len(found))
         fields = [(name, found[name]) for name in names]
         if oddity == "twice":
             name = self._dice.choice(names)
-            again = device if name == "device" else self._value(of[name])
+            again = device if name == "device" else self._dice.choice(of[name][0])
             fields.insert(self._dice.randrange(len(fields) + 1), (name, again))
         elif oddity == "absent":
             fields.pop()
@@ -259,7 +378,7 @@ class Fuzz:
             value[at : at + self._dice.randrange(2)] = bytes([byte] * self._dice.randrange(2))
         return bytes(value)
 
-    def _object(self, of: dict[str, tuple[Sequence[str], Sequence[str]]], oddity: str) -> str:
+    def _object(self, of: dict[str, Spellings], oddity: str) -> str:
         found = list(self._parts(of).items())
         if oddity == "device" and self._dice.random() < 0.3:
             name = self._dice.choice(list(of))
@@ -267,11 +386,8 @@ class Fuzz:
             found.insert(self._dice.randrange(len(found) + 1), (name, again))
         return self._written(found)
 
-    def _parts(self, of: dict[str, tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:
-        return {name: self._value(values) for name, values in of.items()}
-
-    def _value(self, values: tuple[Sequence[str], Sequence[str]]) -> str:
-        return self._dice.choice(values[0])
+    def _parts(self, of: dict[str, Spellings]) -> dict[str, str]:
+        return {name: self._dice.choice(values) for name, (values, _) in of.items()}
 
     def _written(self, fields: list[tuple[str, str]]) -> str:
         space = self._dice.choice(("", " ", "\n"))
@@ -302,22 +418,8 @@ def test_a_field_that_is_there_twice_is_left_to_the_decoder() -> None:
     for name, text in json.loads(plain).items():
         first = f'"{name}":{json.dumps(text)}'
         for begin, end in (("{" + first + ",", plain[1:]), (plain[:-1], f",{first}}}")):
-            assert mall.filtered((begin + end).encode()) is None
-    assert mall.filtered(usual(proximity='9,"proximity":"near"').encode()) is None
-
-
-def test_unknown_fields_do_not_count() -> None:
-    for more in ('"proximity2":"far"', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'):
-        plain = usual(rssi="-60", proximity="null", device=f'{{"udid":"sent","udid2":1,{more}}}')
-        assert shared_mall().agrees(f"{plain[:-1]},{more}}}".encode())
-
-
-@pytest.mark.parametrize(("name", "text"), PLACES)
-def test_a_record_that_may_name_another_place_is_left_to_the_decoder(name: str, text: str) -> None:
-    mall = Mall()
-    assert mall.filtered(usual(**{name: text}).encode()) is None
-    apart = f'{{"{name}":{text},"device":{{"udid":"sent"}}}}'
-    mall.agrees(apart.encode())
+            assert not mall.refused((begin + end).encode())
+    assert not mall.refused(usual(proximity='9,"proximity":"near"').encode())
 
 
 def test_a_position_outside_may_end_a_visit() -> None:
@@ -325,17 +427,4 @@ def test_a_position_outside_may_end_a_visit() -> None:
     mall = Mall()
     assert mall.agrees(f'{where}"ours"}}'.encode())
     for unsure in ("visits", "new"):  # nobody has read the rules of the new one's company
-        assert mall.filtered(f'{where}"{unsure}"}}'.encode()) is None
-
-
-def test_every_byte_replaced() -> None:
-    mall, whole = Mall(), [usual(rssi="-60").encode()]
-    for name, (plain, _) in OTHERS.items():
-        text = f'{{"{name}":{plain[0]},"api_key":"ours","device":{{"udid":"sent"}}}}'
-        whole.append(text.encode())
-    assert all(map(mall.agrees, whole))
-    for each in whole:
-        for at in range(len(each)):
-            for byte in b'\0 "\\{}[]:,.-019eE\x7f\x80x':
-                mall.agrees(each[:at] + bytes([byte]) + each[at + 1 :])
-            mall.agrees(each[:at] + each[at + 1 :])
+        assert not mall.refused(f'{where}"{unsure}"}}'.encode())

@@ -1,7 +1,12 @@
 """Detections as JSON: usual ones, unusual ones, and such as are none."""
 
+from typing import TypeAlias
+
 from tests.rules.records import UUID, epoch
 from tests.rules.test_decision_oracle import MAX_AGE
+
+# Usual and unusual ones.
+Spellings: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 NOON = epoch("2026-11-20T12:00:00Z")
 MS = int(NOON * 1000)
@@ -134,6 +139,26 @@ PLACES = (
     *((name, text) for name in ("position", "tag", "geofence") for text in ("null", '"x"', "1")),
     *(("api_key", text) for text in ('""', "1")),
 )
+
+
+# The fields of a detection of a beacon, and of its device.
+TEXT: Spellings = (TEXTS[:2], UNUSUAL_TEXTS)
+FIELDS: dict[str, Spellings] = {
+    "uuid": (UUIDS, UNUSUAL_UUIDS),
+    "major": (NUMBERS, UNUSUAL_NUMBERS),
+    "minor": (MINORS, UNUSUAL_NUMBERS),
+    "proximity": (ZONES, UNUSUAL_ZONES),
+    "rssi": (SIGNALS, UNUSUAL_SIGNALS),
+    "tx_power": (SIGNALS, UNUSUAL_SIGNALS),
+    "detected_at": (TIMES, UNUSUAL_TIMES),
+    "ip": TEXT,
+    "accuracy": (SIGNALS, ANYTHING),
+}
+DEVICE_FIELDS: dict[str, Spellings] = {
+    "udid": (('"sent"', '"read"'), ('""', f'"{LONG}"', "1")),
+    **dict.fromkeys(("name", "version", "model", "token_push"), TEXT),
+    "id_connector": (("7", "null"), ("1.5", '"7"')),
+}
 
 
 def encoded(value: str) -> bytes:

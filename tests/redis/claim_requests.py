@@ -3,15 +3,19 @@
 import hashlib
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_request
+from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_caps, pack_request
+from rules.model import Cap
 
 RETAIN = 600.0
 PREFIX = "contract:"
 NOW = float(int(time.time()))
+
+# None for a grant, else the detected_at (epoch s) of the claim that denies it, or its caps.
+Answer: TypeAlias = float | Literal["capped"] | None
 
 
 class ClaimRequest(NamedTuple):
@@ -22,42 +26,62 @@ class ClaimRequest(NamedTuple):
     notification_id: bytes
     detected_at: float
     delay: int
+    counted: int = NOT_COUNTED
+
+    def packed(self) -> bytes:
+        at = round(self.detected_at * 1000)
+        owner, delay = self.notification_id, self.delay * 1000
+        return pack_request(self.campaign_id, owner, at, delay, self.counted)
 
 
-async def take(claims: Claims, requests: Sequence[ClaimRequest], now: float) -> list[float | None]:
-    """None for each granted request, else the detected_at (epoch s) of what denies it."""
-    return (await take_and_read(claims, requests, now, ()))[0]
+async def take(
+    claims: Claims, requests: Sequence[ClaimRequest], now: float, caps: Sequence[Cap] = ()
+) -> list[Answer]:
+    return (await take_and_read(claims, requests, now, (), caps))[0]
 
 
 async def take_and_read(
-    claims: Claims, requests: Sequence[ClaimRequest], now: float, read: Collection[str]
-) -> tuple[list[float | None], dict[str, Mapping[int, float]]]:
+    claims: Claims,
+    requests: Sequence[ClaimRequest],
+    now: float,
+    read: Collection[str],
+    caps: Sequence[Cap] = (),
+) -> tuple[list[Answer], dict[str, Mapping[int, float]]]:
     devices, left = list[DeviceRequests](), set(read)
-    for number, udid, owner, at, delay in requests:
-        packed = pack_request(number, owner, round(at * 1000), delay * 1000, NOT_COUNTED)
-        devices.append(DeviceRequests(udid, packed, udid in left))
-        left.discard(udid)
+    packed_caps = pack_caps(1, tuple(caps)) if caps else b""
+    for each in requests:
+        devices.append(DeviceRequests(each.udid, each.packed(), each.udid in left, packed_caps))
+        left.discard(each.udid)
     answers = await claims.take(devices, now)
-    denied = [by for (by,) in answers.forbidden_by if isinstance(by, int)]
-    return [at / 1000 if at else None for at in denied], answers.read
+    denied = [by for (by,) in answers.forbidden_by]
+    return [
+        "capped" if isinstance(by, list) else by / 1000 if by else None for by in denied
+    ], answers.read
 
 
 def request(
-    record: int, at: float = 0.0, delay: int = 60, campaign: int = 1, udid: str = "phone"
+    record: int,
+    at: float = 0.0,
+    delay: int = 60,
+    campaign: int = 1,
+    udid: str = "phone",
+    counted: int = NOT_COUNTED,
 ) -> ClaimRequest:
     """The request of one record; `at` in seconds from NOW."""
     owner = hashlib.md5(f"{campaign} {udid} {record}".encode()).digest()  # noqa: S324
-    return ClaimRequest(campaign, udid, owner, NOW + at, delay)
+    return ClaimRequest(campaign, udid, owner, NOW + at, delay, counted)
 
 
 def claims_on(redis: RedisClient, metrics: Metrics, prefix: str = PREFIX) -> Claims:
     return Claims(redis=redis, prefix=prefix, retain=RETAIN, deadline=5.0, metrics=metrics)
 
 
-async def outcomes(claims: Claims, *requests: ClaimRequest, now: float = NOW) -> list[float | None]:
-    """Each answer in seconds from NOW, None for a grant; all in one batch."""
-    answers = await take(claims, requests, now)
-    return [None if answer is None else answer - NOW for answer in answers]
+async def outcomes(
+    claims: Claims, *requests: ClaimRequest, now: float = NOW, caps: Sequence[Cap] = ()
+) -> list[Answer]:
+    """Each answer, times in seconds from NOW; all in one batch."""
+    answers = await take(claims, requests, now, caps)
+    return [each - NOW if isinstance(each, float) else each for each in answers]
 
 
 async def keys_of(redis: RedisClient) -> list[bytes]:
@@ -68,28 +92,34 @@ class ClaimsOracle:
     """The answers that `Claims` must give, from a list of grants that only grows.
 
     A claim denies detections before its detected_at plus the delay; the record that owns a claim
-    gets it again.
+    gets it again. No stretch of a cap's length has more than it allows.
     """
 
-    def __init__(self) -> None:
-        self._grants: dict[tuple[int, str], list[tuple[bytes, float]]] = {}
+    def __init__(self, caps: Sequence[Cap] = ()) -> None:
+        self._caps = caps
+        self._grants: dict[str, list[ClaimRequest]] = {}
 
-    def take(self, request: ClaimRequest) -> float | None:
-        """None when granted, else the detected_at of a grant that forbids it.
-
-        The newest of those not after it, else the newest.
-        """
-        forbids = self.would_forbid(request)
-        if forbids is None:
-            grants = self._grants.setdefault((request.campaign_id, request.udid), [])
-            grants.append((request.notification_id, request.detected_at))
-        return forbids
-
-    def would_forbid(self, request: ClaimRequest) -> float | None:
-        """The answer; nothing is granted."""
-        grants = self._grants.get((request.campaign_id, request.udid), [])
-        if any(owner == request.notification_id for owner, _ in grants):
+    def take(self, request: ClaimRequest) -> Answer:
+        """Of several claims that deny it the newest that is not after it, else the newest."""
+        mine = self._grants.setdefault(request.udid, [])
+        if any(each.notification_id == request.notification_id for each in mine):
             return None
-        forbidding = [at for _, at in grants if request.detected_at < at + request.delay]
-        before = [at for at in forbidding if at <= request.detected_at]
-        return max(before or forbidding, default=None)
+        at = request.detected_at
+        denying = [
+            each.detected_at
+            for each in mine
+            if each.campaign_id == request.campaign_id
+            and request.delay
+            and at < each.detected_at + request.delay
+        ]
+        if denying:
+            return max([each for each in denying if each <= at] or denying)
+        times = [each.detected_at for each in (*mine, request) if each.counted]
+        if request.counted and any(
+            sum(begin <= each < begin + cap.seconds for each in times) > cap.most
+            for cap in self._caps
+            for begin in times
+        ):
+            return "capped"
+        mine.append(request)
+        return None

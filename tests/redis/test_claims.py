@@ -1,7 +1,8 @@
-"""Claims on every kind of Redis: granted, denied and for how long, read, given back, shortened."""
+"""Claims and caps on every kind of Redis: granted, denied and for how long, read, given back."""
 
 import asyncio
 from itertools import count, islice
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,17 +11,28 @@ from hypothesis import strategies as st
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
 from engine.redis.claims import (
+    COUNTED,
+    NOT_COUNTED,
     REQUEST_BYTES,
+    RETURNABLE,
+    CapPlace,
+    ClaimReader,
     Claims,
     ClaimUpdate,
     ClaimUpdater,
     DeviceRequests,
     calls_of_requests,
     claim_tag,
+    claims_key,
+    pack_caps,
+    places_field,
 )
+from engine.redis.devices import DeviceKey
+from rules.model import Cap
 from rules.parsing import LONGEST_DELAY
 from tests.redis.claim_requests import (
     NOW,
+    PREFIX,
     RETAIN,
     ClaimRequest,
     ClaimsOracle,
@@ -121,47 +133,47 @@ async def test_all_claims_of_a_list_are_one_round_trip(claims: Claims, redis: Re
     assert await reads() - before <= 4
 
 
-requests = st.builds(
-    request,
-    record=st.integers(0, 12),
-    campaign=st.integers(1, 2),
-    udid=st.sampled_from(("a", "b")),
-)
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[ClaimRequest]]:
-    """Batches of records, each with its own time, and then some of them delivered again."""
-    times = draw(st.lists(st.integers(-290_000, 290_000), min_size=13, max_size=13))
-    delays = draw(st.fixed_dictionaries({1: st.integers(1, 90), 2: st.integers(1, 400)}))
-    batches = draw(st.lists(st.lists(requests, max_size=8), min_size=1, max_size=8))
-    made: dict[bytes, ClaimRequest] = {}
-    for batch in batches:
-        for n, each in enumerate(batch):
-            record = int.from_bytes(each.notification_id[:2]) % 13
-            own = each._replace(
-                detected_at=NOW + times[record] / 1000, delay=delays[each.campaign_id]
-            )
-            batch[n] = made.setdefault(each.notification_id, own)
-    return batches
+    """Batches of records with times of their own, some of them delivered again."""
+    count, campaigns = draw(st.integers(1, 14)), range(1, 4)
+    delays = {n: draw(st.sampled_from((0, 7, 30, 200))) for n in campaigns}
+    kinds = st.sampled_from((COUNTED, COUNTED, RETURNABLE, NOT_COUNTED))
+    counted = {n: draw(kinds) for n in campaigns}
+    at = st.integers(-290_000, 290_000).map(lambda ms: ms / 1000)
+    records = [(draw(st.sampled_from(("a", "b"))), draw(at)) for _ in range(count)]
+    batch = st.lists(st.tuples(st.integers(0, count - 1), st.sampled_from(campaigns)), max_size=8)
+
+    def asked(record: int, campaign: int) -> ClaimRequest:
+        udid, at = records[record]
+        kind = counted[campaign] if delays[campaign] else counted[campaign] or COUNTED
+        return request(record, at, delays[campaign], campaign, udid, kind)
+
+    batches = draw(st.lists(batch, min_size=1, max_size=8))
+    return [[asked(*each) for each in batch] for batch in batches]
 
 
 @settings(
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(history=histories())
+@given(
+    history=histories(),
+    caps=st.lists(st.builds(Cap, st.integers(1, 4), st.integers(1, 300)), max_size=3),
+)
 def test_the_answers_are_those_of_the_oracle(
-    any_redis_url: str, history: list[list[ClaimRequest]]
+    any_redis_url: str, history: list[list[ClaimRequest]], caps: list[Cap]
 ) -> None:
     async def compare() -> None:
-        redis, oracle = connect_redis(any_redis_url), ClaimsOracle()
+        redis, oracle = connect_redis(any_redis_url), ClaimsOracle(caps)
         await redis.flushall()
         claims = claims_on(redis, Metrics())
         for batch in history:
-            expected = [oracle.take(request) for request in batch]
-            assert await take(claims, batch, NOW) == expected
+            asked = [each if caps else each._replace(counted=NOT_COUNTED) for each in batch]
+            asked = [each for each in asked if each.delay or each.counted]
+            expected = [oracle.take(each) for each in asked]
+            assert await take(claims, asked, NOW, caps) == expected
         await redis.aclose()
 
     asyncio.run(compare())
@@ -318,3 +330,100 @@ async def test_a_batch_of_many_devices(claims: Claims, updater: ClaimUpdater) ->
     assert await updater.apply([ending(1, 0, udid=udid) for udid in udids[::2]]) == 1250
     answers = await outcomes(claims, *(request(2, 1, 3600, udid=udid) for udid in udids))
     assert [answer is None for answer in answers] == [number % 2 == 0 for number in range(2500)]
+
+
+# Caps: a place is taken with the claim, and given back with it
+
+CAPS = (Cap(2, 60), Cap(3, 600))
+Fate = Literal["sent", "failed", "refused"]
+
+
+def counted(
+    record: int, at: float, delay: int = 0, campaign: int = 1, kind: int = COUNTED
+) -> ClaimRequest:
+    """A request that caps count."""
+    return request(record, at, delay, campaign, counted=kind)
+
+
+def settled(send: ClaimRequest, fate: Fate) -> ClaimUpdate:
+    """The end of a request of `counted`."""
+    place = CapPlace(pack_caps(1, CAPS), fate)
+    owner, at = send.notification_id, float(int(send.detected_at))
+    keep = send.delay if fate == "sent" else 0
+    return ClaimUpdate(send.campaign_id, send.udid, owner, at, send.delay, keep, place)
+
+
+async def test_companies_are_capped_by_themselves(claims: Claims, redis: RedisClient) -> None:
+    sends = [counted(n, n) for n in range(3)]
+    assert await outcomes(claims, *sends, caps=CAPS) == [None, None, "capped"]
+    other = DeviceRequests("phone", sends[2].packed(), caps=pack_caps(2, CAPS))
+    assert (await claims.take([other], NOW)).forbidden_by == [[0]]
+    key = claims_key(PREFIX.encode(), "phone")
+    assert set(await redis.hkeys(key)) == {places_field(each).encode() for each in (1, 2)}
+    # One without caps keeps its claims alone.
+    await outcomes(claims, request(1, udid="other"))
+    assert await redis.hkeys(claims_key(PREFIX.encode(), "other")) == [b"1"]
+
+
+async def test_a_refusal_says_how_long_it_holds(claims: Claims) -> None:
+    await outcomes(claims, counted(1, 0), counted(2, 20, kind=RETURNABLE), caps=CAPS)
+    devices = [DeviceRequests("phone", counted(3, 30).packed(), caps=pack_caps(1, CAPS))]
+    denied = await claims.take(devices, NOW)
+    assert denied.forbidden_by == [[[round((NOW + 20) * 1000), round((NOW + 60) * 1000), 1]]]
+
+
+@pytest.mark.parametrize("fate", ["failed", "refused"])
+async def test_a_place_is_given_back_by_its_owner_alone(
+    claims: Claims, updater: ClaimUpdater, fate: Fate
+) -> None:
+    first, second, third = (counted(n, n, kind=RETURNABLE) for n in range(3))
+    assert await outcomes(claims, first, second, third, caps=CAPS) == [None, None, "capped"]
+    await updater.settle([settled(third, fate)])
+    assert await outcomes(claims, third, caps=CAPS) == ["capped"]
+    await updater.settle([settled(first, fate)])
+    assert await outcomes(claims, third, first, caps=CAPS) == [None, "capped"]
+
+
+async def test_a_call_that_fails_when_it_is_repeated_gives_nothing_back(
+    claims: Claims, updater: ClaimUpdater
+) -> None:
+    """It may have been published before the crash."""
+    first, second, third = (counted(n, n, 60, n + 1, RETURNABLE) for n in range(3))
+    await outcomes(claims, first, second, caps=CAPS)
+    assert await updater.settle([settled(first, "sent")]) == [True]
+    await updater.settle([settled(first, "failed")])
+    assert await outcomes(claims, third, caps=CAPS) == ["capped"]
+    await updater.settle([settled(first, "refused")])
+    assert await outcomes(claims, third, caps=CAPS) == [None]
+
+
+async def test_a_place_that_was_lost_is_taken_again_if_there_is_room(
+    claims: Claims, updater: ClaimUpdater, redis: RedisClient
+) -> None:
+    sends = [counted(n, n, 60, n + 1, RETURNABLE) for n in range(3)]
+    await outcomes(claims, *sends[:2], caps=CAPS)
+    await redis.flushall()
+    ended = [settled(each, "sent") for each in sends]
+    assert await updater.settle(ended) == [True, True, False]
+    assert await outcomes(claims, *sends, caps=CAPS) == [None, None, "capped"]
+
+
+async def test_places_are_kept_for_as_long_as_they_count(
+    claims: Claims, redis: RedisClient
+) -> None:
+    for n in range(400):
+        at = n * 400.0
+        await outcomes(claims, counted(n, at), now=NOW + at, caps=CAPS)
+    key = claims_key(PREFIX.encode(), "phone")
+    assert await redis.hstrlen(key, places_field(1)) <= 14 + 31 * ((600 + RETAIN) / 400 + 1)
+    await outcomes(claims, request(999, delay=0, udid="once", counted=COUNTED), caps=CAPS)
+    left = await redis.pttl(claims_key(PREFIX.encode(), "once")) / 1000
+    assert 600 + RETAIN - 10 < left <= 600 + RETAIN + 10
+
+
+async def test_the_history_of_a_device_is_read(claims: Claims, redis: RedisClient) -> None:
+    await outcomes(claims, counted(1, 0.25, delay=60), counted(2, 7), caps=CAPS)
+    reader = ClaimReader(redis=redis, prefix=PREFIX, deadline=5.0)
+    history = await reader.history(DeviceKey(1, "phone"), [1, 2])
+    assert (list(history.claims), history.sent) == ([1], (NOW + 0.25, NOW + 7))
+    assert await reader.history(DeviceKey(2, "phone"), []) == ({}, (), None)

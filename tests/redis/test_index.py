@@ -29,7 +29,7 @@ from tests.redis.index_writer import (
     rules_entry,
     tag_entry,
 )
-from tests.rules.records import UUID, venue
+from tests.rules.records import UUID
 from tests.servers.waiting import eventually
 
 KNOWN = BeaconKey(UUID, 1, 2)
@@ -202,25 +202,6 @@ async def test_places_of_every_kind_and_data_of_companies_follow_changes(
     again = await index.company_data([OURS, CIRCLES])
     assert not again[OURS].admits(NOON)
     assert again[CIRCLES] is found[CIRCLES]
-
-
-@pytest.mark.parametrize("kind", ["campaign", "connector", "rules"])
-async def test_a_change_drops_the_beacons_that_depend_on_it(
-    index: PlaceIndex, watched: Writer, kind: str
-) -> None:
-    await watched.put(campaign_entry(7, format="connector", content=None))
-    await watched.put(connector_entry("https://one.example/"))
-    await write_and_wait(index, watched, beacon_entry([], minor=4, venue=venue(company_id=9)))
-    other = BeaconKey(UUID, 1, 4)
-    await resolve(index, KNOWN, other)
-    puts = {
-        "campaign": campaign_entry(7, active=False),
-        "connector": connector_entry("https://2/"),
-        "rules": rules_entry(Cap(3, 60)),
-    }
-    await write_and_wait(index, watched, puts[kind])
-    assert KNOWN not in index.cache.known
-    assert other in index.cache.known
 
 
 async def test_a_change_while_it_is_loaded_is_not_remembered(

@@ -2,6 +2,7 @@
 
 import random
 
+from catalog.index.entries import rules_field
 from engine.kafka.detections import BeaconKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from tests.trigger.samples import BEACON, campaign
@@ -24,6 +25,7 @@ def test_a_change_drops_what_depends_on_it():
         ("c:2", {3, 4}),
         ("k:9", {4}),
         ("k:8", {1, 2, 3, 4}),
+        (rules_field(9), {4}),
     ):
         cache = PlaceCache(100)
         known = {key(1): beacon(1, 2), key(2): beacon(2), key(3): beacon(3), key(4): None}

@@ -7,12 +7,12 @@ later cannot lead to a forbidden address.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from aiohttp import AsyncResolver
+from aiohttp import AsyncResolver, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -20,7 +20,6 @@ from connectors.errors import HostUnresolvedError, UrlForbiddenError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 RESOLVE_SECONDS = 1.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -45,37 +44,39 @@ _NOT_PUBLIC: tuple[Network, ...] = (
 class EgressGuard(AbstractResolver):
     """Allows public addresses on ports 80 and 443, and `allow_networks` on every port.
 
-    It is the resolver of the HTTP client. `deadline` (seconds) bounds one look-up; `look_up`
-    returns the addresses of a name and raises OSError. The owner closes the guard.
+    It is the resolver of the HTTP client. It asks `resolver`, by default the system's name servers.
+    `deadline` (seconds) bounds one look-up. The owner closes the guard.
     """
 
     def __init__(
         self,
         *,
         allow_networks: Collection[Network] = (),
-        look_up: Resolve | None = None,
+        resolver: AbstractResolver | None = None,
         deadline: float = RESOLVE_SECONDS,
     ) -> None:
         self._allowed = tuple(allow_networks)
-        self._look_up = look_up or self._ask_name_server
-        self._deadline = deadline
+        self._resolver = resolver
         self._name_server: AsyncResolver | None = None
+        self._deadline = deadline
         self.check_url = lru_cache(maxsize=4096)(self._check_url)
 
     async def check(self, url: str) -> None:
         """Raise UrlForbiddenError or HostUnresolvedError unless the url may be called now."""
         parts = self.check_url(url)
         if not is_literal(parts.raw_host or ""):
-            await self.addresses(parts.raw_host or "", parts.port or 0)
+            await self.resolve(parts.raw_host or "", parts.port or 0)
 
-    async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Every address of the name `host`; all are allowed.
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Every address of the name `host`; the HTTP client may connect to all of them.
 
         Raises UrlForbiddenError or HostUnresolvedError.
         """
         try:
             async with asyncio.timeout(self._deadline):
-                found = await self._look_up(host)
+                found = await self._resolver_for(host).resolve(host.rstrip("."), port, family)
         except TimeoutError:
             raise HostUnresolvedError(f"{host} could not be looked up in time") from None
         except UnicodeError:
@@ -84,7 +85,7 @@ class EgressGuard(AbstractResolver):
             raise HostUnresolvedError(f"{host} does not resolve") from None
         if not found:
             raise HostUnresolvedError(f"{host} does not resolve")
-        self._judge(host, port, [parse_address(each) for each in found])
+        self._judge(host, port, [parse_address(each["host"]) for each in found])
         return found
 
     def check_literal(self, host: str, port: int) -> None:
@@ -121,43 +122,21 @@ class EgressGuard(AbstractResolver):
             self.check_literal(host, port)
         return parts
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses to which the HTTP client may connect."""
-        families = {
-            each: socket.AF_INET6 if ":" in each else socket.AF_INET
-            for each in await self.addresses(host, port)
-        }
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=found,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address, found in families.items()
-            if family in (socket.AF_UNSPEC, found)
-        ]
-
     async def close(self) -> None:
         """Give up what is being looked up."""
         if self._name_server is not None:
             await self._name_server.close()
             self._name_server = None
 
-    async def _ask_name_server(self, host: str) -> Sequence[str]:
-        """Every address of a name. (c-ares needs no thread, so a look-up that hangs holds none.)"""
+    def _resolver_for(self, host: str) -> AbstractResolver:
+        if self._resolver is not None:
+            return self._resolver
         if host == "localhost":  # for which c-ares always has both loopback addresses
-            loop = asyncio.get_running_loop()
-            local = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            return list(dict.fromkeys(str(address[0]) for *_, address in local))
+            return ThreadedResolver()
         if self._name_server is None:
+            # c-ares needs no thread, so a look-up that hangs holds none.
             self._name_server = AsyncResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
-        found = await self._name_server.resolve(host.rstrip("."), family=socket.AF_UNSPEC)
-        return list(dict.fromkeys(each["host"] for each in found))
+        return self._name_server
 
 
 def is_literal(host: str) -> bool:

@@ -2,18 +2,17 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 from aiokafka import ConsumerRecord
+from yarl import URL
 
 from catalog.errors import DecryptionError
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
-from connectors.egress import DEFAULT_PORTS
 from connectors.errors import EndpointError
 from connectors.model import (
     PLACES,
@@ -240,13 +239,11 @@ def try_span(tracer: Tracer, call: Call) -> Iterator[None]:
 def _about_request(endpoint: Endpoint) -> dict[str, str | int]:
     """The attributes of a request: its url without user, query and fragment."""
     attributes: dict[str, str | int] = {"http.request.method": endpoint.method.value}
-    try:
-        url = urlsplit(endpoint.url)
-        host, port = url.hostname or "", url.port or DEFAULT_PORTS[url.scheme]
-    except (ValueError, KeyError):  # a request with this url will fail
-        return attributes
-    bare = url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="")
-    return {**attributes, "server.address": host, "server.port": port, "url.full": bare.geturl()}
+    with suppress(ValueError):  # a request with this url will fail
+        url = URL(endpoint.url).with_user(None).with_query(None).with_fragment(None)
+        attributes |= {"server.address": url.host or "", "server.port": url.port or 0}
+        attributes["url.full"] = str(url)
+    return attributes
 
 
 class _Parameter(msgspec.Struct):

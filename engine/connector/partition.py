@@ -59,6 +59,14 @@ _REDIS_PAUSE = 1.0
 _CLAIMS = "claims to update"  # the operation, in the log
 
 
+class _Notification(NamedTuple):
+    """A message with its cause, for DeadLetterPublisher."""
+
+    call: PendingCall
+    message: Outgoing
+    record: ConsumerRecord[bytes, bytes]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConnectorRole:
     """What the partitions of a process share."""
@@ -80,8 +88,10 @@ class ConnectorRole:
 class CallPartition(QueueWorker):
     """One assignment of a partition; implements the consumer's PartitionWorker.
 
-    Its calls start in order and finish in any order. With `transactions`, its results and offsets
-    are committed in transactions; else the consumer commits.
+    Its calls start in order and finish in any order. Their results are handled in batches of what
+    arrives meanwhile. While Redis is down, notifications are published without a look at their
+    claims; what has to change a claim waits. With `transactions`, results and offsets are committed
+    here, in transactions; else the consumer commits.
     """
 
     def __init__(
@@ -96,14 +106,21 @@ class CallPartition(QueueWorker):
         super().__init__(partition, on_progress, _BATCH_RECORDS)
         self._role = role
         self._transactions = transactions
+        letters = role.letters
+        self._publisher = letters.publishing_with(transactions) if transactions else letters
         self._offsets = FinishedOffsets(begin)
-        self._results = Results(role, self._offsets, self._note_finished, transactions)
+        self._committed: int | None = None
         self._step = StepTimer(role.metrics, ROLE)
         self._scheduled: dict[int, Call] = {}  # by offset
         self._next_ranges = float("-inf")
+        self._next_update = float("-inf")
+        self._new: list[PendingCall] = []  # claims to look at
+        self._held: list[PendingCall] = []  # claims to change once Redis is back
+        self._ready: list[PendingCall | DeadLetter] = []  # to be published
+        self._has_results = asyncio.Event()
         self._progress = asyncio.Event()
         self._is_open = True
-        self._publishing = asyncio.create_task(self._results.run(), name=f"results of {partition}")
+        self._publishing = asyncio.create_task(self._run_results(), name=f"results of {partition}")
         self._publishing.add_done_callback(lambda _: on_progress())
 
     @property
@@ -182,7 +199,7 @@ class CallPartition(QueueWorker):
         self._offsets.finish_all(repeated)
         for letter in letters:
             if letter.record.offset not in repeated:
-                self._results.add(letter)
+                self._add_result(letter)
         for call in calls:
             if call.record.offset not in repeated:
                 call.known = known[call.device_key]
@@ -202,7 +219,7 @@ class CallPartition(QueueWorker):
             pending.result = result
             span.end(pending.outcome)
             if self._is_open:  # else the partition was lost meanwhile
-                self._results.add(pending)
+                self._add_result(pending)
 
         if message.connector is None:
             on_result(Failed(CallFault.NO_CONNECTOR, "the company has no connector"))
@@ -216,63 +233,25 @@ class CallPartition(QueueWorker):
         pending.call = self._scheduled[offset] = call
         role.scheduler.submit(call, on_result)
 
-
-class _Notification(NamedTuple):
-    """A message with its cause, for DeadLetterPublisher."""
-
-    call: PendingCall
-    message: Outgoing
-    record: ConsumerRecord[bytes, bytes]
-
-
-class Results:
-    """Handles the results of one partition, in batches of what arrives meanwhile.
-
-    `offsets` learn what is finished, then `on_finished` how much. While Redis is down,
-    notifications are published without a look at their claims; what has to change a claim waits.
-    With `transactions`, results are committed here.
-    """
-
-    def __init__(
-        self,
-        role: ConnectorRole,
-        offsets: FinishedOffsets,
-        on_finished: Callable[[int], None],
-        transactions: TransactionalPublisher | None = None,
-    ) -> None:
-        self._role = role
-        self._offsets = offsets
-        self._on_finished = on_finished
-        self._transactions = transactions
-        letters = role.letters
-        self._publisher = letters.publishing_with(transactions) if transactions else letters
-        self._step = StepTimer(role.metrics, ROLE)
-        self._arrived = asyncio.Event()
-        self._new: list[PendingCall] = []  # claims to look at
-        self._held: list[PendingCall] = []  # claims to change once Redis is back
-        self._ready: list[PendingCall | DeadLetter] = []  # to be published
-        self._next_update = float("-inf")
-        self._committed: int | None = None
-
-    def add(self, result: PendingCall | DeadLetter) -> None:
+    def _add_result(self, result: PendingCall | DeadLetter) -> None:
         """Handle the result of a call, or a record that could not be decoded."""
         if isinstance(result, DeadLetter) or result.claim_update() is None:
             self._add_ready([result])
         else:
             self._new.append(result)
-        self._arrived.set()
+        self._has_results.set()
 
-    async def run(self) -> None:
+    async def _run_results(self) -> None:
         """Handle results until cancelled. Raises permanent errors."""
         try:
             while True:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_IDLE_SECONDS):
-                        await self._arrived.wait()
-                self._arrived.clear()
+                        await self._has_results.wait()
+                self._has_results.clear()
                 await self._settle_claims()
-                while batch := self._next_batch():
-                    await self._finish(batch)
+                while batch := self._next_results():
+                    await self._finish_results(batch)
                 # Calls may have finished before this assignment.
                 if self._transactions and self._offsets.done not in (None, self._committed):
                     await self._commit([])
@@ -319,7 +298,7 @@ class Results:
                 call.result = Declined()
         return True
 
-    def _next_batch(self) -> list[PendingCall | DeadLetter]:
+    def _next_results(self) -> list[PendingCall | DeadLetter]:
         count = _MOST_RESULTS
         if self._transactions is not None:
             self._ready.sort(key=_offset_of)
@@ -327,7 +306,7 @@ class Results:
         batch, self._ready = self._ready[:count], self._ready[count:]
         return batch
 
-    async def _finish(self, batch: Sequence[PendingCall | DeadLetter]) -> None:
+    async def _finish_results(self, batch: Sequence[PendingCall | DeadLetter]) -> None:
         """Publish results and finish their records."""
         offsets = [_offset_of(each) for each in batch]
         calls = [each for each in batch if isinstance(each, PendingCall)]
@@ -341,7 +320,7 @@ class Results:
             self._role.scheduler.note_unpublished(-len(batch))
         self._count(calls)
         self._offsets.finish_all(offsets)
-        self._on_finished(len(offsets))
+        self._note_finished(len(offsets))
 
     async def _publish(self, calls: Sequence[PendingCall], letters: list[DeadLetter]) -> None:
         """Publish notifications and dead letters. One with too large a notification has failed."""

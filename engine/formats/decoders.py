@@ -29,7 +29,6 @@ from engine.formats.registry import (
     JSON_SCHEMA,
     RegisteredFormat,
     RegistryAddress,
-    SchemaRegistry,
 )
 from engine.formats.report import ReadReport, Report, Sighting
 from engine.kafka.dead_letters import DeadLetterLimit
@@ -293,4 +292,4 @@ def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -
     kind = JSON_SCHEMA
     if format_ != "json-schema":  # without such a topic these libraries are not needed
         kind = getattr(import_module(f"engine.formats.{format_}"), format_.upper())
-    return RegisteredFormat(SchemaRegistry(address, kind, errors=errors))
+    return RegisteredFormat(address, kind, errors=errors)

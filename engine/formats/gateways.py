@@ -7,7 +7,7 @@ Anything that is valid and about neither has no sighting.
 import base64
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,7 @@ from engine.kafka.messages import (
     parse_text,
 )
 
+_Object: TypeAlias = dict[str, Any]  # a JSON object of any kind
 _decode = msgspec.json.decode
 _API_KEY = "api_key"
 _LATEST = 253_402_300_799  # epoch seconds, the end of year 9999
@@ -119,13 +120,6 @@ def _sighting(
     return Sighting(position, message, at)
 
 
-class _Minew(msgspec.Struct, gc=False):
-    """An element of any type; `mac` is the address of the gateway or of the beacon."""
-
-    type: str
-    mac: str = ""
-
-
 class _MinewIBeacon(
     msgspec.Struct,
     gc=False,
@@ -136,7 +130,6 @@ class _MinewIBeacon(
         "tx_power": "ibeaconTxPower",
     },
 ):
-    type: Literal["iBeacon"]
     uuid: str
     major: Unsigned16
     minor: Unsigned16
@@ -153,29 +146,24 @@ def read_minew(report: Report) -> Iterable[Sighting]:
 
     One element has the type Gateway and describes the gateway, which is the receiver.
     """
-    parts = _decode(report.value, type=list[msgspec.Raw])
-    elements = [_decode(part, type=_Minew) for part in parts]
-    ibeacons = [index for index, element in enumerate(elements) if element.type == "iBeacon"]
+    elements = _decode(report.value, type=list[_Object])
+    ibeacons = [index for index, each in enumerate(elements) if each.get("type") == "iBeacon"]
     if not ibeacons:
         return
     device = _gateway(_minew_gateway(elements, report))
     for index in ibeacons:
-        beacon = _decode(parts[index], type=_MinewIBeacon)
+        beacon = msgspec.convert(elements[index], _MinewIBeacon)
         at = _timestamp(beacon.timestamp)
         yield _sighting(index, beacon, device, at, tx_power=beacon.tx_power)
 
 
-def _minew_gateway(elements: list[_Minew], report: Report) -> str:
+def _minew_gateway(elements: list[_Object], report: Report) -> str:
     """The mac of the report's gateway, else the one in its MQTT topic, /gw/<mac>/status."""
     for element in elements:
-        if element.type == "Gateway" and element.mac:
-            return element.mac
+        if element.get("type") == "Gateway" and element.get("mac"):
+            return str(element["mac"])
     levels = _mqtt_topic(report)
     return levels[-2] if len(levels) >= _MINEW_LEVELS else levels[-1]
-
-
-class _Theengs(msgspec.Struct, gc=False):
-    model_id: str | None = None
 
 
 class _TheengsIBeacon(msgspec.Struct, gc=False):
@@ -195,9 +183,10 @@ def read_theengs(report: Report) -> Iterable[Sighting]:
 
     The MQTT topic names the gateway: <base>/<gateway>/BTtoMQTT/<mac>, or <base>/presence/<gateway>.
     """
-    if (_decode(report.value, type=_Theengs).model_id or "").upper() != "IBEACON":
+    fields = _decode(report.value, type=_Object)
+    if str(fields.get("model_id")).upper() != "IBEACON":
         return
-    beacon = _decode(report.value, type=_TheengsIBeacon)
+    beacon = msgspec.convert(fields, _TheengsIBeacon)
     levels = _mqtt_topic(report)
     receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
     tx_power = beacon.txpower if beacon.txpower is not None else beacon.power
@@ -241,13 +230,7 @@ def read_espresense(report: Report) -> Iterable[Sighting]:
 
 class _Mist(msgspec.Struct, gc=False):
     topic: str
-    events: list[msgspec.Raw]
-
-
-class _MistEvent(msgspec.Struct, gc=False):
-    """An event of any kind. Without a uuid it is not about an iBeacon."""
-
-    ibeacon_uuid: str | None = None
+    events: list[_Object]
 
 
 class _MistIBeacon(
@@ -275,9 +258,9 @@ def read_mist(report: Report) -> Iterable[Sighting]:
     if webhook.topic not in _MIST_RAW:
         return
     for index, event in enumerate(webhook.events):
-        if not _decode(event, type=_MistEvent).ibeacon_uuid:
-            continue
-        beacon = _decode(event, type=_MistIBeacon)
+        if not event.get("ibeacon_uuid"):
+            continue  # it is not about an iBeacon
+        beacon = msgspec.convert(event, _MistIBeacon)
         yield _sighting(index, beacon, _gateway(beacon.device_id), _timestamp(beacon.timestamp))
 
 
@@ -322,16 +305,10 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
         yield _sighting(index, frame, device, _timestamp(seconds), **more)
 
 
-class _KioEvent(msgspec.Struct, gc=False):
-    """An event of any stream. Without `uuid` it is not about an iBeacon."""
-
-    uuid: str | None = msgspec.field(name="iBeaconProximity", default=None)
-
-
 class _KioPage(msgspec.Struct, gc=False):
     """An answer of the operation GET /v3/telemetry."""
 
-    content: list[msgspec.Raw] | None = None
+    content: list[_Object] | None = None
 
 
 class _KioIBeacon(msgspec.Struct, gc=False):
@@ -352,19 +329,15 @@ def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
     One event, a list of events, or a page of them; an event says that one gateway received one
     beacon. Events of the other streams (position, occupancy, presence) have no sighting.
     """
-    found = _decode(report.value, type=_KioPage | list[msgspec.Raw])
+    found = _decode(report.value, type=_KioPage | list[_Object])
     events = found.content if isinstance(found, _KioPage) else found
-    for index, event in enumerate([report.value] if events is None else events):
-        if not _decode(event, type=_KioEvent).uuid:
-            continue
-        beacon = _decode(event, type=_KioIBeacon)
+    for index, event in enumerate([_decode(report.value)] if events is None else events):
+        if not event.get("iBeaconProximity"):
+            continue  # it is not about an iBeacon
+        beacon = msgspec.convert(event, _KioIBeacon)
         at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
         device = _gateway(beacon.source_id)
         yield _sighting(index, beacon, device, _timestamp(at), tx_power=beacon.reference)
-
-
-class _OwnTracks(msgspec.Struct, gc=False):
-    type_: str = msgspec.field(name="_type")
 
 
 class _OwnTracksBeacon(msgspec.Struct, gc=False):
@@ -394,13 +367,14 @@ def read_owntracks(report: Report) -> Iterable[Sighting]:
     The MQTT topic names the phone. Without an api_key positions have no sighting. Of transitions
     only those into a region have one, because the engine's own geofences decide.
     """
-    type_ = _decode(report.value, type=_OwnTracks).type_
+    fields = _decode(report.value, type=_Object)
+    type_ = str(fields.get("_type"))
     if type_ == "beacon":
-        beacon = _decode(report.value, type=_OwnTracksBeacon)
+        beacon = msgspec.convert(fields, _OwnTracksBeacon)
         device = _owntracks_device(report, type_)
         yield _sighting(0, beacon, device, _timestamp(beacon.tst), proximity=beacon.prox)
     elif type_ in _OWNTRACKS_SUFFIX and (key := _api_key(report)) is not None:
-        found = _decode(report.value, type=_OwnTracksPosition)
+        found = msgspec.convert(fields, _OwnTracksPosition)
         if type_ == "transition" and found.event != "enter":
             return
         device = _owntracks_device(report, type_)
@@ -426,10 +400,6 @@ class _RadarPoint(msgspec.Struct, gc=False):
     coordinates: tuple[float, float]  # longitude, latitude, as in GeoJSON
 
 
-class _RadarType(msgspec.Struct, gc=False):
-    type: str
-
-
 class _RadarEntry(msgspec.Struct, gc=False, rename="camel"):
     location: _RadarPoint
     created_at: str
@@ -439,8 +409,8 @@ class _RadarEntry(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Radar(msgspec.Struct, gc=False):
-    event: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    events: list[msgspec.Raw] = []
+    event: _Object | None = None
+    events: list[_Object] = []
     user: _RadarUser | None = None
 
 
@@ -453,12 +423,11 @@ def read_radar(report: Report) -> Iterable[Sighting]:
     Events of one update of the location have one sighting, because its position is the same.
     """
     webhook = _decode(report.value, type=_Radar)
-    events = [webhook.event] if isinstance(webhook.event, msgspec.Raw) else webhook.events
     seen = set()
-    for index, event in enumerate(events):
-        if _decode(event, type=_RadarType).type != _RADAR_ENTERED:
+    for index, event in enumerate(webhook.events if webhook.event is None else [webhook.event]):
+        if event.get("type") != _RADAR_ENTERED:
             continue
-        entry = _decode(event, type=_RadarEntry)
+        entry = msgspec.convert(event, _RadarEntry)
         user, key = entry.user or webhook.user, _api_key(report)
         if user is None or not user.device_id:
             raise ValueError("user.deviceId: it is required, and missing")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -122,19 +122,15 @@ _decode_json = msgspec.json.Decoder().decode
 JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
 
 
-class SchemaRegistry:
-    """The decoders of one registry's schemas of one kind.
+class RegisteredFormat:
+    """Implements ReadReport for one kind of schema, with the decoders of one registry's schemas.
 
     `errors` counts and logs failures of the registry, which are retried; without `errors` a failure
     raises.
     """
 
     def __init__(
-        self,
-        address: RegistryAddress,
-        kind: SchemaKind,
-        *,
-        errors: ServerErrors | None,
+        self, address: RegistryAddress, kind: SchemaKind, *, errors: ServerErrors | None
     ) -> None:
         self.kind = kind
         self._address = address
@@ -142,31 +138,45 @@ class SchemaRegistry:
         self._query = "" if kind.form is None else f"?format={kind.form}"
         self._known: dict[int, Decode | _Unreadable] = {}
 
-    async def fetch(self, ids: Collection[int]) -> None:
-        """Fetch these few schemas, except those that are cached or known to be unreadable.
+    def check(self, reports: Sequence[Report]) -> None:
+        """Raises ValueError if the events of a record name more schemas than the limit allows."""
+        if len(_schemas_of(reports)) > _MOST_OF_A_RECORD:
+            raise ValueError(f"the events of a record may name at most {_MOST_OF_A_RECORD} schemas")
+
+    async def prepare(self, reports: Iterable[Report]) -> None:
+        """Fetch the schemas that the reports name, except those that are cached or known to be
+        unreadable.
 
         Waits while the registry is down; without `errors` raises SchemaRegistryError instead.
         """
+        ids = _schemas_of(reports)
         while missing := [id_ for id_ in ids if not self._knows(id_)]:
             for id_ in missing:
                 if self._errors is None:
-                    await self._fetch_one(id_)
+                    await self._fetch(id_)
                 else:
-                    await retry(partial(self._fetch_one, id_), self._errors, "schemas")
+                    await retry(partial(self._fetch, id_), self._errors, "schemas")
 
-    def decoder(self, id_: int) -> Decode:
-        """The decoder of a schema that `fetch` has fetched. Raises ValueError for an unreadable
-        one."""
-        found = self._known[id_]
-        if not isinstance(found, _Unreadable):
-            return found
-        raise ValueError(f"schema {id_} of the registry: {found.reason}")
+    def __call__(self, report: Report) -> Sequence[Sighting]:
+        """The one detection of the report, whose schema was fetched. Raises ValueError."""
+        id_ = _schema_of(report)
+        decode = self._known[id_]
+        if isinstance(decode, _Unreadable):
+            fault = f"schema {id_} of the registry: {decode.reason}"
+            raise ValueError(fault)  # noqa: TRY004  # the record is invalid
+        try:
+            plain = decode(report.value[_FRAME:])
+        except msgspec.DecodeError:
+            raise  # the message is not JSON, which has a dead-letter reason of its own
+        except ValueError as error:
+            raise ValueError(f"schema {id_}: {error}") from error
+        return (Sighting(0, msgspec.convert(plain, Detection)),)
 
     def _knows(self, id_: int) -> bool:
         found = self._known.get(id_)
         return time.monotonic() < found.until if isinstance(found, _Unreadable) else bool(found)
 
-    async def _fetch_one(self, id_: int) -> None:
+    async def _fetch(self, id_: int) -> None:
         found: Decode | _Unreadable
         try:
             found = await self._compiled(f"/schemas/ids/{id_}")
@@ -227,39 +237,12 @@ class SchemaRegistry:
         return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
 
 
-class RegisteredFormat:
-    """Implements ReadReport for one kind of schema."""
-
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self._registry = registry
-
-    def check(self, reports: Sequence[Report]) -> None:
-        """Raises ValueError if the events of a record name more schemas than the limit allows."""
-        if len(self._schemas(reports)) > _MOST_OF_A_RECORD:
-            raise ValueError(f"the events of a record may name at most {_MOST_OF_A_RECORD} schemas")
-
-    async def prepare(self, reports: Iterable[Report]) -> None:
-        """Fetch the schemas that the reports name."""
-        await self._registry.fetch(self._schemas(reports))
-
-    def __call__(self, report: Report) -> Sequence[Sighting]:
-        """The one detection of the report."""
-        id_ = _schema_of(report)
-        decode = self._registry.decoder(id_)
-        try:
-            plain = decode(report.value[_FRAME:])
-        except msgspec.DecodeError:
-            raise  # the message is not JSON, which has a dead-letter reason of its own
-        except ValueError as error:
-            raise ValueError(f"schema {id_}: {error}") from error
-        return (Sighting(0, msgspec.convert(plain, Detection)),)
-
-    def _schemas(self, reports: Iterable[Report]) -> set[int]:
-        ids: set[int] = set()
-        for report in reports:
-            with contextlib.suppress(ValueError):  # `__call__` raises it, for a dead letter
-                ids.add(_schema_of(report))
-        return ids
+def _schemas_of(reports: Iterable[Report]) -> set[int]:
+    ids: set[int] = set()
+    for report in reports:
+        with contextlib.suppress(ValueError):  # decoding raises it, for a dead letter
+            ids.add(_schema_of(report))
+    return ids
 
 
 def _schema_of(report: Report) -> int:

@@ -244,43 +244,35 @@ _TAGS = ("tags", TaggedFields)
 _ID = (("id_high", Int64), ("id_low", Int64))
 
 
+_BROKERS = CompactArray(
+    ("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), _TAGS
+)
+_PARTITIONS = CompactArray(
+    ("error_code", Int16),
+    *((name, Int32) for name in ("partition", "leader", "leader_epoch")),
+    *((name, CompactArray(Int32)) for name in ("replicas", "isr", "offline_replicas")),
+    _TAGS,
+)
+_TOPICS = CompactArray(
+    ("error_code", Int16),
+    ("name", _TEXT),
+    *_ID,
+    ("is_internal", Boolean),
+    ("partitions", _PARTITIONS),
+    ("operations", Int32),
+    _TAGS,
+)
+
+
 class _MetadataResponse10(Response):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = MetadataRequest.API_KEY
     API_VERSION = 10
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), _TAGS
-            ),
-        ),
+        ("brokers", _BROKERS),
         ("cluster_id", _TEXT),
         ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("name", _TEXT),
-                *_ID,
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        _TAGS,
-                    ),
-                ),
-                ("operations", Int32),
-                _TAGS,
-            ),
-        ),
+        ("topics", _TOPICS),
         ("operations", Int32),
         _TAGS,
     )

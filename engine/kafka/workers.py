@@ -7,12 +7,11 @@ owner reads it again.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from engine.kafka.offsets import Position
 from engine.process.lifecycle import cancel
 
 Records = list[ConsumerRecord[bytes, bytes]]
@@ -65,7 +64,10 @@ def exception_of(task: asyncio.Task[None]) -> BaseException | None:
 
 
 class QueueWorker(ABC):
-    """Passes fetched records to `handle` in batches, in one task and strictly in order."""
+    """Passes fetched records to `handle` in batches, in one task and strictly in order.
+
+    An error that `handle` raises stops the process, so it retries temporary errors itself.
+    """
 
     done_offset: int | None = None
     finished_ranges = ""
@@ -133,29 +135,3 @@ class QueueWorker(ABC):
                 await self.handle(batch)
                 self.pending -= len(batch)
                 self._on_progress()
-
-
-class BatchWorker(QueueWorker):
-    """Implements PartitionWorker with a handler; the consumer commits.
-
-    `handler_for` makes the handler of one assignment from the partition and its position. It is
-    awaited with each batch until all of the batch is done, and retries temporary errors itself; an
-    error that it raises stops the process.
-    """
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        begin: Position,
-        on_progress: Callable[[], None],
-        *,
-        handler_for: Callable[[TopicPartition, Position], Callable[[Records], Awaitable[None]]],
-        batch_records: int,
-    ) -> None:
-        self._handler = handler_for(partition, begin)
-        super().__init__(partition, on_progress, batch_records)
-
-    async def handle(self, batch: Records) -> None:
-        """Handle a batch with the role's handler."""
-        await self._handler(batch)
-        self.done_offset = batch[-1].offset + 1

@@ -18,7 +18,7 @@ from aiokafka import TopicPartition
 
 from engine.kafka.offsets import Position, Positions
 from engine.kafka.tracing import Span, Tracer
-from engine.kafka.workers import PartitionRestartError, Records
+from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
 from engine.process.failures import Backoff, database_may_recover, took_too_long
 from engine.process.metrics import Metrics, StepTimer
 from engine.recorder.ledger import ConflictError, DetectionRow, Ledger, LedgerTransaction
@@ -109,21 +109,31 @@ class Recorder:
             return await transaction.move_position(topic, number, old, new)
 
 
-class PartitionRecorder:
+class PartitionRecorder(QueueWorker):
     """Records one assignment of one partition, in order, from the position `begin` in SQL on."""
 
-    def __init__(self, shared: Recorder, partition: TopicPartition, begin: Position) -> None:
+    def __init__(
+        self,
+        shared: Recorder,
+        partition: TopicPartition,
+        begin: Position,
+        on_progress: Callable[[], None],
+        *,
+        batch_records: int,
+    ) -> None:
         self._shared = shared
-        self._topic, self._partition = partition
+        self._topic = partition.topic
         self._reader = shared.readers[partition.topic]
         self._next = begin
         self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
+        super().__init__(partition, on_progress, batch_records)
 
-    async def handle(self, records: Records) -> None:
+    async def handle(self, batch: Records) -> None:
         """Record each of the records once.
 
         Raises permanent errors, and PartitionRestartError if the offset in SQL is another one.
         """
+        records = batch
         spans = self._spans(records)
         while records:
             piece = records[: self._largest_piece]
@@ -136,6 +146,7 @@ class PartitionRecorder:
                 records = records[len(piece) :]
         for span in spans:
             span.end("recorded")
+        self.done_offset = self._next.offset
 
     def _spans(self, records: Records) -> list[Span]:
         """A span for each record with a trace context, from its arrival to its commit in SQL."""
@@ -143,7 +154,7 @@ class PartitionRecorder:
         where = {
             "messaging.system": "kafka",
             "messaging.destination.name": self._topic,
-            "messaging.destination.partition.id": str(self._partition),
+            "messaging.destination.partition.id": str(self.partition.partition),
         }
         return [
             begin(record.headers, where | {"messaging.kafka.offset": record.offset})
@@ -170,7 +181,9 @@ class PartitionRecorder:
         metrics, begin = self._shared.metrics, time.perf_counter()
         new = self._next._replace(offset=end)
         async with self._shared.ledger.transaction() as transaction:
-            if not await transaction.move_position(self._topic, self._partition, self._next, new):
+            if not await transaction.move_position(
+                self._topic, self.partition.partition, self._next, new
+            ):
                 raise PartitionRestartError(f"the recorded offset is not {self._next.offset}")
             devices, rows = await self._write_rows(transaction, batch)
         self._next = new

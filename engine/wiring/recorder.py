@@ -7,7 +7,6 @@ from engine.formats.decoders import detection_decoders
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.topics import Topics
-from engine.kafka.workers import BatchWorker
 from engine.process.settings import Settings
 from engine.recorder.days import DAY, DayRule
 from engine.recorder.ledger import Ledger
@@ -45,11 +44,7 @@ def build_recorder(parts: ProcessParts) -> Role:
         role=ROLE,
         metrics=parts.metrics,
         topics=list(recorder.readers),
-        worker_for=partial(
-            BatchWorker,
-            handler_for=lambda *assigned: PartitionRecorder(recorder, *assigned).handle,
-            batch_records=at_once,
-        ),
+        worker_for=partial(PartitionRecorder, recorder, batch_records=at_once),
         positions=recorder,
         batch_records=at_once,
         in_flight_records=at_once,

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import ssl
-from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from connectors.client import client_context
 from connectors.egress import EgressGuard
 from connectors.model import CallFault, Content
 from tests.connectors.calls import (
+    Names,
     call_once,
     caller,
     egress,
@@ -26,7 +26,6 @@ from tests.servers.http_service import (
     CONTENT,
     Answer,
     HttpService,
-    ReceivedRequest,
     content,
     hanging,
     replying,
@@ -65,21 +64,6 @@ async def test_the_whole_call_has_a_deadline(answer: Any) -> None:
         assert asyncio.get_running_loop().time() - begin < 10.0
 
 
-async def test_a_reused_connection_that_closes_during_the_request_is_replaced() -> None:
-    async def once_a_connection(_request: ReceivedRequest, writer: Any) -> None:
-        if writer in served:
-            writer.transport.abort()
-            return
-        served.add(writer)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-
-    served: set[Any] = set()
-    async with serving(once_a_connection) as service, caller() as one:
-        for _ in range(4):
-            assert await call_once(one, service.url()) == b"{}"
-        assert (service.connections, len(service.received)) == (4, 7)
-
-
 async def test_no_proxies_cookies_and_redirects(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(content()) as other, serving(replying(200)) as service, caller() as one:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -114,13 +98,10 @@ async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(
     seen: list[str | None] = []
     context = tls.server("shop.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)
-
-    async def look_up(_host: str) -> Sequence[str]:
-        return ["127.0.0.1"]
-
+    resolver = Names(lambda: ["127.0.0.1"])
     async with (
         serving(content(), tls=context) as service,
-        caller(egress(look_up), ssl_context=client_context(tls.ca_file)) as one,
+        caller(egress(resolver), ssl_context=client_context(tls.ca_file)) as one,
     ):
         assert b"hello" in await call_once(one, service.url("/x", host="shop.example"))
         assert b"hello" in await call_once(one, service.url("/y", host="shop.example"))
@@ -150,11 +131,8 @@ async def test_a_name_that_turns_to_loopback_reaches_nothing(
     """
     monkeypatch.setattr("connectors.client._CACHED_NAMES_SECONDS", 0)
     answers = iter([("127.0.0.2",)] * turn + [("127.0.0.1",)] * 99)
-
-    async def look_up(_host: str) -> Sequence[str]:
-        return next(answers)
-
-    guard = EgressGuard(allow_networks=[ip_network("127.0.0.2/32")], look_up=look_up)
+    resolver = Names(lambda: next(answers))
+    guard = EgressGuard(allow_networks=[ip_network("127.0.0.2/32")], resolver=resolver)
     hanging_up = writing(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{}")
     async with serving(hanging_up) as inside:
         outside = HttpService(hanging_up)

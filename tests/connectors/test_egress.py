@@ -11,6 +11,7 @@ from aiohttp import AsyncResolver
 
 from connectors.egress import EgressGuard, is_public, parse_address
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
+from tests.connectors.calls import Names
 
 PUBLIC = "93.184.216.34"
 
@@ -49,12 +50,8 @@ async def test_addresses_that_are_not_public_are_refused(address: str) -> None:
 
 def guard(*addresses: str, allow: Sequence[str] = ()) -> EgressGuard:
     """A guard for which every name resolves to these addresses."""
-
-    async def look_up(_host: str) -> Sequence[str]:
-        return addresses
-
     networks = [ip_network(network) for network in allow]
-    return EgressGuard(allow_networks=networks, look_up=look_up)
+    return EgressGuard(allow_networks=networks, resolver=Names(lambda: addresses))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +104,13 @@ async def test_allowed_networks(
     one = guard(*addresses, allow=allow)
     if opens:
         await one.check(f"http://service.example:{port}/")
-        assert await one.addresses("service.example", port) == tuple(addresses)
+        found = await one.resolve("service.example", port)
+        assert [each["host"] for each in found] == addresses
     else:
         with pytest.raises(UrlForbiddenError):
             await one.check(f"http://service.example:{port}/")
         with pytest.raises(UrlForbiddenError):
-            await one.addresses("service.example", port)
+            await one.resolve("service.example", port)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +122,11 @@ async def test_allowed_networks(
     ],
 )
 async def test_a_name_that_does_not_resolve(error: Exception, expected: type) -> None:
-    async def look_up(_host: str) -> Any:
+    def look_up() -> Any:
         raise error
 
     with pytest.raises(expected):
-        await EgressGuard(look_up=look_up).check("https://service.example/")
+        await EgressGuard(resolver=Names(look_up)).check("https://service.example/")
 
 
 async def test_odd_names() -> None:
@@ -141,9 +139,9 @@ async def test_odd_names() -> None:
 async def test_a_name_server_that_hangs_delays_nothing_else() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        guard = EgressGuard(deadline=2.0)
         place = f"127.0.0.1:{silent.getsockname()[1]}"
-        guard._name_server = AsyncResolver(nameservers=[place], timeout=5.0, tries=1)
+        resolver = AsyncResolver(nameservers=[place], timeout=5.0, tries=1)
+        guard = EgressGuard(deadline=2.0, resolver=resolver)
         checks = [
             asyncio.create_task(guard.check(f"https://hangs{number}.example/"))
             for number in range(100)
@@ -154,4 +152,4 @@ async def test_a_name_server_that_hangs_delays_nothing_else() -> None:
         assert not any(check.done() for check in checks)
         errors = await asyncio.gather(*checks, return_exceptions=True)
         assert {type(error) for error in errors} == {HostUnresolvedError}
-        await guard.close()
+        await resolver.close()

@@ -66,11 +66,11 @@ def test_a_hundred_thousand_sightings(
 @pytest.mark.parametrize("format_", JSON_FORMATS)
 @pytest.mark.parametrize("deep", [b"[" * MANY, b'[{"type":' * MANY])
 def test_json_nested_without_end(format_: str, deep: bytes) -> None:
-    assert refused(format_, report(deep))[0] in ("malformed_json", "invalid_field")
-    # In a field that nobody reads, or behind the last element.
+    # By itself, in a field that nobody reads, or behind the last element.
     sample = SAMPLES[format_][0].rstrip()
     inside = sample[:-1] + (b"," if sample.endswith(b"]") else b',"x":') + deep
-    assert refused(format_, report(inside))[0] == "malformed_json"
+    for value in (deep, inside):
+        assert refused(format_, report(value))[0] in ("malformed_json", "invalid_field")
 
 
 @pytest.mark.parametrize(

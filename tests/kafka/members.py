@@ -9,9 +9,9 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.offsets import PositionStore
+from engine.kafka.offsets import Position, PositionStore
 from engine.kafka.producer import Outgoing, Publisher
-from engine.kafka.workers import BatchWorker, Records
+from engine.kafka.workers import QueueWorker, Records
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -40,6 +40,25 @@ class RecordedValues:
         """The offsets that were handled of one partition."""
         batches = [records for tp, records in self.batches if tp.partition == partition]
         return [record.offset for records in batches for record in records]
+
+
+class HandlingWorker(QueueWorker):
+    """Handles each batch with `handle`."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        batch_records: int,
+        partition: TopicPartition,
+        _begin: Position,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        super().__init__(partition, on_progress, batch_records)
+
+    async def handle(self, batch: Records) -> None:
+        await self._handle(self.partition, batch)
+        self.done_offset = batch[-1].offset + 1
 
 
 class Member(NamedTuple):
@@ -74,9 +93,7 @@ async def member(
         settings,
         topics=[topic],
         role=ROLE,
-        worker_for=partial(
-            BatchWorker, handler_for=lambda each, _begin: partial(handle, each), batch_records=size
-        ),
+        worker_for=partial(HandlingWorker, handle, size),
         metrics=metrics or Metrics(),
         batch_records=size,
         in_flight_records=in_flight or settings.in_flight_records,

@@ -179,6 +179,12 @@ def recorder_over(
     return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
 
 
+def recorder_of_partition(
+    recorder: Recorder, partition: TopicPartition, begin: Position
+) -> PartitionRecorder:
+    return PartitionRecorder(recorder, partition, begin, lambda: None, batch_records=1000)
+
+
 class ConsumedPartition:
     """A partition of a recorder as the consumer runs it: where it begins is in SQL."""
 
@@ -198,6 +204,7 @@ class ConsumedPartition:
                     [record for record in records if record.offset >= self._begin.offset]
                 )
             except PartitionRestartError:
+                await self._assigned.abandon()
                 self._assigned = None
             else:
                 return
@@ -209,7 +216,7 @@ class ConsumedPartition:
             await self._recorder.replace({}, {place: Position(0)})
         else:
             self._begin = known
-            self._assigned = PartitionRecorder(self._recorder, place, known)
+            self._assigned = recorder_of_partition(self._recorder, place, known)
 
 
 class Rig:

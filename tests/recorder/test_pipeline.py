@@ -28,7 +28,6 @@ from engine.kafka.offsets import Position
 from engine.kafka.workers import PartitionRestartError
 from engine.process.health import ClockSkew
 from engine.recorder.ledger import Ledger, LedgerTransaction
-from engine.recorder.pipeline import PartitionRecorder
 from engine.recorder.readers import DetectionReader
 from engine.recorder.retention import Retention
 from tests.recorder.scene import (
@@ -38,6 +37,7 @@ from tests.recorder.scene import (
     NOW,
     Rig,
     record,
+    recorder_of_partition,
     recorder_over,
 )
 
@@ -103,7 +103,7 @@ async def test_with_another_offset_in_sql_the_partition_begins_again(rig: Rig, o
     """Another recorder has written, or SQL was restored."""
     await rig.recorder(DETECTIONS).handle(rig.detections(range(offset)))
     shared = recorder_over(rig.scene.ledger, rig.metrics)
-    stale = PartitionRecorder(shared, TopicPartition(DETECTIONS, 0), Position(3))
+    stale = recorder_of_partition(shared, TopicPartition(DETECTIONS, 0), Position(3))
     with pytest.raises(PartitionRestartError):
         await stale.handle(rig.detections(range(3, 6)))
     assert await rig.counters() == (offset, 0)

@@ -1,6 +1,6 @@
 """What requests have in common: parameters of paths and queries, and the reading of bodies."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query
 from starlette.requests import Request
 
 from api.answers import INT64, ApiError, bad_fields
-from catalog.fields import Conflicts, Faults, Fields, read_fields
+from catalog.fields import Faults, Fields, read_fields
 
 VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
 RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
@@ -125,21 +125,15 @@ async def read_bytes(request: Request, longest: int) -> bytes:
     return bytes(raw)
 
 
-def accepted(
-    model: type[Fields], body: Any, *, place: str = "", conflicts: Conflicts = lambda _: ()
-) -> dict[str, Any]:
+def accepted(model: type[Fields], body: Any, *, place: str = "") -> dict[str, Any]:
     """The values of the fields in an object, by attribute. Raises ApiError, 400 with every fault.
 
-    `conflicts` finds faults in the combination of fields. Names that `model` does not know are
-    ignored, because clients send back the records that they have read.
+    Names that `model` does not know are ignored, because clients send back the records that they
+    have read.
     """
     if not isinstance(body, dict):
         raise ApiError(400, "the body is not a JSON object", fields={"body": _ACCEPTED})
-    faults = Faults()
-    values = read_fields(model, body, place=place, faults=faults)
-    faults.note_conflicts(place, conflicts(values))
-    refuse((fault.place, fault.message) for fault in faults)
-    return values
+    return _accepted(model, {place: body})[0]
 
 
 def accepted_list(model: type[Fields], body: Any) -> list[dict[str, Any]]:
@@ -147,16 +141,17 @@ def accepted_list(model: type[Fields], body: Any) -> list[dict[str, Any]]:
     good = isinstance(body, list) and 1 <= len(body) <= MOST_LISTED
     if not good or not all(isinstance(each, dict) for each in body):
         raise bad_fields({"body": f"accepted: an object, or a list of 1 to {MOST_LISTED} objects"})
+    return _accepted(model, {f"[{number}]": each for number, each in enumerate(body)})
+
+
+def _accepted(model: type[Fields], objects: Mapping[str, Any]) -> list[dict[str, Any]]:
     faults = Faults()
-    values = [
-        read_fields(model, each, place=f"[{number}]", faults=faults)
-        for number, each in enumerate(body)
-    ]
-    refuse((fault.place, fault.message) for fault in faults)
-    return values
+    found = [read_fields(model, objects[at], place=at, faults=faults) for at in objects]
+    refuse(faults)
+    return found
 
 
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raise ApiError 400 if there are faults, pairs of a field and a message."""
-    if found := dict(faults):
-        raise bad_fields(found)
+def refuse(faults: Faults) -> None:
+    """Raise ApiError 400 if there are faults."""
+    if faults:
+        raise bad_fields(faults)

@@ -219,7 +219,6 @@ CAMPAIGNS = Records(
         selectinload(Campaign.tags),
     ),
     page=50,  # their content is large
-    conflicts=campaign_conflicts,
     columns=_columns,
     check=_check,
 )

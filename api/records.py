@@ -17,7 +17,7 @@ from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import INT64, Answer, ApiError, DoneAnswer, Record, bad_fields
+from api.answers import INT64, Answer, ApiError, DoneAnswer, Record
 from api.bodies import (
     LISTING,
     DryRun,
@@ -32,7 +32,7 @@ from api.bodies import (
 )
 from api.permissions import Caller, may_read, may_write
 from api.tenancy import PAGE, M, Query, find, listed, of_company, write
-from catalog.fields import Conflicts, Fields, Name, joined
+from catalog.fields import Fields, Name, joined
 from catalog.inputs import ByName, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag, Venue
@@ -71,7 +71,6 @@ class Records(Generic[M]):
       to the description of the POST, which `other_path` has too.
     - `constants` are attributes of all these records, in a table that holds several kinds.
     - `options` load what the answer shows; a list is read `page` records at a time.
-    - `conflicts` finds faults in the combination of a new record's fields.
     - `columns` are the attributes to set for values, given the record if it is not a new one.
     - `check` raises LimitError, given the records that were written and whether they were added.
     - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
@@ -91,7 +90,6 @@ class Records(Generic[M]):
     constants: Mapping[str, Any] = field(default_factory=dict)
     options: Sequence[Any] = ()
     page: int = PAGE
-    conflicts: Conflicts = lambda _: ()
     columns: Callable[[AsyncSession, Scope, Values, Any], Awaitable[Values]] = (
         lambda session, scope, values, _: with_references(session, scope, values)
     )
@@ -123,8 +121,7 @@ class Records(Generic[M]):
         if self.listed and isinstance(body, list):
             given = accepted_list(self.created, body)
             return await self._save(scope, given, dry=dry, in_list=True)
-        values = accepted(self.created, body, conflicts=self.conflicts)
-        (answer,) = await self._save(scope, [values], dry=dry)
+        (answer,) = await self._save(scope, [accepted(self.created, body)], dry=dry)
         return answer
 
     async def edit(self, scope: Scope, dry: DryRun = False) -> Answer:
@@ -183,8 +180,8 @@ class Records(Generic[M]):
         model: Any = self.model
         stored: Any = await session.scalars(self.query(scope).where(model.id.in_(numbers)))
         found = {record.id: record for record in stored}
-        unknown = [at for at, number in enumerate(numbers) if number not in found]
-        refuse((f"[{at}].id", f"not a {self.kind} of this venue") for at in unknown)
+        unknown = [f"[{at}].id" for at, number in enumerate(numbers) if number not in found]
+        refuse(dict.fromkeys(unknown, f"not a {self.kind} of this venue"))
         return [found[number] for number in numbers]
 
     async def _refuse_taken(
@@ -420,7 +417,6 @@ async def find_referenced(
         for place, reference in enumerate(references)
         if reference not in found
     }
-    if unknown:
-        raise bad_fields(unknown)
+    refuse(unknown)
     # Two references may name the same record.
     return list(dict.fromkeys(found[reference] for reference in references))

@@ -7,7 +7,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any
@@ -40,37 +39,10 @@ ABSENT: Any = None
 SECRET = Field(repr=False, json_schema_extra={"writeOnly": True})
 # An empty text and null both empty an optional field.
 BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)
-# Finds faults in the combination of fields, as (field, message) pairs.
-Conflicts = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
-
-
-@dataclass(frozen=True)
-class FieldFault:
-    """A message about a value, and its place in the form `companies[0].venues[1].name`."""
-
-    place: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.message}" if self.place else self.message
-
-
-class Faults(list[FieldFault]):
-    """The faults found so far."""
-
-    def note(self, place: str, message: str) -> None:
-        """Add a fault."""
-        self.append(FieldFault(place, message))
-
-    def note_conflicts(self, place: str, conflicts: Iterable[tuple[str, str]]) -> None:
-        """Add the faults in the combination of fields, as (field, message) pairs.
-
-        A field that already has a fault of its own is left out.
-        """
-        known = {fault.place for fault in self}
-        for name, message in conflicts:
-            if joined(place, name) not in known:
-                self.note(joined(place, name), message)
+# What is wrong with values, by their places, such as `companies[0].venues[1].name`.
+Faults = dict[str, str]
+# Finds faults in the combination of fields.
+Conflicts = Callable[[Mapping[str, Any]], Faults]
 
 
 class Fields(BaseModel):
@@ -102,28 +74,27 @@ def read_fields(
     *,
     place: str = "",
     faults: Faults,
-    require: bool = True,
 ) -> dict[str, Any]:
     """The accepted values of the given fields, by attribute.
 
-    Notes each bad value, each field that is given under two names with different values, and, if
-    `require`, each required field that is not given. Unknown names are ignored: see `note_unknown`.
+    Notes each bad value, each field that is given under two names with different values, and each
+    required field that is not given. Unknown names are ignored: see `note_unknown`.
     """
     values: dict[str, Any] = {}
     for attribute, names in spellings(model).items():
         field = model.model_fields[attribute]
         used = [name for name in names if name in given]
-        if not used and require and field.is_required():
-            faults.note(joined(place, names[0]), "required, and not given")
+        if not used and field.is_required():
+            faults[joined(place, names[0])] = "required, and not given"
         for name in used:
             try:
                 value = _adapters(model)[attribute].validate_python(given[name])
             except ValidationError as error:
-                faults.note(joined(place, name), _refusal(field, error))
+                faults[joined(place, name)] = _refusal(field, error)
                 continue
             if values.setdefault(attribute, value) != value:
                 message = f"given twice, also as {name}, with another value"
-                faults.note(joined(place, names[0]), message)
+                faults[joined(place, names[0])] = message
     return values
 
 
@@ -131,7 +102,7 @@ def note_unknown(known: Sequence[str], given: Iterable[str], *, place: str, faul
     """Note each unknown name, because a misspelt field would be ignored in silence."""
     for name in given:
         if name not in known:
-            faults.note(joined(place, name), f"unknown field; accepted: {', '.join(known)}")
+            faults[joined(place, name)] = f"unknown field; accepted: {', '.join(known)}"
 
 
 def joined(place: str, name: str) -> str:

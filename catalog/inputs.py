@@ -35,6 +35,7 @@ from catalog.fields import (
     Colour,
     Email,
     EndTime,
+    Faults,
     Fields,
     Flag,
     Instant,
@@ -201,21 +202,21 @@ def campaign_columns(values: Mapping[str, Any], *, weekdays: int = EVERY_DAY) ->
     return columns | {"weekdays": weekdays}
 
 
-def campaign_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Faults in the combination of fields, stored ones included, as (field, message) pairs."""
-    conflicts = []
+def campaign_conflicts(values: Mapping[str, Any]) -> Faults:
+    """Faults in the combination of fields, stored ones included."""
+    faults = {}
     content = values.get("format")
     if content in ("template", "url", "html") and not (values.get(content) or "").strip():
-        conflicts.append((content, f"required with format {content}, and empty or not given"))
+        faults[content] = f"required with format {content}, and empty or not given"
     start, end = values.get("start"), values.get("end")
     if start is not None and end is not None and _last(end) <= start:
-        conflicts.append(("end", "accepted: an instant after start"))
+        faults["end"] = "accepted: an instant after start"
     dwells, minutes = values.get("on") == "dwell", values.get("dwell_minutes")
     if dwells and minutes is None:
-        conflicts.append(("dwell_minutes", "required with on dwell, and empty or not given"))
+        faults["dwell_minutes"] = "required with on dwell, and empty or not given"
     if minutes is not None and not dwells:
-        conflicts.append(("dwell_minutes", "accepted with on dwell alone"))
-    return conflicts
+        faults["dwell_minutes"] = "accepted with on dwell alone"
+    return faults
 
 
 def _last(end: datetime) -> datetime:
@@ -379,16 +380,16 @@ class ConnectorInput(Fields):
     secret: Annotated[Annotated[StoredText, FILLED, Field(max_length=512)] | None, SECRET] = None
 
 
-def connector_conflicts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Faults in the combination of fields, as (field, message) pairs."""
+def connector_conflicts(values: Mapping[str, Any]) -> Faults:
+    """Faults in the combination of fields."""
     if "auth" not in values or "parameters" not in values:
-        return []
+        return {}
     keys = [item["key"] for item in json.loads(values["parameters"])]
     if values["auth"] == "header" and not all(_HEADER_NAME.fullmatch(key) for key in keys):
-        return [("parameters", "accepted with auth header: keys that are names of HTTP headers")]
+        return {"parameters": "accepted with auth header: keys that are names of HTTP headers"}
     method, place = values.get("method", ""), values["auth"]
     own = [key[:64] for key in keys if is_reserved(key, method=method, place=place)]
     if not own:
-        return []
+        return {}
     names = ", ".join(own[:8])
-    return [("parameters", f"accepted: keys other than {names}, which the request itself sets")]
+    return {"parameters": f"accepted: keys other than {names}, which the request itself sets"}

@@ -34,7 +34,6 @@ from catalog.fields import (
     ABSENT,
     Conflicts,
     Faults,
-    FieldFault,
     Fields,
     Name,
     joined,
@@ -101,9 +100,9 @@ _HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 class LoadError(Exception):
     """A document was refused, and nothing was changed. `faults` has every fault in it."""
 
-    def __init__(self, faults: Sequence[FieldFault]) -> None:
-        super().__init__("\n".join(map(str, faults)))
-        self.faults = tuple(faults)
+    def __init__(self, faults: Faults) -> None:
+        self.faults = [": ".join(filter(None, fault)) for fault in faults.items()]
+        super().__init__("\n".join(self.faults))
 
 
 # How many records of each kind were created, updated or unchanged.
@@ -139,8 +138,8 @@ async def load_document(
     except IntegrityError as error:
         if "scan_tag" in str(error):
             message = "a value belongs to another NFC tag or QR code of the company"
-            raise LoadError([FieldFault("", message)]) from None
-        raise LoadError([FieldFault("", "the catalog was changed meanwhile: load again")]) from None
+            raise LoadError({"": message}) from None
+        raise LoadError({"": "the catalog was changed meanwhile: load again"}) from None
     return summary
 
 
@@ -175,7 +174,7 @@ class _Kind(NamedTuple):
     model: Any
     key: tuple[str, ...]
     owner: str | None = None
-    conflicts: Conflicts = lambda _: ()
+    conflicts: Conflicts = lambda _: {}
     links: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
 
@@ -259,10 +258,10 @@ def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        faults.note(f"line {error.lineno} column {error.colno}", f"not JSON: {error.msg}")
+        faults[f"line {error.lineno} column {error.colno}"] = f"not JSON: {error.msg}"
         return []
     if not isinstance(document, dict) or not isinstance(document.get("companies"), list):
-        faults.note("", 'accepted: an object {"companies": [...]}')
+        faults[""] = 'accepted: an object {"companies": [...]}'
         return []
     note_unknown(["companies"], document, place="", faults=faults)
     companies = [
@@ -272,7 +271,7 @@ def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
     first: dict[Key, str] = {}
     for item in chain(*companies):
         if item.key is not None and first.setdefault(item.key, item.key_place) != item.key_place:
-            faults.note(item.key_place, f"the same as {first[item.key]}")
+            faults[item.key_place] = f"the same as {first[item.key]}"
     return companies
 
 
@@ -294,7 +293,8 @@ def _record(
             for here, triple in _objects(given, "beacons", place, faults)
         ]
         values["beacons"] = [(each.place, each.key) for each in targets if each.key]
-    faults.note_conflicts(place, spec.conflicts(values))
+    for name, message in spec.conflicts(values).items():
+        faults.setdefault(joined(place, name), message)
     item = _Item(kind, place, values, owner)
     yield item
     for each in spec.inside:
@@ -310,15 +310,15 @@ def _objects(
         if isinstance(listed, dict):
             yield here, listed
         elif listed:
-            faults.note(here, "accepted: an object")
+            faults[here] = "accepted: an object"
     elif not isinstance(listed, list):
-        faults.note(here, "accepted: a list of objects")
+        faults[here] = "accepted: a list of objects"
     else:
         for number, item in enumerate(listed):
             if isinstance(item, dict):
                 yield f"{here}[{number}]", item
             else:
-                faults.note(f"{here}[{number}]", "accepted: an object")
+                faults[f"{here}[{number}]"] = "accepted: an object"
 
 
 async def _check_urls(items: Iterable[_Item], url_fault: UrlFault, faults: Faults) -> None:
@@ -327,7 +327,7 @@ async def _check_urls(items: Iterable[_Item], url_fault: UrlFault, faults: Fault
     answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in connectors))
     for connector, answer in zip(connectors, answers, strict=True):
         if answer is not None:
-            faults.note(f"{connector.place}.url", answer)
+            faults[f"{connector.place}.url"] = answer
 
 
 # The database.
@@ -398,15 +398,15 @@ class _CompanyLoader:
                     if self.records.setdefault(key, record) is not record:
                         item = wanted[key]
                         message = f"several {kind} have this name: rename all but one"
-                        self.faults.note(item.key_place if item else "", message)
+                        self.faults[item.key_place if item else ""] = message
 
     async def _load(self, item: _Item, known: Any) -> None:
         """Check a record, and write it if there is no fault."""
         may_be_foreign = _KINDS[item.kind].owner is None and item.kind != "companies"
         if known is not None and may_be_foreign and not self._is_own(known):
-            self.faults.note(item.key_place, "belongs to another company")
+            self.faults[item.key_place] = "belongs to another company"
         if item.kind == "connector" and self.cipher is None:
-            self.faults.note(item.place, MISSING_SECRET_KEY)
+            self.faults[item.place] = MISSING_SECRET_KEY
         if item.kind == "campaigns":
             self._check_campaign(item, known)
         if not self.faults:
@@ -421,17 +421,17 @@ class _CompanyLoader:
             beacon = self.records.get(key)
             if key not in self.listed and (beacon is None or not self._is_own(beacon)):
                 triple = ":".join(map(str, key[2:]))
-                self.faults.note(place, f"{triple} is not a beacon of this company")
+                self.faults[place] = f"{triple} is not a beacon of this company"
         for name in ("geofencings", *_SCAN_TAGS):
             for key in item.keys_of(name):
                 if key not in self.records and key not in self.listed:
                     message = f"{key[-1]!r} is not in the venue's list of {key[0]}"
-                    self.faults.note(f"{item.place}.{name}", message)
+                    self.faults[f"{item.place}.{name}"] = message
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:
             check_content(self.limits, kept | item.values, kept)
         except LimitError as error:
-            self.faults.note(f"{item.place}.{error.field}", str(error))
+            self.faults[f"{item.place}.{error.field}"] = str(error)
 
     async def _write(self, item: _Item, known: Any) -> Any:
         """Set the attributes that differ from the stored record, or add a new one."""
@@ -510,4 +510,4 @@ class _CompanyLoader:
         try:
             await check
         except LimitError as error:
-            self.faults.note(joined(place, error.field), str(error))
+            self.faults.setdefault(joined(place, error.field), str(error))

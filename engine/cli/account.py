@@ -148,9 +148,9 @@ async def _run(
 
 def _checked(model: Any, **given: Any) -> dict[str, Any]:
     faults = Faults()
-    values = read_fields(model, given, faults=faults, require=False)
-    if faults:
-        raise typer.BadParameter(str(faults[0].message), param_hint=faults[0].place)
+    values = read_fields(model, given, faults=faults)
+    for name in given.keys() & faults.keys():
+        raise typer.BadParameter(faults[name], param_hint=name)
     return values
 
 

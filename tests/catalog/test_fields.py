@@ -32,7 +32,7 @@ CONTROLS = "\x00\x07\n\r\t\x1b\x7f\x85\x9b\u2028\u202e\u2066"
 def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     faults = Faults()
     found = read_fields(model, given, place="v", faults=faults)
-    return found, {fault.place: fault.message for fault in faults}
+    return found, faults
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_a_value_is_not_quoted():
 
 def test_the_end_is_after_the_start():
     midnight = TEN.replace(hour=0)
-    assert campaign_conflicts({"start": TEN, "end": midnight}) == []
-    assert campaign_conflicts({"start": TEN, "end": TEN})[0][0] == "end"
+    assert campaign_conflicts({"start": TEN, "end": midnight}) == {}
+    assert campaign_conflicts({"start": TEN, "end": TEN}).keys() == {"end"}
     last = datetime(9999, 12, 31, tzinfo=PARIS)
-    assert campaign_conflicts({"start": TEN, "end": last}) == []
+    assert campaign_conflicts({"start": TEN, "end": last}) == {}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,6 @@ def test_a_parameter_does_not_say_what_the_request_says(
     listed = [{"key": "x-token", "value": "secret"}, {"key": key, "value": "secret"}]
     values = {"method": method, "auth": auth, "parameters": json.dumps(listed)}
     faults = connector_conflicts(values)
-    assert (faults == []) == accepted
-    for field, expected in faults:
-        assert field == "parameters"
-        assert "secret" not in expected
-        assert "x-token" not in expected
+    assert [*faults] == ([] if accepted else ["parameters"])
+    assert "secret" not in str(faults)
+    assert "x-token" not in str(faults)

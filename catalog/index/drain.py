@@ -199,21 +199,15 @@ class DrainResult(Enum):
     REBUILT = "rebuilt"
 
 
-def compare_markers(markers: Markers, catalog: str, generation: int) -> tuple[str | None, int]:
-    """What is wrong with the index, None if nothing is, and how many generations it is behind SQL.
+def compare_markers(markers: Markers, catalog: str, generation: int) -> tuple[bool, int]:
+    """Whether the index is that of the last write, and how many generations it is behind SQL.
 
     SQL gives `catalog` and `generation`.
     """
-    present = [marker for marker in markers if marker is not None]
+    present = {marker for marker in markers if marker is not None}
     lag = max(0, generation - min((marker.generation for marker in present), default=0))
-    if len(present) < len(markers):
-        return "missing", lag
-    if any(marker.catalog != catalog for marker in present):
-        return "of another catalog", lag
-    if lag:
-        return "older than SQL", lag
-    right = len(set(present)) == 1 and present[0].generation == generation
-    return None if right else "newer than SQL", 0
+    last = [(marker.catalog, marker.generation) for marker in present]
+    return None not in markers and last == [(catalog, generation)], lag
 
 
 @dataclass(kw_only=True)
@@ -261,12 +255,12 @@ class IndexTransaction:
 
     async def rebuild_if_wrong(self, on_lag: LagListener) -> bool:
         """Rebuild the index unless it is that of the last write. Returns whether it was rebuilt."""
-        fault, lag = compare_markers(self.markers, self.state.catalog, self.state.generation)
+        is_right, lag = compare_markers(self.markers, self.state.catalog, self.state.generation)
         on_lag(lag)
-        if fault is None:
+        if is_right:
             return False
         log = _log.warning if self.state.generation else _log.info  # the first build is no fault
-        log(f"the index in Redis is {fault}: rebuilding it from SQL", generations_behind=lag)
+        log("the index in Redis is not SQL's: rebuilding it", generations_behind=lag)
         await self.rebuild()
         on_lag(0)
         return True
@@ -397,9 +391,9 @@ async def rebuild_if_missing(
     which Redis is behind. Raises as `drain_once`; SQL has 2 s to answer.
     """
     catalog, generation = await within(_SQL_SECONDS, _expected(database))
-    fault, lag = compare_markers(await store.markers(), catalog, generation)
+    is_right, lag = compare_markers(await store.markers(), catalog, generation)
     on_lag(lag)
-    if fault is None:
+    if is_right:
         return False
     async with index_transaction(database, store, wait=True) as transaction:
         assert transaction is not None  # noqa: S101  # None only without `wait`

@@ -24,7 +24,6 @@ from tests.servers.http_service import (
     resetting,
     serving,
 )
-from tests.servers.waiting import eventually
 
 TOKEN, SECRET = 'the-"secret"-token', "whsec_c2VjcmV0LXNlY3JldA=="
 PARAMETERS = json.dumps([{"key": "x-token", "value": TOKEN}])
@@ -120,23 +119,6 @@ async def test_nothing_is_kept_and_only_ones_own_records_are_sent(api: Harness, 
     closed = {"state": "closed", "calls": 0, "failures": 0, "seconds": 0.0}
     past = await api.read("/connector/calls", ours.headers)
     assert past == {"breaker": closed, "calls": []}
-
-
-async def test_one_at_a_time(api: Harness, owner: Headers, bodies: Bodies):
-    gate = asyncio.Event()
-
-    async def gated(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await gate.wait()
-        await content()(received, writer)
-
-    assert (await api.call("POST", "/connector/test", owner)).status_code == 404
-    async with serving(gated) as service:
-        await store(api, owner, bodies, service.url())
-        first = asyncio.create_task(api.call("POST", "/connector/test", owner))
-        await eventually(lambda: len(service.received) == 1, what="the call under way")
-        assert (await api.call("POST", "/connector/test", owner)).status_code == 429
-        gate.set()
-        assert (await first).status_code == 200
 
 
 def past(number: int) -> PastCall:

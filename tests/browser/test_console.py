@@ -15,34 +15,11 @@ from tests.api.harness import PASSWORD
 from tests.browser.conftest import OWNER, BrowserVisit
 from tests.browser.page import BrowserPage
 from tests.browser.world import World, pages, sign_in, world
-from tests.servers.http_service import replying, serving
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 VIEWPORTS = [(1280, False), (390, True), (1280, True), (390, False)]
 __all__ = ["world"]
 pytestmark = pytest.mark.timeout(300)
-
-
-async def test_a_shop_owner_sees_what_did_not_fire(visit: BrowserVisit, world: World):
-    """Refusals are shown beside notifications, by day and with their reasons."""
-
-    def steps(page: BrowserPage) -> None:
-        sign_in(page)
-        page.wait_for_text("What did not fire, and why")
-        page.wait_until_idle()
-        page.wait_for_text("not at this hour 40 90 Last boat 90")
-        page.wait_for_text("farther than the beacon reacts to 8 18")
-        assert len(page.driver.find_elements(By.CSS_SELECTOR, ".bars svg")) == 3
-        page.click("Last boat")
-        page.wait_for_text("Held back: 90")
-        page.click("Statistics")
-        page.wait_for_text("Last boat Pier 721 140 49 90 not at this hour 90")
-        page.click("Last 30 days")
-        page.wait_for_text("Last boat Pier 1\u202f045 200 70 90 not at this hour 90")
-        assert page.driver.find_elements(By.CSS_SELECTOR, ".heat")
-        assert page.complaints() == []
-
-    await visit.walk(steps)
 
 
 async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
@@ -168,32 +145,6 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
     path = f"/region/{world.ids['venue']}/beacon"
     made = (await visit.harness.call("GET", path, visit.headers)).json()[-1]
     assert (made["name"], made["x"], made["y"]) == ("New", 20, 7)
-
-
-async def test_an_integrator_sets_the_connector_up(visit: BrowserVisit, world: World):
-    async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
-
-        def steps(page: BrowserPage) -> None:
-            sign_in(page)
-            page.click("Connector")
-            page.fill("Name", "Offers")
-            page.fill("Address", "http://169.254.169.254/")
-            page.fill("Name 1", "x-api-key")
-            page.fill("Value 1", "abc")
-            page.click("Save")
-            page.wait_for_text("leads to an address that is not public")
-            page.fill("Address", service.url())
-            page.click("Save")
-            page.click("Call once")
-            page.wait_for_text("Content came")
-            page.wait_for_text("<p>Hello</p>")
-            page.click("Audit")
-            page.wait_for_text("created connector")
-            page.click("Sign out")
-            page.wait_for_text("Sign in")
-            assert page.complaints() == []
-
-        await visit.walk(steps)
 
 
 async def test_by_keyboard_alone(visit: BrowserVisit, world: World):

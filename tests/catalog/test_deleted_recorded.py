@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from catalog.models import Beacon, Venue
-from engine.cli.servers import open_snapshot
-from engine.cli.verify import read_catalog
 from engine.kafka.detections import BeaconKey, PlaceKey
 from engine.recorder.ledger import ActivePlace
 from tests.recorder.scene import Scene, open_scene
@@ -38,18 +36,3 @@ async def test_a_detection_adds_nothing_from_the_deletion_on(scene: Scene, model
     async with scene.ledger.transaction() as transaction:
         zones = await transaction.venue_time_zones([scene.venue.id])
     assert zones == {scene.venue.id: "Europe/Paris"}
-
-
-@pytest.mark.parametrize("recreated", [False, True])
-async def test_verify_attributes_it_to_its_company(scene: Scene, recreated: bool):
-    uuid, major, minor = key(scene)
-    async with scene.database.write.begin() as session:
-        await session.delete(await session.get_one(Beacon, scene.beacon.id))
-    if recreated:
-        venue = scene.records.venue(scene.other)
-        async with scene.database.write.begin() as session:
-            session.add(scene.records.beacon(venue, uuid=uuid, major=major, minor=minor))
-    async with open_snapshot(scene.database) as connection:
-        fact = (await read_catalog(connection)).beacons[key(scene)]
-    owner = scene.other if recreated else scene.company
-    assert (fact.company_id, fact.active) == (owner.id, recreated)

@@ -9,7 +9,6 @@ from sqlalchemy.orm import selectinload
 
 from catalog.accounts import verify_password
 from catalog.database import Database
-from catalog.index.drain import IndexStore, rebuild
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import (
     Account,
@@ -184,20 +183,6 @@ async def test_only_what_differs_is_updated(database: Database, document: dict, 
         assert (stored.weekdays, len(stored.beacons)) == (0b0111101, 1)
         kinds = await session.scalars(select(Outbox.kind).where(Outbox.id > last))
         assert sorted(kinds) == ["beacon", "campaign", "company"]
-
-
-async def test_thousands_of_beacons(
-    database: Database, store: IndexStore, document: dict, cipher: Cipher
-):
-    venue = document["companies"][0]["venues"][0]
-    venue["beacons"] = [{**BEACON, "minor": n, "tags": [{"name": "entrance"}]} for n in range(3000)]
-    venue["campaigns"] = [
-        {**CAMPAIGN, "name": f"c{n}", "beacons": [{"uuid": UUID, "major": 1, "minor": n}]}
-        for n in range(100)
-    ]
-    await load(database, document, cipher)
-    assert (await load(database, document, cipher))["campaigns"] == {"unchanged": 100}
-    assert (await rebuild(database, store))["beacons"] == 3000
 
 
 async def test_every_fault_at_once_and_nothing_changed(

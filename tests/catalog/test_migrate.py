@@ -58,18 +58,6 @@ async def test_migrators_at_once(database_url: str):
     assert [state.generation for state in states] == [0]
 
 
-async def test_a_failed_migration_changes_nothing(database_url: str):
-    engine = create_engine(database_url)
-    async with engine.begin() as connection:
-        await connection.run_sync(Base.metadata.tables["index_state"].create)  # in its way
-    with pytest.raises(Exception, match="index_state"):  # the driver's own, one a database
-        await migrate(database_url)
-    async with engine.connect() as connection:
-        tables = await connection.run_sync(lambda c: c.dialect.get_table_names(c))
-    await engine.dispose()
-    assert tables == ["index_state"]
-
-
 async def test_a_migration_does_not_wait_for_a_lock_for_ever(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -5,7 +5,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from catalog.errors import RedisUrlError
-from catalog.redis_connection import SentinelRedis, check_redis_url, connect_redis, probe_redis
+from catalog.redis_connection import check_redis_url, connect_redis, probe_redis
 from engine.process.failures import redis_may_recover
 from tests.servers.redis import RedisServer
 
@@ -46,22 +46,6 @@ def test_a_url_of_sentinels_that_cannot_work(place: str):
     with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
         check_redis_url(url)
     assert PASSWORD not in str(caught.value)
-
-
-def test_the_parts_of_a_url_of_sentinels():
-    url = (
-        f"redis+sentinel://me:{PASSWORD}@a:1,b,[::1]:3/service/2"
-        "?sentinel_username=watcher&sentinel_password=word"
-    )
-    check_redis_url(url)
-    client = connect_redis(url)
-    assert isinstance(client, SentinelRedis)
-    of_primary = client.connection_pool.connection_kwargs
-    assert (of_primary["username"], of_primary["password"], of_primary["db"]) == ("me", PASSWORD, 2)
-    of_sentinels = [each.connection_pool.connection_kwargs for each in client.watchers.sentinels]
-    places = [(each["host"], each["port"]) for each in of_sentinels]
-    assert places == [("a", 1), ("b", 26379), ("::1", 3)]
-    assert {(each["username"], each["password"]) for each in of_sentinels} == {("watcher", "word")}
 
 
 @pytest.mark.parametrize("query", ["ssl_ca_certs=/ca", "no_such_parameter=1"])

@@ -170,13 +170,3 @@ async def test_would_it_fire(visitor: Visitor, bodies: Bodies, venue: int):
     assert "Next at 2030-07-02 09:00:00 (UTC+02:00)." in answer
     wrong = await visitor.post(path, query | {"beacon": "999999"})
     assert "refusal" in wrong.text
-
-
-async def test_the_week_of_what_is_typed(visitor: Visitor):
-    night = {"start_time": "22:00", "end_time": "02:00", "saturday": "1"}
-    week = SeenPage((await visitor.post("/calendar", night)).text)
-    drawn = [found for tag, found in week.tags if tag == "rect" and found["class"] == "open"]
-    saturday, sunday = drawn
-    assert (saturday["x"], saturday["width"]) == (str(40 + 1320 / 3), "40.0")
-    assert (sunday["x"], sunday["width"]) == ("40.0", "40.0")
-    assert SeenPage((await visitor.post("/calendar", {"start_time": "x"})).text).tags == []

@@ -66,22 +66,6 @@ async def test_a_device(visitor: Visitor):
     assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
 
 
-async def test_a_person_is_forgotten(visitor: Visitor):
-    path = f"/devices/{await device_of(visitor, 'anna')}"
-    assert f"/console{path}/held" in (await visitor.get(path)).links()
-    held = await visitor.get(f"{path}/held")
-    assert "until the retention of its topics ends" in held.text
-    # Without the second step nothing happens.
-    confirmation = SeenPage((await visitor.post(f"{path}/forget", {})).text)
-    assert "Forget now" in confirmation.texts
-    assert confirmation.text == held.text
-    forgotten = SeenPage((await visitor.post(f"{path}/forget", {"sure": "1"})).text)
-    assert "What was deleted" in forgotten.texts
-    assert "anna" not in forgotten.text
-    await visitor.get(path, status=404)
-    assert "anna" not in (await visitor.get("/audit")).text
-
-
 async def test_a_connectors_secrets_are_kept_and_not_shown(visitor: Visitor):
     async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
         given = {
@@ -225,11 +209,3 @@ async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts
     assert (await visitor.client.get("/console/")).headers["location"] == "/console"
-
-
-async def test_files_are_kept_under_the_address_of_their_contents(visitor: Visitor):
-    for tag, found in (await visitor.get("")).tags:
-        if tag == "script":
-            answer = await visitor.client.get(found["src"] or "")
-            assert answer.status_code == 200
-            assert "max-age" in answer.headers["cache-control"]

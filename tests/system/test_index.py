@@ -43,7 +43,7 @@ from tests.servers.waiting import eventually
 
 PREFIX = "test:"
 SECONDS = 30.0
-REBUILT = "the index in Redis is older than SQL: rebuilding it from SQL"
+REBUILT = "the index in Redis is not SQL's: rebuilding it"
 LOST = "a change of the index was not heard of, reading everything again"
 
 

@@ -21,7 +21,7 @@ from tests.system.topics import TopicSet
 from tests.system.world import small_world
 
 BUILT = "index built"
-HEALED = "the index in Redis is older than SQL: rebuilding it from SQL"
+HEALED = "the index in Redis is not SQL's: rebuilding it"
 DRAIN = 5.0
 SLACK = 20.0  # on a busy machine; a shutdown that waits for the broker takes a minute
 

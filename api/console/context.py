@@ -133,8 +133,7 @@ class PageContext:
         A whole page also says what the form before it has done, once.
         """
         done = None if "#" in template else cookies.read_notice(self.request)
-        token = cookies.forgery_token(self.session)
-        given = {"context": self, "forgery_token": token, "done": done, **values}
+        given = {"context": self, "done": done, **values}
         answer = rendered(template, self.texts, given, status)
         if done is not None:
             cookies.forget(answer, cookies.NOTICE)
@@ -211,8 +210,8 @@ async def page_context(request: Request) -> PageContext:
         raise ApiError(401, "no session")
     form = PostedForm()
     if request.method == "POST":
+        cookies.refuse_other_sites(request)
         form = await read_form(request)
-        cookies.refuse_forged(request, session, form.get(cookies.FORGERY_FIELD, ""))
     request.scope["company"] = account.company_id
     texts = translations_for(request)
     return PageContext(request=request, texts=texts, account=account, session=session, form=form)

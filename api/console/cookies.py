@@ -1,7 +1,5 @@
 """The console's cookies, and the refusal of requests that other sites forged."""
 
-import hashlib
-import hmac
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -13,7 +11,6 @@ from starlette.responses import Response
 from api.answers import ApiError
 
 PATH = "/console"
-FORGERY_FIELD = "forgery_token"
 LANGUAGE = "console_language"
 SESSION = "proximity_session"
 NOTICE = "console_done"
@@ -75,11 +72,6 @@ def read_notice(request: Request) -> Notice | None:
         return None
 
 
-def forgery_token(session: SessionKey) -> str:
-    """What forms of this session carry; worth nothing without the cookie."""
-    return hmac.new(session.token.encode(), b"a form of the console", hashlib.sha256).hexdigest()
-
-
 def refuse_other_sites(request: Request) -> None:
     """Raise ApiError unless the browser says that a page of this site sends the request.
 
@@ -94,11 +86,3 @@ def refuse_other_sites(request: Request) -> None:
         is_own = site == "same-origin"
     if not is_own:
         raise ApiError(403, "this request does not come from a page of the console")
-
-
-def refuse_forged(request: Request, session: SessionKey, given: str) -> None:
-    """Raise ApiError unless the request carries what the session's own pages carry."""
-    refuse_other_sites(request)
-    given = request.headers.get("x-forgery-token") or given
-    if not hmac.compare_digest(given.encode(), forgery_token(session).encode()):
-        raise ApiError(403, "the page is from another session: load it again")

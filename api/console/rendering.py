@@ -11,12 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.console.cookies import FORGERY_FIELD, PATH
+from api.console.cookies import PATH
 from api.console.forms import split_delay, tag_text
 from api.console.texts import LANGUAGES, Translations, display_time, display_zone
 from catalog.models import WEEKDAYS
@@ -88,7 +87,6 @@ def _environment() -> Environment:
         asset=_asset_address,
         console=PATH,
         fault=_fault,
-        forgery_field=FORGERY_FIELD,
         languages=LANGUAGES,
         display_zone=display_zone,
         split_delay=split_delay,
@@ -99,7 +97,6 @@ def _environment() -> Environment:
     environment.filters.update(
         moment=display_time,
         number=lambda number: f"{number:,}".replace(",", "\u202f"),
-        json=lambda value: orjson.dumps(value).decode(),
     )
     return environment
 

@@ -174,7 +174,7 @@ def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:
     """Of each campaign at the beacon, when they were open."""
     door = catalog.places[LIVING]
     decision = decide(door.target, Zone.NEAR, LONG_AGO, LONG_AGO, 300.0, {})
-    return {catalog.campaigns[each].name: reason for each, reason in decision.by_campaign}
+    return {catalog.campaigns[each].campaign: reason for each, reason in decision.by_campaign}
 
 
 async def counts(database: Database) -> dict[str, int]:
@@ -188,10 +188,10 @@ async def counts(database: Database) -> dict[str, int]:
 async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) -> None:
     catalog = await read_catalog(database, "as it is")
     assert reasons(catalog) == {"Old": Reason.GRANTED, "Asked": Reason.GRANTED}
-    named = {each.name: each for each in catalog.campaigns.values()}
+    named = {each.campaign: each for each in catalog.campaigns.values()}
     assert named["Old"][:2] == ("Mall", "Hall")
     assert named["Asked"].format == "connector"
-    assert {each.id for each in named.values()} == set(catalog.campaigns)
+    assert {each.campaign_id for each in named.values()} == set(catalog.campaigns)
     # The texts are left behind.
     assert all(each.push == "" for each in catalog.places[LIVING].campaigns)
 
@@ -213,7 +213,7 @@ async def test_a_file_over_a_copy(database: Database, tmp_path: Path) -> None:
         "New": Reason.GRANTED,
         "Asked": Reason.GRANTED,
     }
-    known = {each.name: each.id for each in other.campaigns.values()}
+    known = {each.campaign: each.campaign_id for each in other.campaigns.values()}
     as_it_is = await read_catalog(database, "as it is")
     assert known["Old"] in ids
     assert known["New"] is None

@@ -69,9 +69,9 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.json"
     catalog.write_bytes(document(CAMPAIGN))
     with pytest.raises(CommandError, match=r"there is no topic .*detections yet"):
-        await replayed(settings, catalogs=[catalog], without_sql=True)
+        await replayed(settings, catalog=catalog, without_sql=True)
     await publish(settings)
-    findings, sent = await replayed(settings, period=PERIOD, catalogs=[catalog], without_sql=True)
+    findings, sent = await replayed(settings, period=PERIOD, catalog=catalog, without_sql=True)
     (outcome,) = findings.outcomes
     # Minute 23 has the claim, before what is counted; 35, 42, 49 and 56 came too late.
     times = [format_instant(BEGIN + minute * MINUTE) for minute in (33, 43, 53)]

@@ -37,6 +37,7 @@ def following(
     since: float = -math.inf,
 ) -> VisitReplay:
     return VisitReplay(
+        name="",
         settings=settings,
         catalog=ReplayedCatalog("x", places, {}, {geofences_field(1): GRID}),
         since=since,
@@ -66,10 +67,9 @@ def all_of(replay: VisitReplay, detections: list[DecodedDetection]) -> dict[str,
     """Visits, flaps, seconds and lengths by kind, after the end."""
     for each in detections:
         replay.follow(each, [each])
-    replay.finish()
     return {
         kind: (each.visits, each.flaps, each.seconds, dict(each.lengths))
-        for kind, each in replay.tallies.items()
+        for kind, each in replay.finished().items()
     }
 
 

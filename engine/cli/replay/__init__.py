@@ -108,8 +108,8 @@ async def replay(
         form=form or (form_of(file) if file is not None else Format.JSONL),
         period=_period(since, until, warm_up),
         shift=float(_duration(shift, "--shift")),
-        catalogs=tuple(each for each in (catalog, compare) if each is not None),
-        compares=compare is not None,
+        catalog=catalog,
+        compare=compare,
         without_sql=without_sql,
         visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
     )
@@ -146,16 +146,16 @@ def _duration(text: str, option: str) -> int:
 class ReplayRequest:
     """The options of a call.
 
-    With `compares` the last of `catalogs` is the second catalog. Without a first one the catalog in
-    SQL is used. With `visits` the catalog is compared with itself under these settings.
+    Without `catalog` that of SQL is used. With `visits` they are followed as set, and under these
+    settings.
     """
 
     file: Path | None = None
     form: Format = Format.JSONL
     period: ReplayPeriod = ReplayPeriod()  # noqa: RUF009  # it cannot be changed
     shift: float = 0.0
-    catalogs: Sequence[Path] = ()
-    compares: bool = False
+    catalog: Path | None = None
+    compare: Path | None = None
     without_sql: bool = False
     visits: VisitSettings | None = None
 
@@ -220,7 +220,8 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
 
     Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
     """
-    contents = [(_name(file, request.catalogs), file.read_bytes()) for file in request.catalogs]
+    files = [each for each in (request.catalog, request.compare) if each is not None]
+    contents = [(_name(file, files), file.read_bytes()) for file in files]
     catalogs, known = list[ReplayedCatalog](), frozenset[int]()
     with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
         base = Path(directory) / "base.sqlite3"
@@ -228,7 +229,7 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
             await migrate(f"sqlite:///{base}")
         else:
             async with open_migrated_database(settings) as database:
-                if len(contents) == int(request.compares):
+                if request.catalog is None:
                     catalogs.append(await read_catalog(database, _AS_IT_IS))
                 if contents:
                     known = await copy_catalog(database, base)
@@ -250,28 +251,26 @@ def _name(file: Path, files: Sequence[Path]) -> str:
 def _replays(
     settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
 ) -> list[CatalogReplay]:
-    """One for each catalog, or for each of the settings of visits."""
-    max_age, shift = settings.max_detection_age, request.shift
-    if request.visits is None:
-        return [CatalogReplay(each, max_age=max_age, shift=shift) for each in catalogs]
-    (catalog,) = catalogs
-    other = catalog._replace(name=request.visits.name)
-    return [
-        CatalogReplay(
-            each,
-            max_age=max_age,
-            shift=shift,
-            visits=VisitReplay(
-                settings=tried,
+    """One for each catalog."""
+    max_age, shift, tried = settings.max_detection_age, request.shift, list[VisitReplay]()
+    if request.visits is not None:
+        (catalog,) = catalogs
+        tried = [
+            VisitReplay(
+                name=name,
+                settings=visits,
                 catalog=catalog,
                 since=request.period.since + shift,
                 shift=shift,
                 max_age=max_age,
                 path_loss_exponent=settings.path_loss_exponent,
-            ),
-        )
-        for each, tried in ((catalog, VisitSettings()), (other, request.visits))
-    ]
+            )
+            for name, visits in (
+                (catalog.name, VisitSettings()),
+                (request.visits.name, request.visits),
+            )
+        ]
+    return [CatalogReplay(each, max_age, shift, tried) for each in catalogs]
 
 
 async def _of_file(

@@ -43,18 +43,18 @@ _NOT_PLACES = ("accounts", "devices")
 
 
 class ReplayedCampaign(NamedTuple):
-    """A campaign by its names. `id` is SQL's; None for a campaign that is only in a file."""
+    """A campaign by its names. `campaign_id` is SQL's; None for one that is only in a file."""
 
     company: str
     venue: str
-    name: str
-    id: int | None
+    campaign: str
+    campaign_id: int | None
     format: str
 
     @property
     def key(self) -> tuple[str, ...] | int:
         """The identity of a campaign, the same in two catalogs."""
-        return (self.company, self.venue, self.name) if self.id is None else self.id
+        return self[:3] if self.campaign_id is None else self.campaign_id
 
 
 class ReplayedCatalog(NamedTuple):
@@ -92,22 +92,20 @@ async def read_catalog(
             for field, entry in fields.items():
                 data[field] = GeofenceGrid(entries.decode_geofences(entry).circles)
         found = await _all(reading.campaign_fields(session), _awake)
-        campaigns = {each.id: each for each in found}
         calls = await _all(reading.connector_fields(session), entries.decode_connector)
-        connectors = {each.company_id: each for each in calls}
         of_companies = await _all(reading.rules_fields(session), entries.decode_rules)
+        campaigns = {each.id: each for each in found}
+        connectors = {each.company_id: each for each in calls}
         rules = {each.company_id: each for each in of_companies}
-        query = select(Venue.id, Company.name, Venue.name).join(Venue.company)
-        venues = {id_: (company, venue) for id_, company, venue in await session.execute(query)}
-        homes = await session.execute(select(Campaign.id, Campaign.venue_id))
+        query = select(Campaign.id, Company.name, Venue.name)
+        query = query.join(Venue, Campaign.venue_id == Venue.id).join(Venue.company)
         named = {
             id_: ReplayedCampaign(
-                *venues[venue_id],
-                campaigns[id_].name,
+                *(company, venue, campaigns[id_].name),
                 id_ if known is None or id_ in known else None,
                 campaigns[id_].format,
             )
-            for id_, venue_id in homes
+            for id_, company, venue in await session.execute(query)
             if id_ in campaigns
         }
         quiet = [company_id for company_id, each in rules.items() if each.quiet_hours]

@@ -5,14 +5,13 @@ are those of rules/visits.py. All claims and what the caps count are in memory, 
 `decide` grants holds its claim.
 """
 
-import re
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, groupby
 from math import inf
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -39,32 +38,25 @@ from rules.visits import (
 )
 
 FLAP_SECONDS = 300.0  # a device that returns sooner had perhaps not left
-_SETTING = re.compile(r"(exit|margin)=([0-9.]{1,9})")
-_BOUNDS = {"exit": (1.0, 86_400.0), "margin": (0.0, 60.0)}
+_ACCEPTED = "exit=1 to 86400 (seconds), margin=0 to 60 (dB), as in exit=60,margin=8"
 _NO_CLAIMS: Mapping[int, float] = {}
 
 
-class VisitSettings(NamedTuple):
+class VisitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`exit`: the seconds of silence that end a visit, None for those of each venue and company.
     `margin`: how many dB beyond a beacon's reach a signal ends one."""
 
-    exit: float | None = None
-    margin: float = MARGIN
+    exit: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
+    margin: Annotated[float, msgspec.Meta(ge=0, le=60)] = MARGIN
 
     @classmethod
     def parse(cls, text: str) -> "VisitSettings":
         """The settings in the form `exit=60,margin=8`. Raises ValueError."""
-        found = cls()
-        for part in text.split(","):
-            written = _SETTING.fullmatch(part.strip())
-            least, most = _BOUNDS[written[1]] if written else (inf, 0.0)
-            if written is None or not least <= float(written[2]) <= most:
-                raise ValueError(
-                    f"{part!r}: accepted: exit=1 to 86400 (seconds), margin=0 to 60 (dB), as in "
-                    "exit=60,margin=8"
-                )
-            found = found._replace(**{written[1]: float(written[2])})
-        return found
+        given = dict(part.strip().partition("=")[::2] for part in text.split(","))
+        try:
+            return msgspec.convert(given, cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{error}; accepted: {_ACCEPTED}") from None
 
     @property
     def name(self) -> str:
@@ -88,9 +80,10 @@ class VisitReplay:
     """Follows devices through detections, each partition of Kafka in its order, as the trigger.
 
     A file is in order of time for each device only, so time moves for each alone. Visits that began
-    before `since` (epoch s) are not in `tallies`.
+    before `since` (epoch s) are not in `tallies`. `name` is that of the settings in reports.
     """
 
+    name: str
     settings: VisitSettings
     catalog: ReplayedCatalog
     since: float
@@ -111,16 +104,10 @@ class VisitReplay:
         record, udid, known = detection.record, detection.message.device.udid, self.catalog
         whole = (record.topic, record.partition) if record.timestamp >= 0 else udid
         book = self._books.setdefault(whole, VisitBook(margin=self.settings.margin))
-        found: list[tuple[DecodedDetection, IndexedPlace | None, int]]
-        if isinstance(placed, Decision):
-            found = [(detection, None, placed.company_id)]
-        else:
-            found = [
-                (each, place, place.company_reference.id)
-                for each in placed
-                if (place := known.places.get(each.key)) is not None
-            ]
-        for each, place, company in found:
+        for each in (detection,) if isinstance(placed, Decision) else placed:
+            place = known.places.get(each.key)
+            decided = placed if isinstance(placed, Decision) else unknown(each.key)
+            company = decided.company_id if place is None else place.company_reference.id
             seen = observation(
                 *(each, place, arrival(each, self.shift), self.max_age, self.path_loss_exponent)
             )
@@ -129,10 +116,11 @@ class VisitReplay:
                 grid = known.company_data.get(geofences_field(company))
                 self._count(follow_detection(book, each, seen, visitor, visited, grid))
 
-    def finish(self) -> None:
-        """Nothing more comes: end every visit at its last detection."""
+    def finished(self) -> Mapping[VisitKind, VisitTally]:
+        """The tallies, once nothing more comes: every visit ends at its last detection."""
         for book in self._books.values():
             self._count(book.expire(inf))
+        return self.tallies
 
     def _visited(self, place: IndexedPlace | None) -> Sequence[VisitPlace]:
         """As the trigger does, if all companies ask for visits."""
@@ -201,17 +189,6 @@ def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
     return f"{written[:13]}:00:00{written[19:]}"
 
 
-class HourRow(NamedTuple):
-    """The notifications of a campaign in an hour. `campaign_id` is None for one of a file only."""
-
-    company: str
-    venue: str
-    campaign_id: int | None
-    campaign: str
-    hour: str
-    sent: int
-
-
 class CampaignRow(NamedTuple):
     """A campaign: its notifications, their number of devices, and its decisions by reason.
 
@@ -219,11 +196,7 @@ class CampaignRow(NamedTuple):
     `devices_only_here` the devices that the campaign reaches only here.
     """
 
-    company: str
-    venue: str
-    campaign_id: int | None
-    campaign: str
-    format: str
+    campaign: ReplayedCampaign
     sent: int
     devices: int
     reasons: Mapping[str, int]
@@ -234,7 +207,8 @@ class CampaignRow(NamedTuple):
 class Outcome(NamedTuple):
     """The results for one catalog: `detections` by the furthest check that any campaign reached.
 
-    `visits` is empty unless they were followed.
+    `hours` has the notifications of a campaign by local hour. `visits` are by the name of their
+    settings, and empty unless they were followed.
     """
 
     name: str
@@ -242,8 +216,8 @@ class Outcome(NamedTuple):
     sent: int
     devices: int
     campaigns: Sequence[CampaignRow]
-    hours: Sequence[HourRow]
-    visits: Mapping[VisitKind, VisitTally] = {}
+    hours: Sequence[tuple[ReplayedCampaign, str, int]]
+    visits: Mapping[str, Mapping[VisitKind, VisitTally]]
 
 
 class Grant(NamedTuple):
@@ -268,13 +242,13 @@ class CatalogReplay:
     `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
     of a detection is the delay of its record, because the trigger would have decided it on arrival.
     A detection from a file has no record, and is never stale or in the future. `visits` are
-    followed if somebody asks for them. `reached` has the devices of each campaign.
+    followed beside. `reached` has the devices of each campaign.
     """
 
     catalog: ReplayedCatalog
     max_age: float
     shift: float = 0.0
-    visits: VisitReplay | None = None
+    visits: Sequence[VisitReplay] = ()
     reached: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     sent: int = 0
     # Not bounded, because a forgotten claim would be granted again.
@@ -294,8 +268,8 @@ class CatalogReplay:
         granting: list[Grant] = []
         for detection in detections:
             placed = self._placed(detection)
-            if self.visits is not None:
-                self.visits.follow(detection, placed)
+            for each in self.visits:
+                each.follow(detection, placed)
             if isinstance(placed, Decision):
                 self._decisions[None, placed] += counted
             elif not is_exit(detection):
@@ -365,9 +339,7 @@ class CatalogReplay:
 
     def outcome(self, other: "CatalogReplay | None" = None) -> Outcome:
         """The results, once all is decided; in a comparison with those of the other catalog."""
-        if self.visits is not None:
-            self.visits.finish()
-        detections = Counter[Reason]()
+        detections, named = Counter[Reason](), self.catalog.campaigns
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for (place, decision), count in (+self._decisions).items():  # without the warm-up
             detections[decision.reason] += count
@@ -380,26 +352,21 @@ class CatalogReplay:
             theirs = {each.key: other.reached[id_] for id_, each in known}
         campaigns = [  # also those without any detection
             CampaignRow(
-                *(each.company, each.venue, each.id, each.name, each.format),
+                each,
                 reasons[id_][Reason.GRANTED],
                 len(self.reached[id_]),
                 dict(reasons[id_].most_common()),
                 None if other is None else self._only[id_],
                 None if other is None else len(self.reached[id_] - theirs.get(each.key, set())),
             )
-            for id_, each in self.catalog.campaigns.items()
-        ]
-        named = self.catalog.campaigns
-        hours = [
-            HourRow(*named[id_][:2], named[id_].id, named[id_].name, hour, sent)
-            for (id_, hour), sent in self._hours.items()
+            for id_, each in named.items()
         ]
         return Outcome(
             self.catalog.name,
             dict(detections.most_common()),
             self.sent,
             len(set().union(*self.reached.values())),
-            sorted(campaigns, key=lambda row: (-row.sent, row.company, row.venue, row.campaign)),
-            sorted(hours, key=lambda row: (*row[:2], row.campaign, row.hour)),
-            {} if self.visits is None else self.visits.tallies,
+            sorted(campaigns, key=lambda row: (-row.sent, row.campaign[:3])),
+            sorted((named[id_], hour, sent) for (id_, hour), sent in self._hours.items()),
+            {each.name: each.finished() for each in self.visits},
         )

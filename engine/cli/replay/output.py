@@ -4,12 +4,12 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO, get_args
+from typing import Any, TextIO
 from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
-from engine.cli.replay.decisions import Grant, Outcome
+from engine.cli.replay.decisions import Grant, Outcome, VisitTally
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
 from rules.model import Reason
@@ -84,7 +84,7 @@ def _summary(findings: ReplayFindings) -> Iterator[str]:
             "cache delay forbade (--warm-up replays the time before)"
         )
     campaigns = (row for each in findings.outcomes for row in each.campaigns)
-    if any(row.sent and row.format == "connector" for row in campaigns):
+    if any(row.sent and row.campaign.format == "connector" for row in campaigns):
         yield "customers' services are assumed to answer every call with content"
 
 
@@ -106,36 +106,39 @@ def _campaigns(outcomes: Sequence[Outcome]) -> ReportTable:
             mostly = others[0] if others else "" if row.reasons else "no detection"
             figures = [row.sent, row.devices, row.reasons.get(Reason.THROTTLED, 0)]
             figures += [row.only_here or 0, row.devices_only_here or 0] if compared else []
-            named = (row.venue, row.campaign, outcome.name, mostly)
+            named = (row.campaign.venue, row.campaign.campaign, outcome.name, mostly)
             rows.append((*named, *(f"{each:,}" for each in figures)))
     if compared:
         rows.sort(key=lambda row: row[:2])
     return "Campaigns", (*header, *compared), rows, 3 + len(compared)
 
 
+def _tallies(outcome: Outcome) -> Iterator[tuple[str, VisitKind, VisitTally]]:
+    """The visits by the name of their settings and the kind of place."""
+    for name, tallies in outcome.visits.items():
+        for kind, tally in tallies.items():
+            yield name, kind, tally
+
+
 def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
     figures = ("visits", "back in 5 min", "mean", *LENGTH_NAMES)
     rows = []
-    for kind in get_args(VisitKind):
-        for outcome in outcomes:
-            if (tally := outcome.visits.get(kind)) is None:
-                continue
-            ended = tally.lengths.total()
-            mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
-            counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
-            named = (kind, outcome.name, f"{tally.visits:,}", f"{tally.flaps:,}", mean)
-            rows.append((*named, *counts))
+    found = [each for outcome in outcomes for each in _tallies(outcome)]
+    for name, kind, tally in sorted(found, key=lambda each: each[1]):
+        ended = tally.lengths.total()
+        mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
+        counts = (f"{tally.lengths[minutes]:,}" for minutes in LENGTHS)
+        rows.append((kind, name, f"{tally.visits:,}", f"{tally.flaps:,}", mean, *counts))
     return "Visits", ("place", "settings", *figures), rows, len(figures)
 
 
 def _times(outcomes: Sequence[Outcome]) -> ReportTable:
     """Notifications by hour of the venues' clocks, or by day if there are many hours."""
-    by_day = len({row.hour[:13] for each in outcomes for row in each.hours}) > _MOST_HOURS
+    by_day = len({hour[:13] for each in outcomes for _, hour, _ in each.hours}) > _MOST_HOURS
     counts = [Counter[str]() for _ in outcomes]
     for outcome, by_time in zip(outcomes, counts, strict=True):
-        for row in outcome.hours:
-            at = row.hour[:10] if by_day else f"{row.hour[:13].replace('T', ' ')}:00"
-            by_time[at] += row.sent
+        for _, hour, sent in outcome.hours:
+            by_time[hour[:10] if by_day else f"{hour[:13].replace('T', ' ')}:00"] += sent
     rows = [(at, *(f"{each[at]:,}" for each in counts)) for at in sorted(set().union(*counts))]
     unit = "day" if by_day else "hour"
     title = f"Notifications by {unit}, by the venues' clocks"
@@ -161,19 +164,21 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
             line = {"catalog": outcome.name, "reason": reason.value, "detections": count}
             yield {"kind": "reason", **line}
         for row in outcome.campaigns:
-            yield {"kind": "campaign", "catalog": outcome.name, **row._asdict()}
-        for kind, tally in outcome.visits.items():
+            figures = row.campaign._asdict() | dict(zip(row._fields[1:], row[1:], strict=True))
+            yield {"kind": "campaign", "catalog": outcome.name, **figures}
+        for name, kind, tally in _tallies(outcome):
             yield {
                 "kind": "visits",
-                "catalog": outcome.name,
+                "catalog": name,
                 "place": kind,
                 "visits": tally.visits,
                 "flaps": tally.flaps,
                 "seconds": round(tally.seconds),
                 "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
             }
-        for hour in outcome.hours:
-            yield {"kind": "hour", "catalog": outcome.name, **hour._asdict()}
+        for campaign, hour, sent in outcome.hours:
+            line = {**campaign._asdict(), "hour": hour, "sent": sent}
+            yield {"kind": "hour", "catalog": outcome.name, **line}
 
 
 class SentCsv:
@@ -190,7 +195,7 @@ class SentCsv:
             (id_,) = notification_ids(detection, (campaign,))
             cells = (
                 *(catalog, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
-                *(named.company, named.venue, named.id, named.name, named.format),
+                *(named.company, named.venue, named.campaign_id, named.campaign, named.format),
                 *(place.reference.name, detection.message.device.udid),
                 str(only[number]).lower() if only else "",
             )

@@ -67,13 +67,13 @@ class VisitStore:
 
     def __init__(
         self,
+        partition: TopicPartition,
+        topic_id: str | None,
         *,
         redis: RedisClient,
         prefix: str,
         deadline: float,
         metrics: Metrics,
-        partition: TopicPartition,
-        topic_id: str | None,
     ) -> None:
         self._redis = redis
         self._key = f"{prefix}visits:{{{partition.topic}:{partition.partition}}}"

@@ -267,7 +267,7 @@ class TriggerPartition:
         for each in moments:
             each.partition = self
         self._cycle.put(moments)
-        if self.visits.has_messages:
+        if self.visits.messages:
             self._publish("presence", self._run_presence)
         self.on_progress()
 

@@ -15,7 +15,6 @@ import structlog
 from aiokafka import ConsumerRecord, TopicPartition
 from msgspec.structs import replace
 
-from catalog.redis_connection import RedisClient
 from engine.kafka.detections import (
     BeaconKey,
     DecodedDetection,
@@ -81,12 +80,11 @@ _encode = msgspec.json.Encoder().encode
 class VisitTracking:
     """What the partitions of a process need for visits. `clock` gives epoch seconds.
 
-    With `in_transactions` the publisher's messages and the offset are committed together.
+    `open_store` makes the store of a partition, with the id of its topic. With `in_transactions`
+    the publisher's messages and the offset are committed together.
     """
 
-    redis: RedisClient
-    prefix: str
-    deadline: float
+    open_store: Callable[[TopicPartition, str | None], VisitStore]
     index: PlaceIndex
     devices: DeviceLookup
     publisher: Publisher
@@ -114,19 +112,13 @@ class PartitionVisits:
         self._begin = begin.offset
         self._remembered = remembered
         self._book = VisitBook()
-        self._store = VisitStore(
-            redis=tracking.redis,
-            prefix=tracking.prefix,
-            deadline=tracking.deadline,
-            metrics=tracking.metrics,
-            partition=partition,
-            topic_id=begin.topic_id,
-        )
+        self._store = tracking.open_store(partition, begin.topic_id)
         self._offset = 0  # records before it have been counted
         # The first offset whose changes are not written; it must not be passed by a commit.
         self.unsaved_from: int | None = None
-        self._saved_at = 0.0
-        self._messages: list[_Decided] = []
+        # When it is written (loop time), unless many records or an event come before.
+        self.save_at = 0.0
+        self.messages: list[_Decided] = []  # what `publish` has to do
         self._parts: dict[bytes, int] = {}  # what each written event waits for, by its id
         self._published: list[bytes] = []  # to be forgotten with the next write
         self._shown = 0  # in the gauge
@@ -139,16 +131,6 @@ class PartitionVisits:
         """Unacknowledged events, plus one for a due tick and one for unsaved changes."""
         due = (self._clock_says is not None) + (self.unsaved_from is not None)
         return len(self._parts) + due
-
-    @property
-    def save_at(self) -> float:
-        """When it is written (loop time), unless many records or an event come before."""
-        return self._saved_at + (0.0 if self._tracking.in_transactions else _SAVE_SECONDS)
-
-    @property
-    def has_messages(self) -> bool:
-        """Whether `publish` has something to do."""
-        return bool(self._messages)
 
     @property
     def is_due(self) -> bool:
@@ -219,9 +201,9 @@ class PartitionVisits:
     async def publish(self) -> None:
         """Publish messages of presence until there are none."""
         tracking = self._tracking
-        while self._messages:
-            batch = self._messages[:_MOST_AT_ONCE]
-            del self._messages[:_MOST_AT_ONCE]
+        while self.messages:
+            batch = self.messages[:_MOST_AT_ONCE]
+            del self.messages[:_MOST_AT_ONCE]
             keys = [DeviceKey(*pending.event.visitor) for pending, _, _ in batch]
             known = await tracking.devices.find(set(keys))
             messages = [
@@ -292,7 +274,8 @@ class PartitionVisits:
         wanted = [each for each, _, fires in decided if each.event.visit.presence or fires]
         published, self._published = self._published, []
         await self._store.save(self._book, self._offset, wanted, published)
-        self.unsaved_from, self._saved_at = None, asyncio.get_running_loop().time()
+        pause = 0.0 if self._tracking.in_transactions else _SAVE_SECONDS
+        self.unsaved_from, self.save_at = None, asyncio.get_running_loop().time() + pause
         metrics = self._tracking.metrics
         for each in found:
             metrics.visits.labels(each.event.visit.kind, each.event.type).inc()
@@ -333,7 +316,7 @@ class PartitionVisits:
         return decided
 
     def _to_publish(self, decided: list[_Decided]) -> list[DecidedDetection]:
-        self._messages += [each for each in decided if each[0].event.visit.presence]
+        self.messages += [each for each in decided if each[0].event.visit.presence]
         for pending, _, fires in decided:
             parts = pending.event.visit.presence + (fires is not None)
             if parts:

@@ -24,6 +24,7 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims, ClaimUpdater
 from engine.redis.decisions import TailStore
+from engine.redis.visits import VisitStore
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import ROLE, Cycle
 from engine.trigger.decision_counts import DecisionCounter, DecisionSums
@@ -159,7 +160,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
             path_loss_exponent=settings.path_loss_exponent,
             max_age=settings.max_detection_age,
             clock=clock,
-            **parts.stores.redis_options,
+            open_store=partial(VisitStore, metrics=metrics, **parts.stores.redis_options),
         ),
     )
 

@@ -183,15 +183,17 @@ class VisitBook:
         visits = self._visits.get(visitor)
         for place in places:
             visit = visits.get(place.where) if visits else None
+            beyond = None
             if visit is not None and rssi is not None:
-                _note_signal(visit, at, rssi)
+                beyond = _note_signal(visit, at, rssi, seen.weakest)
             if visit is None or visit.ended_at is not None:
-                enter = self._begin(visitor, place, seen, visit)
+                may_begin = seen.in_reach and not (beyond is not None and beyond > 0)
+                enter = self._begin(visitor, place, seen, visit) if may_begin else None
                 if enter is None:
                     break
                 events.append(enter)
                 visits = self._visits[visitor]
-            elif seen.in_reach or self._stays(visitor, visit, seen, events):
+            elif seen.in_reach or (beyond is not None and beyond <= self._margin):
                 before = visit.last_seen
                 visit.detections += 1
                 visit.key = place.key
@@ -207,6 +209,8 @@ class VisitBook:
                     if before < reached <= visit.last_seen:
                         events.append(VisitEvent("dwell", visitor, copy(visit), minutes))
             else:
+                if beyond is not None:
+                    events.append(self._end(visitor, visit, max(at, visit.last_seen), "signal"))
                 break
             if rssi is not None:  # it is no signal of the next place
                 rssi, seen = None, Observation(at, seen.arrived, seen.record)
@@ -254,27 +258,13 @@ class VisitBook:
         self.mark = max(self.mark, until)
         return events
 
-    def _stays(
-        self, visitor: VisitorKey, visit: Visit, seen: Observation, events: list[VisitEvent]
-    ) -> bool:
-        """Whether a detection out of reach holds the visit; it ends it if the mean is too weak."""
-        beyond = _beyond(visit, seen)
-        if beyond is not None and beyond > self._margin:
-            events.append(self._end(visitor, visit, max(seen.at, visit.last_seen), "signal"))
-            return False
-        return beyond is not None
-
     def _begin(
         self, visitor: VisitorKey, place: VisitPlace, seen: Observation, ended: Visit | None
     ) -> VisitEvent | None:
-        """Begin a visit, if the detection does; `ended` is the one before, while it is known."""
+        """Begin a visit, unless it is too late; `ended` is the one before, while it is known."""
         at, end = seen.at, None if ended is None else ended.ended_at
-        if not seen.in_reach:
-            return None
         if (end is not None and at <= end) or at + place.silence < self.mark:
             self.late[place.where[0]] += 1
-            return None
-        if ended is not None and (_beyond(ended, seen) or 0) > 0:
             return None
         identity = (*visitor, *place.where, *seen.record, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
@@ -302,15 +292,12 @@ class VisitBook:
         heappush(self._deadlines, (visit.deadline, visit.id, visitor, visit.where))
 
 
-def _note_signal(visit: Visit, at: float, rssi: float) -> None:
-    """Add a signal to the mean, unless it is late."""
+def _note_signal(visit: Visit, at: float, rssi: float, weakest: float | None) -> float | None:
+    """Add a signal to the mean, unless it is late.
+
+    Returns by how many dB the mean is weaker than any signal within reach; None if nobody knows.
+    """
     if at >= (visit.last_seen if visit.ended_at is None else visit.ended_at):
         mean = rssi if visit.rssi_mean is None else visit.rssi_mean
         visit.rssi_mean = mean + _SMOOTHING * (rssi - mean)
-
-
-def _beyond(visit: Visit, seen: Observation) -> float | None:
-    """By how many dB the mean is weaker than any signal within reach; None if nobody knows."""
-    if seen.rssi is None or seen.weakest is None or visit.rssi_mean is None:
-        return None
-    return seen.weakest - visit.rssi_mean
+    return None if weakest is None or visit.rssi_mean is None else weakest - visit.rssi_mean

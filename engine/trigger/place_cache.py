@@ -109,6 +109,15 @@ def _reference(place: Place) -> BeaconReference | PlaceReference:
     return PlaceReference(place.id, place.name)
 
 
+def key_of(place: Place) -> PlaceKey:
+    """The key that names a place."""
+    if isinstance(place, BeaconSnapshot):
+        return BeaconKey(place.uuid, place.major, place.minor)
+    if isinstance(place, TagSnapshot):
+        return TagKey(place.venue.company_id, place.kind, place.value)
+    return GeofenceKey(place.id)
+
+
 def visited_at(
     place: Place, campaigns: Iterable[CampaignSnapshot], rules: CompanyRules | None
 ) -> tuple[VisitPlace, ...]:
@@ -117,11 +126,7 @@ def visited_at(
     if rules is None or not (rules.tracks_visits and place.active and venue.active):
         return ()
     silence, presence = venue.visit_silence or rules.visit_silence, rules.presence
-    key: tuple[int | str, ...] = (venue.id, place.id)
-    if isinstance(place, BeaconSnapshot):
-        key = (venue.id, place.uuid, place.major, place.minor)
-    elif isinstance(place, TagSnapshot):
-        key = (venue.id, venue.company_id, place.kind, place.value)
+    key = (venue.id, *key_of(place))
     at_venue = VisitPlace(("venue", venue.id), key, silence or SILENCE["venue"], (), presence)
     if isinstance(place, TagSnapshot):
         return (at_venue,)

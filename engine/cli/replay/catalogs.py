@@ -23,11 +23,11 @@ from catalog.migrate import migrate
 from catalog.models import Base, Campaign, Company, Device, Venue
 from catalog.secrets import open_cipher
 from engine.cli.servers import open_snapshot
-from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
+from engine.kafka.detections import PlaceKey
 from engine.redis.devices import DeviceKey
-from engine.trigger.place_cache import IndexedPlace, assemble
+from engine.trigger.place_cache import IndexedPlace, assemble, key_of
 from rules.geofences import GeofenceGrid
-from rules.model import BeaconSnapshot, CampaignSnapshot, Place, TagSnapshot
+from rules.model import CampaignSnapshot
 
 T = TypeVar("T")
 
@@ -118,21 +118,13 @@ async def read_catalog(
             if zone
         }
     compiled: dict[PlaceKey | None, IndexedPlace] = {
-        _key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in places
+        key_of(entry.place): assemble(entry, campaigns, connectors, rules) for entry in places
     }
     return ReplayedCatalog(name, compiled, named, data, zones)
 
 
 async def _all(chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]) -> list[T]:
     return [decode(entry) async for fields in chunks for entry in fields.values()]
-
-
-def _key_of(place: Place) -> PlaceKey:
-    if isinstance(place, BeaconSnapshot):
-        return BeaconKey(place.uuid, place.major, place.minor)
-    if isinstance(place, TagSnapshot):
-        return TagKey(place.venue.company_id, place.kind, place.value)
-    return GeofenceKey(place.id)
 
 
 def _awake(field: bytes) -> CampaignSnapshot:

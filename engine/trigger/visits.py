@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
-import structlog
 from aiokafka import ConsumerRecord, TopicPartition
 from msgspec.structs import replace
 
@@ -34,7 +33,7 @@ from engine.kafka.messages import (
     format_instant,
 )
 from engine.kafka.offsets import Position
-from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
+from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, DeviceLookup, completed_device
@@ -59,8 +58,6 @@ from rules.visits import (
 
 if TYPE_CHECKING:
     from engine.trigger.refusal_filter import Seen
-
-log = structlog.get_logger(__name__)
 
 _MOST_AT_ONCE = 500  # events of a tick, and messages of a list
 _SAVE_SECONDS = 0.25  # between two writes that lead to no event
@@ -172,10 +169,8 @@ class PartitionVisits:
                 events = follow_detection(
                     book, source, seen, visitor, visited, located.grids.get(visitor[0])
                 )
-            else:
-                events = book.observe(visitor, visited, seen)
-                if events:
-                    source = decode_record(source, self._tracking.path_loss_exponent)
+            elif events := book.observe(visitor, visited, seen):
+                source = decode_record(source, self._tracking.path_loss_exponent)
             if events:
                 found += _pending(events, source)
         if book.mark > mark:
@@ -211,10 +206,7 @@ class PartitionVisits:
                 for key, (pending, place, _) in zip(keys, batch, strict=True)
                 for device in [completed_device(pending.device, known.get(key))]
             ]
-            try:
-                await tracking.publisher.publish(messages)
-            except MessageTooLargeError as error:  # below 10 KiB: the topic allows next to nothing
-                log.error("presence refused", error=str(error))  # noqa: TRY400
+            await tracking.publisher.publish(messages)
             for pending, _, _ in batch:
                 self.finish(pending.event)
 
@@ -285,8 +277,6 @@ class PartitionVisits:
 
     async def _decide(self, events: list[PendingEvent]) -> list[_Decided]:
         """What each event fires, by the catalog as it is now."""
-        if not events:
-            return []
         tracking, now, decided = self._tracking, self._tracking.clock(), list[_Decided]()
         places = await tracking.index.resolve({_key_of(each.event.visit) for each in events}, 0)
         for each in events:

@@ -23,9 +23,7 @@ from rules.model import Zone
 from rules.visits import Visit, VisitBook, VisitEvent
 
 _WRITE = files("engine.redis").joinpath("scripts/write_visits.lua").read_text(encoding="utf-8")
-_SCANNED = 1000
 _OPERATION = "visits"
-_TYPES = ("enter", "dwell", "exit")
 
 
 class VisitsTakenOverError(PartitionRestartError):
@@ -153,7 +151,7 @@ class VisitStore:
         fields, cursor = dict[bytes, bytes](), -1
         while cursor:
             async with asyncio.timeout(self._deadline):
-                cursor, found = await redis.hscan(self._key, max(0, cursor), count=_SCANNED)
+                cursor, found = await redis.hscan(self._key, max(0, cursor), count=1000)
             fields |= found
         return fields
 
@@ -164,4 +162,4 @@ def _packed(parts: list[bytes]) -> bytes:
 
 def _in_order(pending: PendingEvent) -> tuple[float, int, int]:
     event = pending.event
-    return event.at, _TYPES.index(event.type), event.minutes
+    return event.at, ("enter", "dwell", "exit").index(event.type), event.minutes

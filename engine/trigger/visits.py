@@ -368,11 +368,10 @@ def _pending(
 ) -> Iterator[PendingEvent]:
     offset = -1 if detection is None else detection.record.offset
     for event in events:
-        if detection is None or event.cause == "silence":
-            device = ReceivedDevice(udid=event.visitor[1])
-            yield PendingEvent(event, device, Zone.UNKNOWN, offset)
-        else:
-            yield PendingEvent(event, detection.message.device, detection.zone, offset)
+        device, zone = ReceivedDevice(udid=event.visitor[1]), Zone.UNKNOWN
+        if detection is not None and event.cause != "silence":
+            device, zone = detection.message.device, detection.zone
+        yield PendingEvent(event, device, zone, offset)
 
 
 def _key_of(visit: Visit) -> PlaceKey:

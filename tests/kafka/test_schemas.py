@@ -7,7 +7,8 @@ import jsonschema
 import orjson
 
 from engine.kafka.schemas import documents
-from tests.trigger.samples import campaign, granted, messages_of
+from tests.rules.records import campaign
+from tests.trigger.samples import granted, messages_of
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from rules.model import CampaignSnapshot
-from tests.trigger.samples import campaign
+from tests.rules.records import campaign
 
 NOW = 1000.0
 HOURLY, DAILY = campaign(id=1, delay=3600), campaign(id=2, delay=86_400)
@@ -69,7 +69,7 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
         one, truth = remembered[number], stored[number]
         kind, udid, id_, at, briefly = events.draw(EVENTS)
         if kind == "remember":
-            one.remember(udid, [campaign(id=id_)], at, at, briefly=briefly)
+            one.remember(udid, [campaign(id=id_, delay=60)], at, at, briefly=briefly)
             truth.setdefault((udid, id_), []).append(at)
         elif kind == "expire":
             one.forget_expired(at)

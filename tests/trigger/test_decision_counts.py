@@ -18,9 +18,9 @@ from engine.trigger.place_cache import IndexedPlace
 from engine.wiring.parts import redis_options
 from rules.model import CampaignReason, DayFigures, Reason
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
-from tests.rules.records import venue
+from tests.rules.records import campaign, venue
 from tests.trigger.pushed import NOW, PushedTrigger, detection
-from tests.trigger.samples import campaign, granted, messages_of
+from tests.trigger.samples import granted, messages_of
 
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
 SENT, HELD = (CampaignReason(1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))

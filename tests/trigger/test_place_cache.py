@@ -5,9 +5,8 @@ import random
 from catalog.index.entries import rules_field
 from engine.kafka.detections import BeaconKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
-from tests.trigger.samples import BEACON, campaign
-
-UUID = BEACON.uuid
+from tests.rules.records import UUID, campaign
+from tests.rules.records import beacon as place_of
 
 
 def key(minor: int) -> BeaconKey:
@@ -15,7 +14,7 @@ def key(minor: int) -> BeaconKey:
 
 
 def beacon(*campaign_ids: int) -> IndexedPlace:
-    return IndexedPlace(BEACON, [campaign(id=number) for number in campaign_ids], None)
+    return IndexedPlace(place_of(), [campaign(id=number) for number in campaign_ids], None)
 
 
 def test_a_change_drops_what_depends_on_it():
@@ -23,9 +22,9 @@ def test_a_change_drops_what_depends_on_it():
         (f"b:{UUID}:1:1", {2, 3, 4}),
         (f"b:{UUID}:1:4", {1, 2, 3}),
         ("c:2", {3, 4}),
-        ("k:9", {4}),
+        ("k:1", {4}),
         ("k:8", {1, 2, 3, 4}),
-        (rules_field(9), {4}),
+        (rules_field(1), {4}),
     ):
         cache = PlaceCache(100)
         known = {key(1): beacon(1, 2), key(2): beacon(2), key(3): beacon(3), key(4): None}
@@ -58,7 +57,9 @@ def test_beacons_that_are_detected_in_turn_are_found_in_a_cache_that_is_too_smal
 
 
 def test_a_campaign_in_an_unknown_time_zone_is_left_out():
-    made = IndexedPlace(BEACON, [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None)
+    made = IndexedPlace(
+        place_of(), [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None
+    )
     assert [c.id for c in made.target.phase_at(1_795_165_200.0).open] == [1]
 
 
@@ -71,7 +72,7 @@ def test_beacons_share_campaigns_and_their_size_is_bounded():
             for number in (minor, minor // 10 + 5000)
         }
         campaigns = cache.reuse(wanted)
-        cache.keep({key(minor): IndexedPlace(BEACON, campaigns.values(), None)}, cache.version)
+        cache.keep({key(minor): IndexedPlace(place_of(), campaigns.values(), None)}, cache.version)
         held = [b.campaigns for b in cache.known.values() if isinstance(b, IndexedPlace)]
         contents = {id(each): len(each.content or "") for of in held for each in of}
         assert sum(contents.values()) <= 50_000

@@ -27,7 +27,6 @@ _MOST_REMEMBERED = 40_000  # devices
 # Time zones that are only needed to refuse a detection: at a place where a device stays through
 # the quiet hours, nobody is asked for each detection.
 _ZONE_SECONDS = 60.0
-_MOST_ZONES = 100_000
 
 
 class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -124,8 +123,6 @@ class DeviceLookup:
         self._clock = clock
         self._sql_down_until = float("-inf")
         self._recent: dict[DeviceKey, tuple[float, DeviceRecord | None]] = {}  # with the time
-        self._zones: dict[DeviceKey, str | None] = {}
-        self._zones_since = clock()
         self._next = _Lookup()
         self._lock = asyncio.Lock()
 
@@ -154,22 +151,15 @@ class DeviceLookup:
 
     async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:
         """The devices' time zones by their records; None if there is none."""
-        found, now = await self.find(keys), self._clock()
-        if not 0 <= now - self._zones_since < _ZONE_SECONDS or len(self._zones) > _MOST_ZONES:
-            self._zones, self._zones_since = {}, now
-        zones: dict[DeviceKey, str | None] = {}
-        for key in keys:
-            record = found[key]
-            zones[key] = None if record is None else record.time_zone
-            if record is not NO_ANSWER:
-                self._zones[key] = zones[key]
-        return zones
+        found = await self.find(keys)
+        return {key: None if (record := found[key]) is None else record.time_zone for key in keys}
 
     def remembered_time_zone(self, key: DeviceKey) -> str | None:
         """The device's time zone as found within the last minute, else NOT_ASKED."""
-        if not 0 <= self._clock() - self._zones_since < _ZONE_SECONDS:
+        read_at, record = self._recent.get(key, _NEVER_READ)
+        if not 0 <= self._clock() - read_at < _ZONE_SECONDS:
             return NOT_ASKED
-        return self._zones.get(key, NOT_ASKED)
+        return None if record is None else record.time_zone
 
     async def _read(self, wanted: list[DeviceKey]) -> DeviceRecords:
         stored, now = await self._stored(wanted), self._clock()

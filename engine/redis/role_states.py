@@ -6,7 +6,7 @@ times come from the clock of Redis, so that the clocks of two hosts are never co
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +24,12 @@ log = structlog.get_logger(__name__)
 
 _NEARLY_FULL = 0.9
 _NO_EVICTION = "noeviction"
+_FULL = "Redis is nearly full, and then no campaign fires: give it more memory"
+_EVICTS = (
+    "Redis evicts keys when it is full: claims get lost, and devices receive campaigns again; "
+    "set maxmemory-policy noeviction"
+)
+_BLIND = "Redis does not answer INFO to this user: nothing can report that it is nearly full"
 
 
 async def redis_time(redis: RedisClient) -> float:
@@ -50,33 +56,36 @@ async def shared_time(redis: RedisClient) -> float:
 class RedisInspection:
     """Checks memory and eviction policy of every node; logs when a danger begins and ends.
 
-    If INFO is forbidden, as it is at some hosts, that is logged once. `deadline` is in seconds.
+    `deadline` is in seconds.
     """
 
     def __init__(self, *, redis: RedisClient, metrics: Metrics, deadline: float) -> None:
         self._redis = redis
         self._metrics = metrics
         self._deadline = deadline
-        self._policies: frozenset[str] = frozenset()
-        self._nearly_full = False
-        self._is_blind = False
+        self._dangers = frozenset[str]()
 
     async def inspect(self) -> None:
         """Check once. Raises RedisError, OSError or TimeoutError if Redis does not answer."""
+        dangers = set[str]()
         try:
             nodes = await within(self._deadline, self._info())
-        except ResponseError as error:  # not allowed, or not known here
-            if not self._is_blind:
-                log.warning(
-                    "Redis does not answer INFO to this user: it cannot be reported that Redis is "
-                    "nearly full or evicts keys",
-                    error=str(error),
-                )
-            self._is_blind = True
-            return
-        self._is_blind = False
-        self._note_policies(nodes)
-        self._note_memory(nodes)
+        except ResponseError:  # some Redis services forbid INFO
+            dangers.add(_BLIND)
+        else:
+            ratio = max(map(_ratio, nodes), default=0.0)
+            evicts = any(
+                node.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION for node in nodes
+            )
+            self._metrics.redis_memory.set(ratio)
+            self._metrics.redis_evicts.set(evicts)
+            dangers |= {_FULL} if ratio >= _NEARLY_FULL else set()
+            dangers |= {_EVICTS} if evicts else set()
+        for danger in sorted(dangers - self._dangers):
+            log.warning(danger)
+        for danger in sorted(self._dangers - dangers):
+            log.info("no longer the case", warning=danger)
+        self._dangers = frozenset(dangers)
 
     async def _info(self) -> list[Mapping[str, Any]]:
         if isinstance(self._redis, RedisCluster):
@@ -85,32 +94,6 @@ class RedisInspection:
             # The answer of a single node is not wrapped; answers of several nodes are by name.
             return [found] if "used_memory" in found else list(found.values())
         return [await self._redis.info("memory")]
-
-    def _note_policies(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        named = {str(node["maxmemory_policy"]) for node in nodes if "maxmemory_policy" in node}
-        policies = frozenset(named - {_NO_EVICTION})
-        self._metrics.redis_evicts.set(bool(policies))
-        if policies and policies != self._policies:
-            log.warning(
-                "Redis evicts keys when it is full: claims get lost, and devices receive "
-                "campaigns again; set maxmemory-policy noeviction",
-                policy=", ".join(sorted(policies)),
-            )
-        elif self._policies and not policies:
-            log.info("Redis evicts no keys any more", policy=_NO_EVICTION)
-        self._policies = policies
-
-    def _note_memory(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        ratio = max(map(_ratio, nodes), default=0.0)
-        self._metrics.redis_memory.set(ratio)
-        if ratio >= _NEARLY_FULL and not self._nearly_full:
-            log.error(
-                "Redis is nearly full, and then no campaign fires: give it more memory",
-                used=round(ratio, 2),
-            )
-        elif ratio < _NEARLY_FULL and self._nearly_full:
-            log.info("Redis has room again", used=round(ratio, 2))
-        self._nearly_full = ratio >= _NEARLY_FULL
 
 
 def _ratio(node: Mapping[str, Any]) -> float:

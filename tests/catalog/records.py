@@ -34,7 +34,8 @@ class Records:
         self._numbers = count(1)
 
     def company(self, **other: Any) -> Company:
-        return Company(name=f"company {next(self._numbers)}", create_on=NOON, **other)
+        name = f"company {next(self._numbers)}"
+        return Company(**{"name": name, "create_on": NOON, **other})
 
     def venue(self, company: Company, **other: Any) -> Venue:
         name = f"venue {next(self._numbers)}"
@@ -90,15 +91,9 @@ class Records:
         }
         return Campaign(**(values | other))
 
-    def connector(self, company: Company) -> Connector:
-        return Connector(
-            company=company,
-            name="ours",
-            url="https://example.org/",
-            method="GET",
-            auth="get",
-            parameters="token",
-        )
+    def connector(self, company: Company, **other: Any) -> Connector:
+        values = {"company": company, "name": "ours", "url": "https://example.org/"}
+        return Connector(**(values | {"method": "GET", "auth": "get", "parameters": "t"} | other))
 
 
 async def drain(database: Database, store: IndexStore) -> None:

@@ -52,7 +52,7 @@ async def test_an_edit_takes_effect_within_a_second(
     rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     world = small_world(beacons=TRIES)
     tagged = world.beacons[0]
-    world.tag(world.campaign(tagged.venue, "tagged", []), "word", [tagged])
+    world.aim_by_tag(world.campaign(tagged.venue, "tagged"), [tagged])
     scene = await Scene(rig, topics, world).begin()
     trigger = await rig.ready("trigger")
 

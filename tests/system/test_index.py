@@ -44,6 +44,7 @@ from tests.servers.waiting import eventually
 PREFIX = "test:"
 SECONDS = 30.0
 REBUILT = "the index in Redis is not SQL's: rebuilding it"
+FULL = "Redis is nearly full, and then no campaign fires: give it more memory"
 LOST = "a change of the index was not heard of, reading everything again"
 
 
@@ -231,7 +232,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
         await reader.until(fires=True)
         with capture_logs() as logs:
             used = (await redis.info("memory"))["used_memory"]
-            await redis.config_set("maxmemory", int(used) - 100_000)
+            await redis.config_set("maxmemory", int(used) // 2)
             with pytest.raises(OutOfMemoryError):
                 await redis.set("test:claim", b"")
             await inspection.inspect()
@@ -241,10 +242,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
             await reader.until(fires=False)
             await redis.config_set("maxmemory", 0)
             await inspection.inspect()
-    assert [line["event"] for line in logs if line["event"].startswith("Redis ")] == [
-        "Redis is nearly full, and then no campaign fires: give it more memory",
-        "Redis has room again",
-    ]
+    assert [line["log_level"] for line in logs if FULL in line.values()] == ["warning", "info"]
 
 
 async def test_an_eviction_policy_is_logged_once(redis: RedisClient, metrics: Metrics) -> None:
@@ -254,10 +252,7 @@ async def test_an_eviction_policy_is_logged_once(redis: RedisClient, metrics: Me
             await redis.config_set("maxmemory-policy", policy)
             await inspection.inspect()
             assert metrics.registry.get_sample_value("proximity_redis_evicts") == evicts
-    assert [(line["log_level"], line["policy"]) for line in logs] == [
-        ("warning", "allkeys-lru"),
-        ("info", "noeviction"),
-    ]
+    assert [line["log_level"] for line in logs] == ["warning", "info"]
 
 
 @pytest.mark.parametrize(

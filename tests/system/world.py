@@ -6,7 +6,7 @@ What they mean says the oracle, which reads them from here.
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from catalog.database import open_database
 from catalog.models import (
@@ -17,9 +17,9 @@ from catalog.models import (
     Connector,
     Geofence,
     ScanTag,
-    Tag,
     Venue,
 )
+from tests.catalog.records import Records
 from tests.servers.schema import make_schema
 
 UUIDS = ("f7826da6-4fa2-4e98-8024-bc5b71e0893e", "e2c56db5-dffb-48d2-b060-d0f5a71096e0")
@@ -27,7 +27,6 @@ ZONES = ("Europe/Paris", "Asia/Kolkata", "America/St_Johns", None)
 REQUESTED = {"format": "connector", "template": None}
 
 Place: TypeAlias = Beacon | Geofence | ScanTag
-T = TypeVar("T")
 
 
 def kind_of(place: Place) -> str:
@@ -37,10 +36,11 @@ def kind_of(place: Place) -> str:
     return "beacon" if isinstance(place, Beacon) else "geofence"
 
 
-class World:
+class World(Records):
     """Everything that was planned; `save` writes it to SQL. Its time is a whole second."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now = datetime.now(UTC).replace(microsecond=0)
         self.beacons: list[Beacon] = []
         self.places: list[Geofence | ScanTag] = []
@@ -48,96 +48,79 @@ class World:
         self.keys: dict[str, Company] = {}  # of applications that may send
         self.bad_keys = ["nobody's", "é" * 200]
         self.connectors: dict[str, Connector] = {}  # by the company's name
-        self._others: list[Any] = []
+        self._applications: list[Application] = []
 
-    def company(self, name: str, **fields: Any) -> Company:
-        company = self._add(Company(name=name, create_on=self.now, **({"caps": []} | fields)))
-        self.keys[self._application(company, "app")] = company
-        self.bad_keys += [
-            self._application(company, "off", active=False),
-            self._application(company, "over", expire_on=self.now - timedelta(days=1)),
-        ]
+    def company(self, name: str = "", **fields: Any) -> Company:
+        company = super().company(name=name, **{"caps": []} | fields)
+        over = {"expire_on": self.now - timedelta(days=1)}
+        self._applications += (
+            ours := self.application(company, api_key=f"{name} app"),
+            off := self.application(company, api_key=f"{name} off", active=False),
+            ended := self.application(company, api_key=f"{name} over", **over),
+        )
+        self.keys[ours.api_key] = company
+        self.bad_keys += [off.api_key, ended.api_key]
         return company
-
-    def _application(self, company: Company, name: str, **fields: Any) -> str:
-        key = f"{company.name} {name}"
-        self._add(Application(company=company, name=name, type="ios", api_key=key, **fields))
-        return key
 
     def connector(self, company: Company, **fields: Any) -> Connector:
         values = {"url": f"https://{company.name}.example/", "method": "POST", "auth": "header"}
-        values |= {"parameters": "token", "name": f"{company.name}'s"}
-        connector = self._add(Connector(company=company, **values | fields))
-        self.connectors[company.name] = connector
-        return connector
+        made = self.connectors[company.name] = super().connector(company, **values | fields)
+        return made
 
-    def venue(self, company: Company, name: str, **fields: Any) -> Venue:
-        values = {"company": company, "name": name, "address": "-", "active": True}
-        return self._add(Venue(**values | fields))
+    def venue(self, company: Company, name: str = "", **fields: Any) -> Venue:
+        return super().venue(company, name=name, **fields)
 
-    def beacon(self, venue: Venue, minor: int, **fields: Any) -> Beacon:
-        values = {"uuid": UUIDS[minor % 2], "major": minor // 3, "minor": minor}
-        values |= {"name": f"beacon {minor}", "active": True, "proximity": "far", "tags": []}
-        self.beacons.append(Beacon(venue=venue, **values | fields))
+    def beacon(self, venue: Venue, minor: int = 0, **fields: Any) -> Beacon:
+        values = {"uuid": UUIDS[minor % 2], "major": minor // 3, "minor": minor, "tags": []}
+        self.beacons.append(super().beacon(venue, **values | fields))
         return self.beacons[-1]
 
-    def geofence(
-        self, venue: Venue, latitude: float, longitude: float, radius: int, **fields: Any
-    ) -> Geofence:
-        circle = {"latitude": latitude, "longitude": longitude, "radius": radius}
-        self.places.append(made := Geofence(venue=venue, **self._named() | circle | fields))
+    def geofence(self, venue: Venue, **fields: Any) -> Geofence:
+        self.places.append(made := super().geofence(venue, **{"tags": []} | fields))
         return made
 
-    def scan_tag(self, venue: Venue, kind: str, value: str, **fields: Any) -> ScanTag:
-        what = {"company": venue.company, "kind": kind, "value": value}
-        self.places.append(made := ScanTag(venue=venue, **self._named() | what | fields))
+    def scan_tag(self, venue: Venue, kind: str = "nfc", value: str = "", **fields: Any) -> ScanTag:
+        made = super().scan_tag(venue, kind, value=value, **{"tags": []} | fields)
+        self.places.append(made)
         return made
-
-    def _named(self) -> dict[str, Any]:
-        return {"name": f"place {len(self.places)}", "active": True, "tags": []}
 
     def campaign(
-        self, venue: Venue, name: str, targets: Sequence[Place], **fields: Any
+        self, venue: Venue, name: str = "", targets: Sequence[Place] = (), **fields: Any
     ) -> Campaign:
         """A campaign that is always open, unless `fields` say otherwise."""
         values = {
+            "name": name,
             "title": f"{name}!",
             "push": f"{name}: é 手机",
             "format": "template",
             "template": f"<p>{name}</p>",
-            "cache": "as planned",
+            "html": None,
             "delay": 0,
             "start": self.now - timedelta(days=30),
             "end": self.now + timedelta(days=30),
-            "start_minute": 0,
-            "end_minute": 1440,
-            "active": True,
             "weekdays": 127,
             "beacons": [each for each in targets if isinstance(each, Beacon)],
             "geofencings": [each for each in targets if isinstance(each, Geofence)],
             "scan_tags": [each for each in targets if isinstance(each, ScanTag)],
             "tags": [],
         }
-        self.campaigns.append(Campaign(venue=venue, name=name, **values | fields))
+        self.campaigns.append(super().campaign(venue, **values | fields))
         return self.campaigns[-1]
 
-    def tag(self, campaign: Campaign, name: str, targets: Sequence[Place]) -> None:
+    def aim_by_tag(self, campaign: Campaign, targets: Sequence[Place]) -> None:
         """Aim a campaign by a tag."""
-        tag = Tag(company=campaign.venue.company, name=name)
+        tag = self.tag(campaign.venue.company)
         campaign.tags = [tag]
         for target in targets:
             target.tags = [*target.tags, tag]
-
-    def _add(self, record: T) -> T:
-        self._others.append(record)
-        return record
 
     async def save(self, url: str) -> None:
         """Migrate the database and write everything."""
         await make_schema(url)
         database = open_database(url)
+        others = *self._applications, *self.connectors.values()
         async with database.write.begin() as session:
-            session.add_all([*self._others, *self.beacons, *self.places, *self.campaigns])
+            session.add_all([*others, *self.beacons, *self.places, *self.campaigns])
         await database.close()
 
 
@@ -150,7 +133,7 @@ def small_world(beacons: int = 20, places: int = 0, caps: Sequence[dict[str, Any
     venue = world.venue(company, "Hall")
     targets: list[Place] = [world.beacon(venue, minor) for minor in range(beacons)]
     for number in range(places):
-        targets.append(world.geofence(venue, 48.85 + number / 2000, 2.35, 100))
+        targets.append(world.geofence(venue, latitude=48.85 + number / 2000))
         targets.append(world.scan_tag(venue, ("nfc", "qrcode")[number % 2], f"value {number}"))
     for number, place in enumerate(targets):
         world.campaign(venue, f"always {number}", [place], ignores_caps=True)
@@ -212,7 +195,7 @@ def _furnish(world: World, venue: Venue, dice: random.Random) -> None:
         aimed_at = dice.sample(targets, dice.randint(1, 4))
         campaign = world.campaign(venue, f"{venue.name} {number}", aimed_at, **kind)
         if number % 3 == 0:
-            world.tag(campaign, f"{venue.name} tag {number}", dice.sample(targets, 3))
+            world.aim_by_tag(campaign, dice.sample(targets, 3))
 
 
 def _other_places(world: World, venue: Venue, dice: random.Random) -> list[Geofence | ScanTag]:
@@ -223,8 +206,9 @@ def _other_places(world: World, venue: Venue, dice: random.Random) -> list[Geofe
     first = len(world.places)
     for number in range(6):
         east = (longitude + dice.uniform(-0.02, 0.02) + 180) % 360 - 180
-        north, radius = latitude + dice.uniform(-0.01, 0.0009), dice.choice((10, 50, 300, 3000))
-        world.geofence(venue, north, east, radius, active=dice.random() > 0.1)
+        circle = {"longitude": east, "latitude": latitude + dice.uniform(-0.01, 0.0009)}
+        circle["radius"] = dice.choice((10, 50, 300, 3000))
+        world.geofence(venue, **circle, active=dice.random() > 0.1)
         kind, active = ("nfc", "qrcode")[number % 2], dice.random() > 0.1
         world.scan_tag(venue, kind, f"{venue.name}\n{number} é", active=active)
     return world.places[first:-3]

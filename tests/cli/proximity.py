@@ -30,6 +30,10 @@ class Proximity:
             **more,
         }
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting for the next commands."""
+        self._env[f"PROXIMITY_{name}"] = value
+
     def __call__(
         self, *arguments: str, given: bytes | None = None
     ) -> "subprocess.CompletedProcess[str]":

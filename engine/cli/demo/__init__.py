@@ -30,7 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from typer import Option
 
 from catalog.database import Database, open_database
-from catalog.models import Campaign, Company, Statistic, VisitStatistic
+from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import update_index, write_catalog
 from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
 from engine.cli.demo.walk import (
@@ -226,37 +226,28 @@ async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
             await sender.send(publisher, items)
 
 
-async def until_done(metrics: Metrics, database: Database, detections: int) -> None:
-    """Wait until so many detections are decided and recorded, and each call is answered.
+async def until_done(metrics: Metrics, database: Database, records: int) -> None:
+    """Wait until so many records are decided, each call is answered, and all is recorded.
 
     Raises SQLAlchemyError or TimeoutError.
     """
-    # SQL counts detections at active places of active venues.
-    at_no_place = list(Reason)[: list(Reason).index(Reason.NO_CAMPAIGN)]
     async with asyncio.timeout(_CATCH_UP_SECONDS):
-        while True:
-            decided = counts_of(metrics.detections)
-            failed = counts_of(metrics.dead_letters).total()
-            recorded = await _recorded(database)
-            if (
-                decided.total() >= detections
-                and recorded[0] >= decided.total() - sum(decided[each] for each in at_no_place)
-                and not metrics.registry.get_sample_value("proximity_visits_open")
-                and recorded[1] >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
-                and recorded[2] == counts_of(metrics.visits)["exit"]
-            ):
-                return
+        while not await _is_done(metrics, database, records):  # noqa: ASYNC110  # no event
             await asyncio.sleep(_POLL)
 
 
-async def _recorded(database: Database) -> tuple[int, int, int]:
-    """SQL's detections at active places, notifications and visits. Raises SQLAlchemyError."""
-    of = Statistic
-    sums = select(func.sum(of.detections + of.place_detections), func.sum(of.notifications))
+async def _is_done(metrics: Metrics, database: Database, records: int) -> bool:
+    sent = counts_of(metrics.notifications).total()
+    failed = counts_of(metrics.dead_letters).total()
     async with database.read() as session:
-        detections, notifications = (await session.execute(sums.where(of.kind == "venue"))).one()
-        visits = await session.scalar(select(func.sum(VisitStatistic.ended)))
-    return int(detections or 0), int(notifications or 0), int(visits or 0)
+        recorded = await session.scalar(select(func.sum(RecorderOffset.next_offset)))
+    return (
+        counts_of(metrics.detections).total() >= records
+        and not metrics.registry.get_sample_value("proximity_visits_open")
+        and sent >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
+        # The recorder reads the detections, the notifications and the events of visits.
+        and recorded == records + sent + counts_of(metrics.visits).total()
+    )
 
 
 def counts_of(metric: Any) -> Counter[str]:
@@ -274,11 +265,20 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
     of, one = Statistic, Campaign
     query = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
     query = query.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
+    detections = func.sum(of.detections + of.place_detections)
     async with database.read() as session:
         campaigns = (await session.execute(query.group_by(one.id).order_by(one.id))).all()
+        counted = await session.scalar(select(detections).where(of.kind == "venue"))
         (company_id,) = await session.scalars(select(Company.id))
         stays = (await session.execute(_STAYS)).all()
-    held_back = await _reasons(settings, company_id)
+    today = datetime.now(UTC).date()
+    async with open_redis(settings) as redis:
+        figures = FigureStore(**redis_options(settings, redis))
+        days = await figures.read(company_id, today - timedelta(days=1), today)
+    held_back: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
+    for day in days.values():
+        for (id_, reason), count in day.campaigns.items():
+            held_back[id_][reason] += count
     fired, silent = [], []
     for id_, name, form, sent, devices in campaigns:
         if sent:
@@ -308,34 +308,11 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         say("")
         print_table((title, "", ""), rows, numbers=1)
     say("")
-    detections, notifications, _ = await _recorded(database)
-    throttled = counts_of(metrics.decisions)[Reason.THROTTLED]
+    notifications = sum(each[3] or 0 for each in campaigns)
     say(
-        f"SQL has counted {detections:,} detections at active places and {notifications:,} "
-        f"notifications; {throttled:,} times a campaign was held back by its delay."
+        f"SQL has counted {counted or 0:,} detections at active places and {notifications:,} "
+        "notifications."
     )
-    sample = metrics.registry.get_sample_value
-    latency, number = (
-        sample(f"proximity_detection_to_notification_seconds_{each}") or 0.0
-        for each in ("sum", "count")
-    )
-    say(
-        f"From detection to notification: {latency / max(number, 1) * 1000:.0f} ms on average, "
-        "with the first calls of a cold start, and all servers on this machine."
-    )
-
-
-async def _reasons(settings: Settings, company_id: int) -> dict[int, Counter[Reason]]:
-    """How often each campaign fired or did not, by reason, as the console shows it."""
-    today = datetime.now(UTC).date()
-    async with open_redis(settings) as redis:
-        store = FigureStore(**redis_options(settings, redis))
-        days = await store.read(company_id, today - timedelta(days=1), today)
-    found: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
-    for day in days.values():
-        for (id_, reason), count in day.campaigns.items():
-            found[id_][reason] += count
-    return found
 
 
 async def _example(settings: Settings, campaign: str) -> bytes:

@@ -1,7 +1,5 @@
 """`proximity notifications tail`: shows notifications as they are published."""
 
-import shutil
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import datetime
@@ -49,7 +47,6 @@ async def tail(
     The command joins no consumer group and commits nothing.
     """
     settings = begin_quietly(context)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def begin() -> None:
         say(f"reading {Topics.of(settings).notifications}; Ctrl-C ends", err=True)
@@ -62,7 +59,7 @@ async def tail(
                 continue
             names = (None, str(found.campaign.id), found.campaign.name.casefold())
             if (campaign and campaign.casefold()) in names and udid in (None, found.device.udid):
-                say(compact(value) if as_json else one_line(found, width=width))
+                say(compact(value) if as_json else one_line(found))
                 count = None if count is None else count - 1
                 if count == 0:
                     return
@@ -106,8 +103,8 @@ def compact(value: bytes) -> str:
     return for_terminal(msgspec.json.format(value, indent=-1).decode())
 
 
-def one_line(notification: Notification, *, width: int | None = None) -> str:
-    """The time, the campaign, the device and the text on the phone; cut to `width` columns."""
+def one_line(notification: Notification) -> str:
+    """The time, the campaign, the device and the text on the phone."""
     try:
         at = f"{datetime.fromtimestamp(parse(notification.triggered_at)).astimezone():%H:%M:%S}"
     except (ValueError, OverflowError):
@@ -116,7 +113,4 @@ def one_line(notification: Notification, *, width: int | None = None) -> str:
         f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
         f"{notification.title}. {notification.push} [{notification.format}]"
     )
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
-    if width is None or len(shown) <= width:
-        return shown
-    return f"{shown[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

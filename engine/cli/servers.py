@@ -16,45 +16,22 @@ from typer.exceptions import TyperException
 
 from catalog.accounts import find_company
 from catalog.database import Database, open_database
-from catalog.errors import AccountError, DatabaseUrlError, RedisUrlError, SecretKeyError
+from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
 from catalog.migrate import pending
 from catalog.models import Company
 from catalog.redis_connection import RedisClient, connect_redis, probe_redis
-from connectors.errors import CertificatesError, NothingToTryError
-from engine.cli.command import (
-    FAILED,
-    INTERRUPTED,
-    USAGE,
-    CommandError,
-    CommandInterruptedError,
-)
+from connectors.errors import ConnectorError
+from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError, CommandInterruptedError
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.kafka.producer import MessageTooLargeError, Publisher
-from engine.process.errors import (
-    PortInUseError,
-    SchemaError,
-    SchemaRegistryError,
-    ServiceDiedError,
-    SettingsError,
-)
+from engine.process.errors import ProcessError, SettingsError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings, shown
 from engine.wiring.parts import Stores, open_stores
 
 _LONGEST_ID = 18  # digits
 # Errors whose message is the line.
-_FAILURES = (
-    CommandError,
-    AccountError,
-    CertificatesError,
-    NothingToTryError,
-    PortInUseError,
-    SchemaError,
-    SchemaRegistryError,
-    SecretKeyError,
-    ServiceDiedError,
-    TooManyDeadLettersError,
-)
+_FAILURES = (CommandError, ProcessError, CatalogError, ConnectorError, TooManyDeadLettersError)
 
 
 def failure(
@@ -78,12 +55,12 @@ def line_of(
     error: BaseException, settings: Callable[[], Settings], complaints: Collection[str]
 ) -> str:
     """The line of an error of a server or of the work. Raises any other error."""
-    if isinstance(error, _FAILURES):
-        return str(error)
     if isinstance(error, RedisUrlError):
         return f"{PREFIX}REDIS_URL: {error}"
     if isinstance(error, DatabaseUrlError):
         return f"{PREFIX}DATABASE_URL: {error}"
+    if isinstance(error, _FAILURES):
+        return str(error)
     if isinstance(error, MessageTooLargeError):
         return f"the broker refuses {error}"
     if isinstance(error, OSError) and error.filename is not None:

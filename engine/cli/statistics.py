@@ -96,8 +96,7 @@ def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
         (
             *(str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"),
             *(line.kind, str(line.id), line.name or "deleted"),
-            # Detections count for beacons and venues, notifications for campaigns.
-            "-" if line.kind == "campaign" and not line.detections else f"{line.detections:,}",
+            "-" if line.kind == "campaign" else f"{line.detections:,}",
             *(f"{line.devices:,}", f"{line.notifications:,}", f"{line.place_detections:,}"),
         )
         for line in lines

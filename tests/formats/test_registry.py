@@ -125,8 +125,8 @@ async def test_the_login_of_the_url() -> None:
     ("answer", "state", "expected"),
     [
         (replying(200, ["JSON", "PROTOBUF", "AVRO"]), "ok", ", AVRO, JSON, PROTOBUF"),
-        (replying(200, {}), "bad", "answers, and is no schema registry"),
-        (replying(401, {}), "bad", "answers with status 401"),
+        (replying(200, {}), "bad", "is no schema registry: status 200"),
+        (replying(401, {}), "bad", "is no schema registry: status 401"),
         (resetting, "bad", "does not answer"),
     ],
 )

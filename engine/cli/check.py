@@ -33,7 +33,7 @@ from engine.kafka.login_token import LoginTokens
 from engine.kafka.topics import Topics
 from engine.process.errors import PortInUseError
 from engine.process.health import listen
-from engine.process.settings import PREFIX, REGISTERED_FORMATS, Settings, variable_name
+from engine.process.settings import REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.wiring.connector import service_callers
 
@@ -258,7 +258,7 @@ async def check_ports(settings: Settings) -> AsyncIterator[Finding]:
             yield bad(name, f"{port} is {other}, too: one process cannot have both")
             continue
         try:
-            listen(host, port, setting=f"{PREFIX}{name}").close()
+            listen(host, port, name).close()
         except PortInUseError as error:
             yield warning(name, f"{error}; fine if it is this engine, which is running")
         else:

@@ -120,10 +120,10 @@ class ClockSkew:
             log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
 
 
-def listen(host: str, port: int, *, setting: str) -> socket.socket:
-    """A listening TCP socket; port 0 takes any free port. The error names `setting`.
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free port.
 
-    Raises PortInUseError.
+    Raises PortInUseError, which names the `setting`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns off Nagle's delay (40 ms an answer) only for a socket whose protocol is TCP.
@@ -136,18 +136,20 @@ def listen(host: str, port: int, *, setting: str) -> socket.socket:
         listener.close()
         raise PortInUseError(
             f"cannot open {host}:{port}: {error.strerror}; "
-            f"choose another with {setting} (0 for any)"
+            f"choose another with {PREFIX}{setting} (0 for any)"
         ) from None
     return listener
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application. A head has at most 64 KiB; over `connections` the answer is 503.
+    """Serves an ASGI application on a port that is open.
 
-    `options` are uvicorn's.
+    A head has at most 64 KiB; over `connections` the answer is 503. `options` are uvicorn's.
     """
 
-    def __init__(self, app: Any, *, connections: int = 100, **options: Any) -> None:
+    def __init__(
+        self, app: Any, listener: socket.socket, *, connections: int = 100, **options: Any
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -163,6 +165,22 @@ class HttpServer(uvicorn.Server):
                 **options,
             )
         )
+        self._listener = listener
+        self.port: int = listener.getsockname()[1]
+
+    async def serve_until(self, stop: asyncio.Event | None = None) -> None:
+        """Serve until cancelled, or until `stop`; then the requests in flight are finished."""
+
+        async def end() -> None:
+            await (stop or asyncio.Event()).wait()
+            self.should_exit = True
+
+        ending = asyncio.create_task(end())
+        try:
+            await self.serve(sockets=[self._listener])
+        finally:
+            ending.cancel()
+            self._listener.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -170,50 +188,30 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-class HealthServer:
+def health_server(
+    listener: socket.socket, registry: CollectorRegistry, checks: Mapping[str, Check]
+) -> HttpServer:
     """Serves the metrics port in the event loop that it reports on.
 
-    /readyz answers 200 if all of `checks` pass, else 503, and lists each result by name. The port
-    is opened at once: raises PortInUseError, which names `setting`. `listener` is a port that is
-    open already, to be served instead.
+    /readyz answers 200 if all of `checks` pass, else 503, and lists each result by name.
     """
+    metrics: Any = make_asgi_app(registry)
 
-    def __init__(
-        self,
-        *,
-        registry: CollectorRegistry,
-        checks: Mapping[str, Check],
-        host: str,
-        port: int,
-        setting: str = "METRICS_PORT",
-        listener: socket.socket | None = None,
-    ) -> None:
-        self._metrics: Any = make_asgi_app(registry)
-        self._checks = checks
-        self._socket = listener or listen(host, port, setting=f"{PREFIX}{setting}")
-        self.port: int = self._socket.getsockname()[1]
-        self._server = HttpServer(self._answer, interface="asgi3")
-
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        try:
-            await self._server.serve(sockets=[self._socket])
-        finally:
-            self._socket.close()
-
-    async def _answer(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+    async def answer(scope: dict[str, Any], receive: Any, send: Send) -> None:
         match scope["path"]:
             case "/metrics":
-                await self._metrics(scope, receive, send)
+                await metrics(scope, receive, send)
             case "/healthz":
                 await reply(send, 200, {"status": "ok"})
             case "/readyz":
-                results = await run_checks(self._checks)
+                results = await run_checks(checks)
                 ready = all(results.values())
                 status = "ready" if ready else "not ready"
                 await reply(send, 200 if ready else 503, {"status": status, "checks": results})
             case _:
                 await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+
+    return HttpServer(answer, listener, interface="asgi3")
 
 
 async def reply(send: Send, status: int, body: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ WORKER_UP = "proximity_worker_up"
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 _GRACE = 10.0  # seconds beyond the workers' own drain
 _PAGE_SECONDS = 4.0  # longer than a worker's checks take, shorter than the timeout of a scrape
-_PORT_SETTING = f"{PREFIX}METRICS_PORT"
+_PORT_SETTING = "METRICS_PORT"
 # The second is the status of a worker that was stopped before it had started.
 _ENDED_WELL = (0, -int(signal.SIGTERM))
 
@@ -48,20 +48,20 @@ async def supervise(role: str, workers: int, settings: Settings, env_file: Path 
     configure_logs(settings)
     stop = asyncio.Event()
     with (
-        listen(settings.metrics_host, settings.metrics_port, setting=_PORT_SETTING) as port,
+        listen(settings.metrics_host, settings.metrics_port, _PORT_SETTING) as port,
         stop_on_signals(stop),
     ):
         metrics = "{}:{}".format(*port.getsockname()[:2])
         log.info("starting workers", role=role, workers=workers, metrics=metrics)
-        listeners = [listen("127.0.0.1", 0, setting=_PORT_SETTING) for _ in range(workers)]
+        listeners = [listen("127.0.0.1", 0, _PORT_SETTING) for _ in range(workers)]
         page = WorkersPage([listener.getsockname()[1] for listener in listeners])
         processes: list[Process] = []
         for listener in listeners:
             with listener:
                 processes.append(await _start(role, settings, env_file, listener))
         log.info("workers started", pids=[process.pid for process in processes])
-        server = HttpServer(page, interface="asgi3")
-        serving = asyncio.create_task(server.serve(sockets=[port]), name="metrics port")
+        server = HttpServer(page, port, interface="asgi3")
+        serving = asyncio.create_task(server.serve_until(), name="metrics port")
         stopping = asyncio.create_task(stop.wait(), name="signals")
         try:
             ends = {asyncio.create_task(process.wait()) for process in processes}

@@ -19,10 +19,10 @@ from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.connector.stores import read_call_history
 from engine.connector.trial_call import ConnectorTrials
-from engine.process.health import HealthServer, HttpServer, listen
+from engine.process.health import HttpServer, health_server, listen
 from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics, engine_version
-from engine.process.settings import PREFIX, Settings
+from engine.process.settings import Settings
 from engine.redis.claims import ClaimReader
 from engine.redis.decisions import TailStore
 from engine.redis.devices import DeviceKey
@@ -47,31 +47,16 @@ LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it 
 LOGIN_SECONDS = 300
 
 
-class ApiServer(HttpServer):
-    """Serves one application until it is stopped.
-
-    Opens its port at once, to find out whether it is in use. Raises PortInUseError.
-    """
-
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
-        self._socket = listen(settings.api_host, settings.api_port, setting=f"{PREFIX}API_PORT")
-        self.port: int = self._socket.getsockname()[1]
-        super().__init__(
-            app,
-            connections=CONNECTIONS,
-            proxy_headers=bool(settings.api_trusted_proxies),
-            forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
-            timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
-        )
-
-    async def serve_until(self, stop: asyncio.Event) -> None:
-        """Serve; at `stop` finish the requests in flight within DRAIN_TIMEOUT."""
-        serving = asyncio.create_task(self.serve(sockets=[self._socket]))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        self.should_exit = True
-        stopping.cancel()
-        await serving
+def api_server(app: FastAPI, settings: Settings) -> HttpServer:
+    """Serves the application; the port is open. Raises PortInUseError."""
+    return HttpServer(
+        app,
+        listen(settings.api_host, settings.api_port, "API_PORT"),
+        connections=CONNECTIONS,
+        proxy_headers=bool(settings.api_trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in settings.api_trusted_proxies],
+        timeout_graceful_shutdown=int(settings.drain_timeout) or 1,
+    )
 
 
 async def serve_api(
@@ -100,14 +85,9 @@ async def serve_api(
             with_console=settings.console,
         )
         tune_garbage_collector()
-        server = ApiServer(app, settings)
-        health = HealthServer(
-            registry=metrics.registry,
-            checks={"serving": is_ready},
-            host=settings.metrics_host,
-            port=settings.api_metrics_port,
-            setting="API_METRICS_PORT",
-        )
+        server = api_server(app, settings)
+        port = listen(settings.metrics_host, settings.api_metrics_port, "API_METRICS_PORT")
+        health = health_server(port, metrics.registry, {"serving": is_ready})
         log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
         if on_started is not None:
             on_started(server.port, health.port)
@@ -115,7 +95,7 @@ async def serve_api(
             foreground={"management interface": server.serve_until(stop)},
             background={
                 "outbox drain": drainer.run(),
-                "metrics port": health.run(),
+                "metrics port": health.serve_until(),
             },
             stop=stop,
         )

@@ -15,7 +15,7 @@ from catalog.redis_connection import REDIS_SECONDS
 from engine.kafka.client import KafkaCluster
 from engine.kafka.producer import Publisher
 from engine.kafka.tracing import open_tracer
-from engine.process.health import PROBE, Check, HealthServer, probe
+from engine.process.health import PROBE, Check, health_server, listen, probe
 from engine.process.lifecycle import (
     ParentProcess,
     run_services,
@@ -71,13 +71,12 @@ async def run_roles(
         roles = [_build(name, parts) for name in names]
         tune_garbage_collector()
         probes = _probes(parts, cluster)
-        health = HealthServer(
-            registry=metrics.registry,
-            checks=_checks(roles, probes, stop),
-            host=settings.metrics_host,
-            port=settings.metrics_port,
-            listener=None if parent is None else parent.listener,
+        port = (
+            listen(settings.metrics_host, settings.metrics_port, "METRICS_PORT")
+            if parent is None
+            else parent.listener
         )
+        health = health_server(port, metrics.registry, _checks(roles, probes, stop))
         if on_started is not None:
             on_started(health.port)
         background = {name: work() for role in roles for name, work in role.background.items()}
@@ -88,7 +87,7 @@ async def run_roles(
             background=background
             | {
                 "outbox drain": outbox_drainer(stores, metrics).run(),
-                "metrics port": health.run(),
+                "metrics port": health.serve_until(),
                 "server watch": _watch_servers(parts, roles, probes),
             },
             stop=stop,

@@ -11,7 +11,7 @@ from selenium.webdriver import Chrome
 from catalog.accounts import NewAccount, create_account
 from catalog.inputs import ALL_PERMISSIONS
 from engine.process.settings_sources import load_settings
-from engine.wiring.api import ApiServer
+from engine.wiring.api import api_server
 from tests.api.harness import PASSWORD, Harness, Headers, harness
 from tests.browser.page import BrowserPage, start_browser
 from tests.servers.missing import skipping
@@ -61,7 +61,7 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
         await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
         session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
         token = session.json()["session"]["token"]
-        server, stop = ApiServer(made.app, settings), asyncio.Event()
+        server, stop = api_server(made.app, settings), asyncio.Event()
         serving = asyncio.create_task(server.serve_until(stop))
         site = f"http://127.0.0.1:{server.port}"
         _browser.delete_all_cookies()

@@ -28,16 +28,14 @@ async def answer(_scope: Any, receive: Any, send: Any) -> None:
 @contextlib.asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[int]:
     """Serves an application in this process; gives the port."""
-    listener = listen("127.0.0.1", 0, setting="none")
-    server = HttpServer(answer, **limits)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    server = HttpServer(answer, listen("127.0.0.1", 0, "none"), **limits)
+    task = asyncio.create_task(server.serve_until())
     await eventually(lambda: server.started)
     try:
-        yield listener.getsockname()[1]
+        yield server.port
     finally:
         server.should_exit = server.force_exit = True
         await task
-        listener.close()
 
 
 @contextlib.asynccontextmanager
@@ -124,7 +122,7 @@ async def test_bodies_that_dribble(served: ApiProcess) -> None:
 async def test_a_port_that_is_taken_is_named_with_its_setting(
     processes: Rig, database: Database
 ) -> None:
-    with listen("127.0.0.1", 0, setting="none") as taken:
+    with listen("127.0.0.1", 0, "none") as taken:
         port = taken.getsockname()[1]
         command = processes.start("api", API_PORT="0", API_METRICS_PORT=str(port))
         assert await command.ended() == 1

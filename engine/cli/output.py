@@ -21,41 +21,12 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.plain_text import for_terminal
-from rules.model import Reason
 from rules.visits import LENGTHS
 
 _WIDTH_OF_A_FILE = 10_000
 # The classes of the lengths of visits.
 LENGTH_NAMES = [f"{each}-{above} min" for each, above in pairwise(LENGTHS)]
 LENGTH_NAMES.append(f"{LENGTHS[-1]}+ min")
-REASON_WORDS = {
-    Reason.GRANTED: "a campaign fired",
-    Reason.THROTTLED: "held back, within the cache delay",
-    Reason.TOO_FAR: "farther than the beacon reacts to",
-    Reason.UNKNOWN_PROXIMITY: "no usable signal strength",
-    Reason.NO_CAMPAIGN: "no campaign at this place",
-    Reason.INACTIVE_BEACON: "the beacon is switched off in the catalog",
-    Reason.INACTIVE_GEOFENCE: "the geofence is switched off in the catalog",
-    Reason.INACTIVE_TAG: "the NFC tag or QR code is switched off in the catalog",
-    Reason.INACTIVE_VENUE: "the venue is switched off in the catalog",
-    Reason.UNKNOWN_BEACON: "not a beacon of the catalog",
-    Reason.UNKNOWN_GEOFENCE: "not a geofence of the catalog",
-    Reason.UNKNOWN_TAG: "not an NFC tag or QR code of the company",
-    Reason.UNKNOWN_APPLICATION: "its api_key is of no application",
-    Reason.OUTSIDE: "the position is in no geofence",
-    Reason.INACCURATE: "the position is too inaccurate",
-    Reason.INACTIVE: "its campaign is switched off",
-    Reason.NOT_STARTED: "its campaign has not begun",
-    Reason.ENDED: "its campaign is over",
-    Reason.WRONG_WEEKDAY: "its campaign does not run today",
-    Reason.OUTSIDE_HOURS: "its campaign does not run at this hour",
-    Reason.NO_CONNECTOR: "its company has set no connector up",
-    Reason.NOT_ENTERED: "its campaign is for another moment of a visit",
-    Reason.QUIET_HOURS: "its company's quiet hours",
-    Reason.CAPPED: "held back by its company's caps",
-    Reason.STALE: "too old to send anything",
-    Reason.FUTURE: "from the future",
-}
 
 
 def say(line: str, *, err: bool = False) -> None:

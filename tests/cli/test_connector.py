@@ -5,6 +5,10 @@ import json
 import subprocess
 from pathlib import Path
 
+from sqlalchemy import func, select
+
+from catalog.database import open_database
+from catalog.models import Outbox
 from tests.cli.proximity import Proximity
 from tests.servers.http_service import HttpService, content, serving
 from tests.servers.schema import make_schema
@@ -36,6 +40,15 @@ async def loaded(directory: Path, url: str, service: HttpService) -> Proximity:
     return proximity
 
 
+async def outbox(url: str) -> int:
+    """The number of its rows."""
+    database = open_database(url)
+    async with database.read() as session:
+        found = await session.scalar(select(func.count()).select_from(Outbox))
+    await database.close()
+    return found or 0
+
+
 async def test_one_call_is_shown_without_its_secrets(tmp_path: Path, sqlite_url: str) -> None:
     async with serving(content()) as service:
         proximity = await loaded(tmp_path, sqlite_url, service)
@@ -64,7 +77,9 @@ async def test_after_rekey_the_old_key_is_not_needed(tmp_path: Path, sqlite_url:
         assert lost.returncode == 1
         assert lost.stderr.startswith("proximity: 1 connectors are encrypted with none of the keys")
         assert lost.stderr.rstrip().endswith("their companies: Museum")
+        before = await outbox(sqlite_url)
         done = await run(f"{NEW},{KEY}", "rekey")
         assert (done.returncode, done.stdout) == (0, "1 connectors encrypted anew\n")
+        assert await outbox(sqlite_url) > before  # the index gets the new tokens
         assert (await run(NEW, "test", "Museum")).returncode == 0
         assert service.received[0].headers["x-token"] == TOKEN

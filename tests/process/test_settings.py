@@ -31,19 +31,15 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("REDIS_URL", f"http://:{PASSWORD}@host", "redis://"),
         ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
         ("REDIS_URL", f"rediss://:{PASSWORD}@h?ssl_ca_certs=/not/there", "/there: no such file"),
-        ("REDIS_URL", f"redis://:{PASSWORD}@h?ssl_ca_certs=x", "begin with rediss"),
         ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "IPv4 or IPv6 network"),
-        ("TOPIC_PREFIX", "a b", "should match pattern"),
         ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
         ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
         ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
         ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
         ("KAFKA_SESSION_TIMEOUT", "0", "0: Input should be greater than 0 s"),
         ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
-        ("KAFKA_SSL_CAFILE", "/not/there.pem", "does not point to a file"),
         ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
         ("TOPIC_PREFIX_FILE", __file__, "no setting has this name"),
-        ("NOTHING_OF_THE_KIND", "1", "`proximity settings` prints all"),
     ],
 )
 def test_a_bad_value_is_named_on_one_line(
@@ -70,13 +66,7 @@ OAUTH = {
     ("protocol", "given", "named"),
     [
         ("SASL_SSL", {}, "KAFKA_SASL_USERNAME is required"),
-        ("SSL", {"SSL_KEYFILE": __file__}, "KAFKA_SSL_CERTFILE is required"),
         ("SASL_SSL", OAUTH, "KAFKA_SASL_OAUTH_CLIENT_SECRET is required"),
-        (
-            "SASL_SSL",
-            OAUTH | {"SASL_PASSWORD": PASSWORD},
-            "KAFKA_SASL_PASSWORD has no effect with KAFKA_SASL_MECHANISM OAUTHBEARER",
-        ),
         (
             "SASL_SSL",
             OAUTH | {"SASL_MECHANISM": "PLAIN"},
@@ -96,7 +86,6 @@ def test_settings_that_contradict_each_other_are_named(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"PROXIMITY_METRICS_PRT=1\n", "did you mean PROXIMITY_METRICS_PORT?"),
         (b"A=1\n\nthis is no setting\n", ":3: accepted: KEY=value"),
         (b"A=\xff\n", "not UTF-8"),
         (b"PROXIMITY_METRICS_PORT=x\n", "PROXIMITY_METRICS_PORT: "),
@@ -115,7 +104,7 @@ def test_a_bad_file_says_so_once(
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("5m", 300), ("20", 20), ("1.5h", 5400), ("250ms", 0.25), (" 2 D ", 172_800), ("7s", 7)],
+    [("5m", 300), ("20", 20), ("1.5h", 5400), ("250ms", 0.25), (" 2 D ", 172_800)],
 )
 def test_durations_are_read(monkeypatch: pytest.MonkeyPatch, written: str, seconds: float):
     monkeypatch.setenv("PROXIMITY_NOTIFICATION_LIFETIME", written)
@@ -155,10 +144,6 @@ SECRET = "hunter2"
             f"postgresql://{HIDDEN}@h/x?sslkey=/a&sslpassword={HIDDEN}",
         ),
         (
-            f"redis://h/0?username=me&password={SECRET}",
-            f"redis://h/0?username=me&password={HIDDEN}",
-        ),
-        (
             f"redis+sentinel://me:{SECRET}@a:1,b:2/service?sentinel_password={SECRET}",
             f"redis+sentinel://me:{HIDDEN}@a:1,b:2/service?sentinel_password={HIDDEN}",
         ),
@@ -170,13 +155,6 @@ SECRET = "hunter2"
 def test_only_the_secret_part_is_hidden(url: str, expected: str) -> None:
     assert shown_url(url) == expected
     assert SECRET not in expected
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "redis-url"
-    path.write_text(f"redis://:{PASSWORD}@of-the-file\n")
-    return path
 
 
 def test_each_secret_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,24 +177,18 @@ def test_each_secret_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_environment_wins_over_the_env_file(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = tmp_path / "env"
-    env.write_text(f"{REDIS}_FILE={file}\n")
-    assert "of-the-file" in load_settings(env).redis_url.get_secret_value()
+    env.write_text(f"{REDIS}=redis://of-the-env-file\n")
+    assert load_settings(env).redis_url.get_secret_value() == "redis://of-the-env-file"
     monkeypatch.setenv(REDIS, "redis://of-the-environment")
     assert load_settings(env).redis_url.get_secret_value() == "redis://of-the-environment"
-    monkeypatch.delenv(REDIS)
-    env.write_text(f"{REDIS}=redis://of-the-env-file\n")
-    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
-    assert "of-the-file" in load_settings(env).redis_url.get_secret_value()
 
 
-def test_a_secret_that_is_given_twice_is_refused(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_is_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(REDIS, "redis://x")
-    monkeypatch.setenv(f"{REDIS}_FILE", str(file))
+    monkeypatch.setenv(f"{REDIS}_FILE", __file__)
     with pytest.raises(SettingsError, match=f"^{REDIS}_FILE: {REDIS} is set as well"):
         load_settings()
 

@@ -43,7 +43,7 @@ from engine.cli.demo.walk import (
 )
 from engine.cli.local_servers import embedded_settings
 from engine.cli.notifications import one_line, published, read_notification
-from engine.cli.output import REASON_WORDS, count_of, print_table, say, shown_progress
+from engine.cli.output import count_of, print_table, say, shown_progress
 from engine.cli.publish import Item, Sender
 from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
@@ -284,13 +284,10 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         if sent:
             fired.append((name, f"{form}, to {count_of(devices, 'phone')}", f"{sent:,}"))
         else:
-            why = [REASON_WORDS[reason] for reason, _ in held_back[id_].most_common(1)]
+            why = [reason.value for reason, _ in held_back[id_].most_common(1)]
             silent.append((name, *(why or ["no phone was at a switched on place of it"]), "0"))
-    detected = [
-        (reason, REASON_WORDS[Reason(reason)], f"{count:,}")
-        for reason, count in counts_of(metrics.detections).most_common()
-        if count
-    ]
+    reasons = counts_of(metrics.detections).most_common()
+    detected = [(reason, "", f"{count:,}") for reason, count in reasons if count]
     visits = [
         (f"at a {kind}", f"{seconds / max(ended, 1):.0f} s on average", f"{ended:,}")
         for kind, ended, seconds in stays

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from uuid import UUID
 
 from catalog.plain_text import for_csv
-from engine.cli.output import LENGTH_NAMES, REASON_WORDS, count_of, print_table, say
+from engine.cli.output import LENGTH_NAMES, count_of, print_table, say
 from engine.cli.replay.decisions import Grant, Outcome, VisitTally
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
@@ -90,9 +90,9 @@ def _summary(findings: ReplayFindings) -> Iterator[str]:
 
 def _reasons(outcome: Outcome) -> ReportTable:
     counts = outcome.detections.items()
-    rows = [(reason.value, REASON_WORDS[reason], f"{count:,}") for reason, count in counts]
+    rows = [(reason.value, f"{count:,}") for reason, count in counts]
     title = f"Detections by the furthest check, {outcome.name}"
-    return title, ("reason", "meaning", "detections"), rows, 1
+    return title, ("reason", "detections"), rows, 1
 
 
 def _campaigns(outcomes: Sequence[Outcome]) -> ReportTable:

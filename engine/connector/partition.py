@@ -99,9 +99,9 @@ class CallPartition(QueueWorker):
         partition: TopicPartition,
         begin: Position,
         on_progress: Callable[[], None],
+        transactions: TransactionalPublisher | None = None,
         *,
         role: ConnectorRole,
-        transactions: TransactionalPublisher | None = None,
     ) -> None:
         super().__init__(partition, on_progress, _BATCH_RECORDS)
         self._role = role

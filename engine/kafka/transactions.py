@@ -146,9 +146,9 @@ def _classify(error: Any) -> Exception:
     return TransactionLostError(describe(error))
 
 
-# Makes a worker: the partition, its publisher, its position, and the callback for progress.
+# Makes a worker: the partition, its position, the callback for progress, and its publisher.
 WorkerMaker = Callable[
-    [TopicPartition, TransactionalPublisher, Position, Callable[[], None]], PartitionWorker
+    [TopicPartition, Position, Callable[[], None], TransactionalPublisher], PartitionWorker
 ]
 
 
@@ -190,7 +190,7 @@ class Transactions(GroupOffsets):
         self, partition: TopicPartition, begin: Position, on_progress: Callable[[], None]
     ) -> PartitionWorker:
         """A worker for a partition whose position was loaded."""
-        return self._make(partition, self._publishers.pop(partition), begin, on_progress)
+        return self._make(partition, begin, on_progress, self._publishers.pop(partition))
 
     async def _start(self, partition: TopicPartition) -> None:
         """A started producer. Waits while the brokers are down."""

@@ -1,11 +1,8 @@
 """Builds the role connector."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import get_args
-
-from aiokafka import TopicPartition
 
 from catalog.secrets import open_cipher
 from connectors.client import ServiceCaller, client_context
@@ -16,19 +13,12 @@ from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
 from engine.connector.calls import EndpointDecryptor, try_span
 from engine.connector.partition import ROLE, CallPartition, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
-from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
-from engine.kafka.offsets import Position
+from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
-from engine.kafka.transactions import TransactionalPublisher
 from engine.process.metrics import engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimUpdater
-from engine.wiring.parts import (
-    ProcessParts,
-    Role,
-    figure_sums,
-    publishing_consumer,
-)
+from engine.wiring.parts import ProcessParts, Role, publishing_consumer
 
 _REDIS_SECONDS = 1.0  # after it results are published without Redis
 
@@ -69,7 +59,7 @@ def build_connector(parts: ProcessParts) -> Role:
         company=settings.connector_company_calls, in_all=settings.connector_calls
     )
     history = CallHistoryWriter(metrics=metrics, **parts.stores.redis_options)
-    sums = figure_sums(parts, time.time)
+    sums = parts.figure_sums()
     caller = service_callers(settings)()
 
     def on_try(call: Call, breaker: Breaker) -> None:
@@ -105,28 +95,18 @@ def build_connector(parts: ProcessParts) -> Role:
         decryptor=endpoint_decryptor(settings),
         devices=parts.device_lookup(),
         claims=ClaimUpdater(**{**parts.stores.redis_options, "deadline": _REDIS_SECONDS}),
-        letters=DeadLetterPublisher(
-            topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
-        ),
+        letters=parts.dead_letters(),
         history=history,
         sums=sums,
         metrics=metrics,
         tracer=parts.tracer,
     )
 
-    def transactional_worker(
-        partition: TopicPartition,
-        publisher: TransactionalPublisher,
-        begin: Position,
-        on_progress: Callable[[], None],
-    ) -> CallPartition:
-        return CallPartition(partition, begin, on_progress, role=role, transactions=publisher)
-
     consumer = publishing_consumer(
         parts,
         ROLE,
         worker_for=partial(CallPartition, role=role),
-        transactional_worker_for=transactional_worker,
+        transactional_worker_for=partial(CallPartition, role=role),
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.
         batch_records=limits.unfinished,
@@ -140,6 +120,5 @@ def build_connector(parts: ProcessParts) -> Role:
             "call history": history.run,
             "connector figures": sums.run,
         },
-        checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"redis_writes"},
     )

@@ -18,8 +18,9 @@ from catalog.migrate import pending
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
 from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, WorkerFactory, role_group
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.producer import Publisher
-from engine.kafka.topics import read_retention
+from engine.kafka.topics import Topics, read_retention
 from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import Transactions, WorkerMaker
 from engine.process.errors import SchemaError
@@ -129,8 +130,8 @@ class Role:
     """A role that is built and not started.
 
     `consumer` ends when its `stop` is set; each of `background`, by name, runs until cancelled.
-    `checks`, by name, say whether the role can do its work, without waiting. `needs` names the
-    servers besides Kafka and Redis that the role cannot work without (engine.wiring.run).
+    `checks`, by name, say whether the role can do its work, besides having partitions. `needs`
+    names the servers besides Kafka and Redis that it cannot work without (engine.wiring.run).
     """
 
     name: str
@@ -138,6 +139,11 @@ class Role:
     background: Mapping[str, Service] = field(default_factory=dict)
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
     needs: Collection[str] = ()
+
+    def results(self) -> dict[str, bool]:
+        """The result of each check now."""
+        results = {name: check() for name, check in self.checks.items()}
+        return {"partitions_assigned": self.consumer.assigned} | results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +180,20 @@ class ProcessParts:
             database=self.stores.database,
             metrics=self.metrics,
             clock=time.time,
+        )
+
+    def figure_sums(self, clock: Callable[[], float] = time.time) -> FigureSums:
+        """Sums to be written. `clock` gives epoch seconds."""
+        store = FigureStore(**self.stores.redis_options)
+        return FigureSums(store=store, metrics=self.metrics, clock=clock)
+
+    def dead_letters(self, clock: Callable[[], float] = time.time) -> DeadLetterPublisher:
+        """Publishes dead letters. `clock` gives epoch seconds."""
+        return DeadLetterPublisher(
+            topic=Topics.named(self.settings.topic_prefix).dead_letters,
+            publisher=self.publisher,
+            metrics=self.metrics,
+            clock=clock,
         )
 
 
@@ -222,12 +242,6 @@ async def sql_answers(stores: Stores, metrics: Metrics) -> bool:
             await session.execute(text("SELECT 1"))
 
     return await probe(query_sql, PROBE, metrics.sql_errors)
-
-
-def figure_sums(parts: ProcessParts, clock: Callable[[], float]) -> FigureSums:
-    """Sums to be written. `clock` gives epoch seconds."""
-    store = FigureStore(**parts.stores.redis_options)
-    return FigureSums(store=store, metrics=parts.metrics, clock=clock)
 
 
 def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:

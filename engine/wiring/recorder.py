@@ -5,7 +5,7 @@ from functools import partial
 
 from engine.formats.decoders import detection_decoders
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
+from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.days import DAY, DayRule
@@ -59,7 +59,6 @@ def build_recorder(parts: ProcessParts) -> Role:
         name=ROLE,
         consumer=consumer,
         background={"retention": retention.run, recent.name: recent.run},
-        checks={"partitions_assigned": lambda: consumer.assigned},
         needs={"sql"},
     )
 
@@ -82,9 +81,7 @@ def recorder_of(
         )
         for topic, decoder in decoders.items()
     }
-    dead_letters = DeadLetterPublisher(
-        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics
-    )
+    dead_letters = parts.dead_letters()
     late = rule._replace(max_age=_oldest_delivery(settings))
     for topic, reader, of_topic in (
         (topics.notifications, NotificationReader, late),

@@ -139,9 +139,9 @@ def _checks(
         return not stop.is_set()
 
     async def holds(name: str) -> bool:
-        return all(role.checks[name]() for role in roles if name in role.checks)
+        return all(role.results().get(name, True) for role in roles)
 
-    names = {name for role in roles for name in role.checks}
+    names = {name for role in roles for name in role.results()}
     needed = _ALWAYS_NEEDED.union(*(role.needs for role in roles))
     return {
         "running": is_running,
@@ -174,7 +174,7 @@ async def _watch_servers(
         try:
             for role in roles:
                 needed = _ALWAYS_NEEDED.union(role.needs)
-                failing_checks = [name for name, holds in role.checks.items() if not holds()]
+                failing_checks = [name for name, holds in role.results().items() if not holds]
                 await states.write(
                     instance,
                     role.name,

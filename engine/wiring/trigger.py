@@ -13,7 +13,6 @@ from redis.exceptions import RedisError
 from catalog.errors import IndexWriteError
 from catalog.index.drain import rebuild_if_missing
 from engine.formats.decoders import detection_decoders
-from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
 from engine.kafka.transactions import TransactionalPublisher, TransactionalWorker
@@ -41,7 +40,6 @@ from engine.wiring.parts import (
     Service,
     Stores,
     build_decision_store,
-    figure_sums,
     publishing_consumer,
 )
 
@@ -90,7 +88,6 @@ def build_trigger(parts: ProcessParts) -> Role:
         consumer=consumer,
         background=background,
         checks={
-            "partitions_assigned": lambda: consumer.assigned,
             "index_built": index.built.is_set,
             # With a larger skew nothing fires (engine.wiring.run).
             "clock": lambda: clocks.agrees_within(settings.max_detection_age),
@@ -105,8 +102,15 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     in_flight = InFlightBytes(settings.in_flight_bytes)
     cache = PlaceCache(CACHED_BEACONS, CACHED_BYTES)
     index = PlaceIndex(cache=cache, metrics=metrics, **parts.stores.redis_options)
-    feed = _feed(parts, clock)
-    counter = DecisionCounter(metrics, DecisionSums(figure_sums(parts, clock)))
+    feed = DecisionFeed(
+        tail=TailStore(**parts.stores.redis_options),
+        store=build_decision_store(settings, parts.stores.redis)
+        if settings.recent_decisions
+        else None,
+        metrics=metrics,
+        clock=clock,
+    )
+    counter = DecisionCounter(metrics, DecisionSums(parts.figure_sums(clock)))
     topics, devices = Topics.named(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(
@@ -121,9 +125,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         max_age=settings.max_detection_age,
         clock=clock,
     )
-    letters = DeadLetterPublisher(
-        topic=topics.dead_letters, publisher=parts.publisher, metrics=metrics, clock=clock
-    )
+    letters = parts.dead_letters(clock)
     make_cycle = partial(
         Cycle,
         index=index,
@@ -168,9 +170,9 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
 def _transactional_worker(
     trigger: TriggerRole,
     partition: TopicPartition,
-    publisher: TransactionalPublisher,
     place: Position,
     on_progress: Callable[[], None],
+    publisher: TransactionalPublisher,
 ) -> PartitionWorker:
     """A worker that puts a transaction around each batch of the role's own worker."""
     return TransactionalWorker(
@@ -191,17 +193,6 @@ def _refusals(settings: Settings, cache: PlaceCache) -> "RefusalFilter | None":
         log.info("not compiled: the trigger takes longer", module="refusal_filter")
         return None
     return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
-
-
-def _feed(parts: ProcessParts, clock: Callable[[], float]) -> DecisionFeed:
-    """Shows decisions to watchers; and of each device, unless RECENT_DECISIONS is 0."""
-    settings, redis = parts.settings, parts.stores.redis
-    return DecisionFeed(
-        tail=TailStore(**parts.stores.redis_options),
-        store=build_decision_store(settings, redis) if settings.recent_decisions else None,
-        metrics=parts.metrics,
-        clock=clock,
-    )
 
 
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:

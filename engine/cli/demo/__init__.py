@@ -238,7 +238,7 @@ async def until_done(metrics: Metrics, database: Database, records: int) -> None
 
 async def _is_done(metrics: Metrics, database: Database, records: int) -> bool:
     sent = counts_of(metrics.notifications).total()
-    failed = counts_of(metrics.dead_letters).total()
+    failed, visits = counts_of(metrics.dead_letters).total(), counts_of(metrics.visits)
     async with database.read() as session:
         recorded = await session.scalar(select(func.sum(RecorderOffset.next_offset)))
     return (
@@ -246,7 +246,7 @@ async def _is_done(metrics: Metrics, database: Database, records: int) -> bool:
         and not metrics.registry.get_sample_value("proximity_visits_open")
         and sent >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
         # The recorder reads the detections, the notifications and the events of visits.
-        and recorded == records + sent + counts_of(metrics.visits).total()
+        and recorded == records + sent + visits.total() - visits["late"]
     )
 
 

@@ -5,7 +5,6 @@ import os
 import random
 import time
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -54,13 +53,10 @@ from tests.trigger.written_detections import (
     FIELDS,
     KEYS,
     LONG,
-    MINORS,
     MS,
     NOON,
     OTHERS,
     PLACES,
-    SIGNALS,
-    TIMES,
     UNUSUAL_KEYS,
     UUIDS,
     Spellings,
@@ -213,40 +209,6 @@ def at_noon(value: bytes | None, offset: int = 7) -> ConsumerRecord[bytes, bytes
 QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
 
 
-def test_each_device_at_each_beacon_at_each_time() -> None:
-    mall, refused = Mall(), 0
-    for udid, minor, at in product(DEVICES[:5], MINORS, TIMES):
-        device = f'{{"udid":"{udid}"}}'
-        value = usual(device=device, minor=minor, detected_at=at)
-        refused += mall.agrees(value.encode())
-    for signal, power in product(SIGNALS, (*SIGNALS, "null")):
-        value = usual(proximity="null", rssi=signal, tx_power=power)
-        refused += mall.agrees(value.encode())
-    assert refused > 500
-
-
-def test_each_unusual_value_alone() -> None:
-    mall = Mall()
-    unusual = {name: values for name, (_, values) in FIELDS.items()}
-    devices = (f'{{"udid":"{udid}"}}' for udid in (*DEVICES, "", "c"))
-    unusual["device"] = (*ANYTHING, *devices)
-    for name, found in unusual.items():
-        for text in found:
-            for minor in "137":
-                mall.agrees(encoded(usual(**{"minor": minor, name: text})))
-                by_signal = {"minor": minor, "proximity": "null", "rssi": "-60", name: text}
-                mall.agrees(encoded(usual(**by_signal)))
-    for name, (plain, strange) in OTHERS.items():
-        for text, key in product((*plain, *strange), (*KEYS, *UNUSUAL_KEYS)):
-            for zone in ("null", '"near"', '"nowhere"', "9"):
-                fields = f'"{name}":{text},"api_key":{key},"proximity":{zone}'
-                mall.agrees(encoded(f'{{{fields},"device":{{"udid":"sent"}}}}'))
-    for name in ("name", "version", "model", "token_push", "id_connector", "battery", "time_zone"):
-        for text in ANYTHING:
-            device = f'{{"udid":"sent","{name}":{text}}}'
-            mall.agrees(encoded(usual(device=device)))
-
-
 def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
     """Where nothing is open it refuses, and where all is throttled and no hours are set."""
     mall, value = Mall(), usual(device='{"udid":"sent"}').encode()
@@ -294,12 +256,6 @@ def test_a_beacon_is_decided_as_the_cache_has_it() -> None:
     assert not mall.refused(spellings[0])
 
 
-def test_unknown_fields_do_not_count() -> None:
-    for more in ('"proximity2":"far"', '"minor_":"7"', '"major1":7', '"detected_at_ms":0'):
-        plain = usual(rssi="-60", proximity="null", device=f'{{"udid":"sent","udid2":1,{more}}}')
-        assert Mall().agrees(f"{plain[:-1]},{more}}}".encode())
-
-
 def test_a_claim_that_has_expired_refuses_nothing() -> None:
     mall = Mall()
     mall.put(1, campaign(id=1, delay=86_400))
@@ -344,71 +300,54 @@ _OTHER["api_key"] = KEYS, UNUSUAL_KEYS
 _KINDS = {"beacon": FIELDS} | {name: _OTHER | {name: texts} for name, texts in OTHERS.items()}
 
 
-class Fuzz:
-    """Records that are often refused, each with at most one oddity."""
+def written(dice: random.Random, of: dict[str, Spellings], oddity: str) -> str:
+    """An object with these fields, in any order."""
+    fields = [(name, dice.choice(texts)) for name, (texts, _) in of.items()]
+    dice.shuffle(fields)
+    place = dice.randrange(len(fields))
+    name, _ = fields[place]
+    if oddity == "absent":
+        del fields[place]
+    elif oddity == "value":
+        fields[place] = name, dice.choice(of[name][1])
+    elif oddity == "twice":
+        again = dice.choice(of[name][dice.randrange(2)])
+        fields.insert(dice.randrange(len(fields) + 1), (name, again))
+    elif oddity == "place":
+        fields.insert(place, dice.choice(PLACES))
+    space = dice.choice(("", " ", "\n"))
+    return "{" + f",{space}".join(f'"{name}":{space}{text}' for name, text in fields) + "}"
 
-    def __init__(self, seed: int) -> None:
-        self._dice = random.Random(seed)
 
-    def record(self, kind: str) -> bytes:
-        """A record with a place of this kind."""
-        of = _KINDS[kind]
-        oddity = self._dice.choice((*["none"] * 8, "absent", "twice", "value", "byte", "place"))
-        device = self._object(DEVICE_FIELDS, "device" if oddity in ("twice", "value") else oddity)
-        found = self._parts(of) | {"device": device}
-        names = self._dice.sample(list(found), len(found))
-        fields = [(name, found[name]) for name in names]
-        if oddity == "twice":
-            name = self._dice.choice(names)
-            again = device if name == "device" else self._dice.choice(of[name][0])
-            fields.insert(self._dice.randrange(len(fields) + 1), (name, again))
-        elif oddity == "absent":
-            fields.pop()
-        elif oddity == "place":
-            place = self._dice.choice(PLACES)
-            fields.insert(self._dice.randrange(len(fields) + 1), place)
-        elif oddity == "value":
-            at = self._dice.randrange(len(fields))
-            name = fields[at][0]
-            if name != "device":
-                fields[at] = name, self._dice.choice(of[name][1])
-        value = bytearray(encoded(self._written(fields)))
-        if oddity == "byte":
-            at, byte = self._dice.randrange(len(value)), self._dice.randrange(256)
-            value[at : at + self._dice.randrange(2)] = bytes([byte] * self._dice.randrange(2))
-        return bytes(value)
-
-    def _object(self, of: dict[str, Spellings], oddity: str) -> str:
-        found = list(self._parts(of).items())
-        if oddity == "device" and self._dice.random() < 0.3:
-            name = self._dice.choice(list(of))
-            again = self._dice.choice(of[name][self._dice.randrange(2)])
-            found.insert(self._dice.randrange(len(found) + 1), (name, again))
-        return self._written(found)
-
-    def _parts(self, of: dict[str, Spellings]) -> dict[str, str]:
-        return {name: self._dice.choice(values) for name, (values, _) in of.items()}
-
-    def _written(self, fields: list[tuple[str, str]]) -> str:
-        space = self._dice.choice(("", " ", "\n"))
-        return "{" + f",{space}".join(f'"{name}":{space}{text}' for name, text in fields) + "}"
+def fuzzed(dice: random.Random, kind: str) -> bytes:
+    """A record with a place of this kind, which has at most one oddity."""
+    of_object = "value", "absent", "twice", "place"
+    oddity = dice.choice((*["none"] * 8, *["value"] * 3, *of_object, "byte", "device"))
+    of_device = dice.choice(of_object) if oddity == "device" else "none"
+    device = written(dice, DEVICE_FIELDS, of_device)
+    fields = _KINDS[kind] | {"device": ((device,), ANYTHING)}
+    value = bytearray(encoded(written(dice, fields, oddity)))
+    if oddity == "byte":
+        at, byte = dice.randrange(len(value)), dice.randrange(256)
+        value[at : at + dice.randrange(2)] = bytes([byte] * dice.randrange(2))
+    return bytes(value)
 
 
 @pytest.mark.timeout(FUZZ_SECONDS + 60)
 def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
     """Ten minutes with PROXIMITY_TEST_FUZZ_SECONDS=600."""
     mall, seed = Mall(), random.randrange(2**32)
-    fuzz, tried, refused = Fuzz(seed), 0, dict.fromkeys(_KINDS, 0)
+    dice, tried, refused = random.Random(seed), 0, dict.fromkeys(_KINDS, 0)
     until = time.monotonic() + FUZZ_SECONDS
     while time.monotonic() < until or tried < 500:
         tried += 1
         for kind in _KINDS:
-            value = fuzz.record(kind)
+            value = fuzzed(dice, kind)
             try:
                 refused[kind] += mall.agrees(value)
             except UNDECODABLE:
                 pytest.fail(f"refused, and not decodable: {value!r} (seed {seed})")
-    assert min(refused.values()) >= tried / 2, f"{refused} of {tried} each"
+    assert min(refused.values()) >= tried / 3, f"{refused} of {tried} each"
 
 
 def test_a_field_that_is_there_twice_is_left_to_the_decoder() -> None:

@@ -23,7 +23,19 @@ UNUSUAL_NUMBERS = (
     *("01", "1.0", "-1", "65537", "65536", "1e0", "true", "null", "+1", "1_0", "000001"),
     *('"1_0"', '" 1"', '"1 "', '"000001"', '"65537"', '"-1"', '"+1"', '""', '"one"', '"１"'),
 )
-ZONES = ('"near"', '"ProximityNear"', '"NEAR"', "2", '"2"', '"far"', '"immediate"', "0", "1", "3")
+ZONES = (
+    "null",
+    '"near"',
+    '"ProximityNear"',
+    '"NEAR"',
+    "2",
+    '"2"',
+    '"far"',
+    '"immediate"',
+    "0",
+    "1",
+    "3",
+)
 UNUSUAL_ZONES = (
     *('"nEaR"', '"proximitynear"', '"none"', '""', "4", "02", "2.0", "-2", "true", '"02"'),
     '"\\u006eear"',
@@ -130,8 +142,9 @@ OTHERS = {
     "tag": (TAGS, UNUSUAL_TAGS),
 }
 
-# Fields of other places: with a triple the first ones are dead letters.
+# Fields of other places, with a triple the first ones are dead letters; and one of a device.
 PLACES = (
+    ("time_zone", '"Europe/Paris"'),
     ("position", '{"latitude":48.8,"longitude":2.3}'),
     ("tag", '{"kind":"nfc","value":"x"}'),
     ("geofence", '{"id":1,"transition":"enter"}'),
@@ -153,9 +166,13 @@ FIELDS: dict[str, Spellings] = {
     "detected_at": (TIMES, UNUSUAL_TIMES),
     "ip": TEXT,
     "accuracy": (SIGNALS, ANYTHING),
+    # Unknown ones.
+    "minor_": (('"7"', "7"), ANYTHING),
+    "detected_at_ms": (("0",), ANYTHING),
 }
 DEVICE_FIELDS: dict[str, Spellings] = {
-    "udid": (('"sent"', '"read"'), ('""', f'"{LONG}"', "1")),
+    "udid": (('"sent"', '"read"', '"old"'), (*(f'"{each}"' for each in DEVICES), '""', '"c"', "1")),
+    "udid2": (("1",), ANYTHING),
     **dict.fromkeys(("name", "version", "model", "token_push"), TEXT),
     "id_connector": (("7", "null"), ("1.5", '"7"')),
 }

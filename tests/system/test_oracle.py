@@ -1,4 +1,4 @@
-"""30,000 detections of every kind through real Kafka and Redis, against the oracle."""
+"""20,000 detections of every kind through real Kafka and Redis, against the oracle."""
 
 import random
 import time
@@ -13,7 +13,7 @@ from tests.system.topics import Message, TopicSet
 from tests.system.traffic import Traffic
 from tests.system.world import large_world
 
-COUNT = 30_000
+COUNT = 20_000
 SEED = 20261120
 # Seconds from the beginning. None comes near a bound of age, however long the run takes.
 FRESH = (-120.0, 60.0)

@@ -333,9 +333,7 @@ async def explain_campaign_of_venue(
         detected_at=at,
         decided_at=at,
         max_age=services.max_detection_age,
-        claims=history.claims,
-        sent=history.sent,
-        time_zone=time_zone,
+        history=history._replace(time_zone=time_zone),
     )
     explanation = explain_campaign(subject.target, subject.campaign, question)
     (explained,) = explanation.campaigns
@@ -382,7 +380,7 @@ def shown_campaign(explained: ExplainedCampaign) -> Record:
         claim = {
             "notification": held.notification_id,
             "detected_at": written(held.detected_at),
-            "ends_at": written(ceil(explained.claim_ends_at or held.detected_at)),
+            "ends_at": written(ceil(held.detected_at + explained.campaign.delay)),
         }
     return {
         "campaign": {"id": explained.campaign.id, "name": explained.campaign.name},

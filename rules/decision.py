@@ -116,10 +116,9 @@ def refusal(reason: Reason, company_id: int = 0) -> Decision:
     return Decision(reason, ((reason, 1),), company_id=company_id)
 
 
-UNKNOWN_BEACON = refusal(Reason.UNKNOWN_BEACON)
 # The decision about a place that the index does not have, by its kind.
 UNKNOWN: Mapping[PlaceKind, Decision] = {
-    "beacon": UNKNOWN_BEACON,
+    "beacon": refusal(Reason.UNKNOWN_BEACON),
     "geofence": refusal(Reason.UNKNOWN_GEOFENCE),
     "nfc": refusal(Reason.UNKNOWN_TAG),
     "qrcode": refusal(Reason.UNKNOWN_TAG),
@@ -313,7 +312,7 @@ def _by_reason(
 
 
 def decide(  # noqa: C901  the order of all checks is to be read in one place
-    target: Target | None,
+    target: Target,
     zone: Zone,
     detected_at: float,
     now: float,
@@ -328,8 +327,6 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     that the target remembers phases. The first check that fails is the decision's reason; the order
     is a contract.
     """
-    if target is None:
-        return UNKNOWN_BEACON
     if target.refusal is not None:
         return target.refusal
     reach = target.reach

@@ -20,10 +20,10 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _UP_TO = {Zone.FAR: "far or nearer", Zone.NEAR: "near or nearer", Zone.IMMEDIATE: "immediate"}
 _NAMES: Mapping[PlaceKind, str] = {
-    "beacon": "beacon",
-    "geofence": "geofence",
-    "nfc": "NFC tag",
-    "qrcode": "QR code",
+    "beacon": "a beacon",
+    "geofence": "a geofence",
+    "nfc": "an NFC tag",
+    "qrcode": "a QR code",
 }
 _MOMENTS = {
     "enter": "the device enters",
@@ -32,7 +32,7 @@ _MOMENTS = {
 }
 
 
-def duration_text(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """The two largest units, rounded up to whole seconds: "13 min 32 s"."""
     left = max(0, ceil(seconds))
     parts = []
@@ -41,10 +41,6 @@ def duration_text(seconds: float) -> str:
         if count:
             parts.append(f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}")
     return " ".join(parts[:2]) or "0 s"
-
-
-def _one(kind: PlaceKind) -> str:
-    return f"{'an' if kind == 'nfc' else 'a'} {_NAMES[kind]}"
 
 
 def _days(mask: int) -> str:
@@ -110,33 +106,23 @@ class DeviceHistory(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A detection to explain; times in epoch seconds.
-
-    `claims`, `sent` and `time_zone` are those of the device's history, `kind` says what kind of
-    place detected it.
-    """
+    """A detection to explain, by a place of this kind; times in epoch seconds."""
 
     zone: Zone
     detected_at: float
     decided_at: float
     max_age: float
-    claims: Mapping[int, HeldClaim]
+    history: DeviceHistory = DeviceHistory()
     kind: PlaceKind = "beacon"
-    sent: Sequence[float] = ()
-    time_zone: str | None = None
 
     def decide(self, target: Target | None) -> Decision:
-        """The decision of a trigger that knows these claims."""
+        """The decision of a trigger that knows the history."""
         if target is None:
             return UNKNOWN[self.kind]
-        held = {number: claim.detected_at for number, claim in self.claims.items()}
-        at, zone = self.detected_at, self.time_zone
+        claims, sent, zone = self.history
+        held, at = {id_: claim.detected_at for id_, claim in claims.items()}, self.detected_at
         decision = decide(target, self.zone, at, self.decided_at, self.max_age, held, zone)
-        return with_caps(decision, target, at, self.sent, zone)
-
-    def at_time(self, moment: float) -> "Question":
-        """The same question about a detection at `moment` (epoch s) that is decided at once."""
-        return self._replace(detected_at=moment, decided_at=moment)
+        return with_caps(decision, target, at, sent, zone)
 
 
 class ExplainedCheck(NamedTuple):
@@ -164,11 +150,6 @@ class ExplainedCampaign(NamedTuple):
     next_at: float | None
     blocked_by: tuple[Reason, ...]
 
-    @property
-    def claim_ends_at(self) -> float | None:
-        """The end of the cache delay that began with the claim (epoch s)."""
-        return None if self.claim is None else self.claim.detected_at + self.campaign.delay
-
 
 class Explanation(NamedTuple):
     """The outcome of a detection. `checks` are those that do not depend on a campaign."""
@@ -182,8 +163,7 @@ def explain(target: Target | None, question: Question) -> Explanation:
     """Explain why each campaign of a target fires for a detection, or does not."""
     reason, campaigns = question.decide(target).reason, target.campaigns if target else ()
     count = f"{len(campaigns) or 'no'} campaign{'' if len(campaigns) == 1 else 's'}"
-    needed = f"a campaign that targets the {_NAMES[question.kind]}"
-    checks = tuple(_shared_checks(target, question, count, needed))
+    checks = tuple(_shared_checks(target, question, count, "a campaign that targets it"))
     if target is None:
         return Explanation(reason, checks, ())
     explained = []
@@ -192,7 +172,8 @@ def explain(target: Target | None, question: Question) -> Explanation:
         explained.append(found)
         if found.reason is Reason.GRANTED and not campaign.ignores_caps:
             # Those with a lower priority find its place taken.
-            question = question._replace(sent=sorted([*question.sent, question.detected_at]))
+            sent = sorted([*question.history.sent, question.detected_at])
+            question = question._replace(history=question.history._replace(sent=sent))
     return Explanation(reason, checks, tuple(explained))
 
 
@@ -201,7 +182,7 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
     found = "targeted" if aimed else "not targeted"
-    needed = f"{_one(target.kind)} that the campaign names, or its tag"
+    needed = f"{_NAMES[target.kind]} that the campaign names, or its tag"
     checks = tuple(_shared_checks(alone, question, found, needed))
     explained = _explain_campaign(alone, campaign, question, checks)
     return Explanation(explained.reason, checks, (explained,))
@@ -230,7 +211,7 @@ def _shared_checks(
     zone = question.zone
     kind = question.kind if target is None else target.kind
     known = "unknown" if target is None else "known"
-    needed = f"{_one(kind)} of the catalog"
+    needed = f"{_NAMES[kind]} of the catalog"
     yield ExplainedCheck(UNKNOWN[kind].reason, target is not None, known, needed)
     if target is not None:
         yield _activity(Reason.INACTIVE_VENUE, target.venue.active)
@@ -243,8 +224,8 @@ def _shared_checks(
         is_near = is_known and zone <= target.reach
         yield ExplainedCheck(Reason.TOO_FAR, is_near, found, _UP_TO[target.reach])
     at, now, most = question.detected_at, question.decided_at, question.max_age
-    needed = f"at most {duration_text(most)}"
-    age, lead = f"{duration_text(now - at)} old", f"{duration_text(at - now)} ahead"
+    needed = f"at most {_duration(most)}"
+    age, lead = f"{_duration(now - at)} old", f"{_duration(at - now)} ahead"
     yield ExplainedCheck(Reason.STALE, not at < now - most, age, needed)
     yield ExplainedCheck(Reason.FUTURE, not at > now + most, lead, needed)
 
@@ -273,7 +254,7 @@ def _explain_campaign(
         schedule.clock,
         question.decide(alone).reason,
         checks,
-        question.claims.get(campaign.id),
+        question.history.claims.get(campaign.id),
         next_at,
         tuple(blocked_by) if next_at is None else (),
     )
@@ -284,6 +265,7 @@ def _campaign_checks(
 ) -> Iterator[ExplainedCheck]:
     """The checks of one campaign, in the order of the contract."""
     at, written = question.detected_at, schedule.clock.written
+    claims, sent, zone = question.history
     yield from _schedule_checks(campaign, schedule, at)
     if campaign.format == "connector":
         found = "set up" if alone.has_connector else "none set up"
@@ -293,20 +275,20 @@ def _campaign_checks(
         needed = _MOMENTS[campaign.on].format(campaign.dwell_minutes)
         yield ExplainedCheck(Reason.NOT_ENTERED, False, "a detection", needed)
     hours, caps = alone.rules.quiet_hours, alone.rules.caps
-    quiet = quiet_schedule(hours, alone.zones(question.time_zone))
+    quiet = quiet_schedule(hours, alone.zones(zone))
     if hours is not None and quiet is not None and not campaign.ignores_quiet_hours:
         is_quiet = quiet.verdict(at).reason is not None
         until = quiet.clock.written(quiet.next_change(at))
         found = f"quiet until {until}" if is_quiet else "not quiet"
         needed = f"not {_hours(hours)}, {_days(hours.weekdays)}"
         yield ExplainedCheck(Reason.QUIET_HOURS, not is_quiet, found, needed)
-    yield _claim_check(campaign, schedule.clock, question.claims.get(campaign.id), at)
+    yield _claim_check(campaign, schedule.clock, claims.get(campaign.id), at)
     if caps and not campaign.ignores_caps:
-        refusing = refusing_cap(question.sent, at, caps)
-        free_at = written(ceil(next_place(question.sent, at, caps)))
+        refusing = refusing_cap(sent, at, caps)
+        free_at = written(ceil(next_place(sent, at, caps)))
         found = "not capped" if refusing is None else f"capped until {free_at}"
         needed = ", ".join(
-            f"at most {cap.most} within {duration_text(cap.seconds)}"
+            f"at most {cap.most} within {_duration(cap.seconds)}"
             for cap in (caps if refusing is None else [refusing])
         )
         yield ExplainedCheck(Reason.CAPPED, refusing is None, found, needed)
@@ -338,11 +320,11 @@ def _claim_check(
 ) -> ExplainedCheck:
     if not campaign.delay:
         return ExplainedCheck(Reason.THROTTLED, True, "no cache delay", "no cache delay")
-    needed = f"at least {duration_text(campaign.delay)} between two sends"
+    needed = f"at least {_duration(campaign.delay)} between two sends"
     if claim is None:
         return ExplainedCheck(Reason.THROTTLED, True, "no claim", needed)
     ends_at = claim.detected_at + campaign.delay
-    ends = f"{duration_text(ends_at - at)} left" if ends_at > at else "that is over"
+    ends = f"{_duration(ends_at - at)} left" if ends_at > at else "that is over"
     found = f"claimed at {clock.written(claim.detected_at)}, {ends}"
     return ExplainedCheck(Reason.THROTTLED, not at < ends_at, found, needed)
 
@@ -352,22 +334,22 @@ def _next_firing(alone: Target, question: Question, origin: float) -> float | No
 
     Visits one change of the decision after the other, so the number of steps is bounded.
     """
-    (campaign,) = alone.campaigns
+    (campaign,), (claims, sent, zone) = alone.campaigns, question.history
     if not campaign.weekdays:
         return None
     t = origin
     for _ in range(_MOST_STEPS):
-        decision = question.at_time(t).decide(alone)
+        decision = question._replace(detected_at=t, decided_at=t).decide(alone)
         if decision.granted:
             return t
         if decision.reason not in _BY_TIME:
             return None
         if decision.reason is Reason.THROTTLED:
-            t = ceil(question.claims[campaign.id].detected_at + campaign.delay)
+            t = ceil(claims[campaign.id].detected_at + campaign.delay)
         elif decision.reason is Reason.CAPPED:
-            t = ceil(next_place(question.sent, t, alone.rules.caps))
+            t = ceil(next_place(sent, t, alone.rules.caps))
         else:
-            t = alone.phase_at(t, question.time_zone).until
+            t = alone.phase_at(t, zone).until
         if t == inf:
             return None
     return None

@@ -51,10 +51,6 @@ class _Level(NamedTuple):
     columns: list[int]
     cells: dict[int, tuple[Circle, ...]]
 
-    def columns_of(self, row: int) -> int:
-        """How many columns the row has."""
-        return self.columns[row // self.rows]
-
 
 class GeofenceGrid:
     """Finds the circles of one company that contain a position. `circles` has them by id."""
@@ -91,8 +87,9 @@ class GeofenceGrid:
         extent = 180.0
         if south > -90 and north < 90:
             extent = asin(min(1.0, sin(angle) / cos(radians(circle.latitude)))) * 180 / pi
-        for row in range(_row_of(max(south, -90), height), _row_of(min(north, 90), height) + 1):
-            columns = level.columns_of(row)
+        first, last = (int((each + 90) / height) for each in (max(south, -90), min(north, 90)))
+        for row in range(first, last + 1):
+            columns = level.columns[row // level.rows]
             west, east = (
                 floor((circle.longitude + side + 180) / 360 * columns) for side in (-extent, extent)
             )
@@ -107,10 +104,6 @@ class GeofenceGrid:
             columns = [_columns_of(number, band, height) for number in range(int(180 / band) + 1)]
             level = self._levels[height] = _Level(height, int(band / height), columns, {})
         return level
-
-
-def _row_of(latitude: float, height: float) -> int:
-    return int((latitude + 90) / height)
 
 
 def _columns_of(number: int, band: float, height: float) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -222,7 +222,7 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
 
     `granted`, `throttled` and `capped` are apart from the closed ones. Decisions of a company with
     equal numbers share one tally, so that a batch has few. `company_id` is 0 where the place is
-    unknown; `of_any` is the same tally for no company.
+    unknown.
     """
 
     reason: Reason
@@ -231,7 +231,6 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
     granted: int
     company_id: int
     capped: int = 0
-    of_any: "DecisionTally | None" = None
 
     @property
     def outcomes(self) -> Counts:
@@ -240,14 +239,7 @@ class DecisionTally(msgspec.Struct, frozen=True, eq=False):
         return self.closed + tuple(each for each in refused if each[1])
 
 
-@lru_cache(maxsize=16_384)
-def _shared_tally(
-    reason: Reason, closed: Counts, throttled: int, granted: int, company_id: int, capped: int
-) -> DecisionTally:
-    of_any = _shared_tally(reason, closed, throttled, granted, 0, capped) if company_id else None
-    return DecisionTally(reason, closed, throttled, granted, company_id, capped, of_any)
-
-
+_shared_tally = lru_cache(maxsize=16_384)(DecisionTally)
 _NO_TALLY = DecisionTally(Reason.NO_CAMPAIGN, (), 0, 0, 0)
 
 
@@ -274,10 +266,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
     tally: DecisionTally = _NO_TALLY
 
     def __post_init__(self) -> None:
-        granted, capped = len(self.granted), len(self.capped)
-        tally = _shared_tally(
-            self.reason, self.closed, self.throttled, granted, self.company_id, capped
-        )
+        counts = self.throttled, len(self.granted), self.company_id, len(self.capped)
+        tally = _shared_tally(self.reason, self.closed, *counts)
         msgspec.structs.force_setattr(self, "tally", tally)
 
     @property
@@ -317,21 +307,15 @@ class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: PlaceKind = "beacon"
 
 
-class CampaignReason(NamedTuple):
-    """The key of a sum by campaign."""
-
-    campaign_id: int
-    reason: Reason
-
-
 class DayFigures(msgspec.Struct, eq=True):
     """Sums of a day, in UTC. Decisions are counted, so a detection decided twice counts twice.
 
     `detections` (of active beacons) and `notifications` are by hour, 0 to 23. `reasons` counts each
-    checked campaign, and each detection that was refused before its campaigns were checked.
+    checked campaign, and each detection that was refused before its campaigns were checked;
+    `campaigns` counts by id and reason.
     """
 
     detections: Counter[int] = msgspec.field(default_factory=Counter)
     notifications: Counter[int] = msgspec.field(default_factory=Counter)
     reasons: Counter[Reason] = msgspec.field(default_factory=Counter)
-    campaigns: Counter[CampaignReason] = msgspec.field(default_factory=Counter)
+    campaigns: Counter[tuple[int, Reason]] = msgspec.field(default_factory=Counter)

@@ -160,10 +160,8 @@ async def explained(
         supposed.detected_at,
         supposed.decided_at,
         settings.max_detection_age,
-        history.claims,
+        history._replace(time_zone=supposed.time_zone or history.time_zone),
         supposed.key.kind,
-        history.sent,
-        supposed.time_zone or history.time_zone,
     )
     return ExplainedDetection(place, question, explain_detection(target, question))
 

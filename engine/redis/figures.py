@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from catalog.database import chunked
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from rules.model import CampaignReason, DayFigures, Reason
+from rules.model import DayFigures, Reason
 
 KEPT_DAYS = 32
 # 24 hours of two kinds, 16 reasons, and campaigns by reason for the rest.
@@ -98,7 +98,7 @@ def _read_field(figures: DayFigures, field: str, count: int) -> None:
         figures.reasons[Reason(name)] = count
     elif kind == "c":
         campaign, _, reason = name.partition(":")
-        figures.campaigns[CampaignReason(int(campaign), Reason(reason))] = count
+        figures.campaigns[int(campaign), Reason(reason)] = count
 
 
 _WRITE_SECONDS = 5.0

@@ -104,10 +104,7 @@ def _by_reason(tallies: Counter[DecisionTally]) -> tuple[Counter[Reason], Counte
     """Detections and campaigns by reason."""
     detections: Counter[Reason] = Counter()
     campaigns: Counter[Reason] = Counter()
-    of_any: Counter[DecisionTally] = Counter()
     for tally, count in tallies.items():
-        of_any[tally.of_any or tally] += count
-    for tally, count in of_any.items():
         detections[tally.reason] += count
         campaigns[Reason.GRANTED] += tally.granted * count
         for reason, outcomes in tally.outcomes:

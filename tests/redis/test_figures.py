@@ -22,11 +22,11 @@ from engine.redis.figures import (
     FigureSums,
     RecentDetectionStore,
 )
-from rules.model import CampaignReason, DayFigures, Reason
+from rules.model import DayFigures, Reason
 
 DAY = date(2026, 11, 20)
 NEXT = date(2026, 11, 21)
-HELD = CampaignReason(7, Reason.THROTTLED)
+HELD = (7, Reason.THROTTLED)
 FIELDS = {"d:0": 1, "d:23": 2, "n:9": 1, "r:too_far": 1, "r:throttled": 3, "c:7:throttled": 3}
 
 
@@ -155,7 +155,7 @@ async def test_while_redis_is_down_sums_grow_on(
     unwritten.refuse(1, 7)
     await unwritten.write()
     found = (await store.read(1, DAY, DAY))[DAY]
-    assert found.campaigns == {CampaignReason(7, Reason.ENDED): added}
+    assert found.campaigns == {(7, Reason.ENDED): added}
     assert (unwritten.count("redis_errors"), unwritten.count("figures_dropped")) == (1, dropped)
 
 

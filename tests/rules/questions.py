@@ -5,6 +5,7 @@ from typing import Any
 
 from rules.decision import Target
 from rules.explanation import (
+    DeviceHistory,
     ExplainedCampaign,
     Explanation,
     HeldClaim,
@@ -37,7 +38,8 @@ def new_question(
     time_zone: str | None = None,
 ) -> Question:
     decided_at = at if decided_at is None else decided_at
-    return Question(zone, at, decided_at, 300.0, claims or {}, kind, sent, time_zone)
+    history = DeviceHistory(claims or {}, sent, time_zone)
+    return Question(zone, at, decided_at, 300.0, history, kind)
 
 
 def at_beacon(

@@ -15,7 +15,7 @@ def target(*campaigns: CampaignSnapshot) -> Target:
 
 
 def at(
-    aim: Target | None, zone: Zone = Zone.NEAR, t: float = NOW, held: dict[int, float] | None = None
+    aim: Target, zone: Zone = Zone.NEAR, t: float = NOW, held: dict[int, float] | None = None
 ) -> Decision:
     return decide(aim, zone, t, NOW, 300.0, held or {})
 
@@ -25,7 +25,6 @@ def test_a_decision_belongs_to_the_company_of_its_venue() -> None:
     decisions = (at(ours), at(ours, held={2: NOW}), at(ours, Zone.FAR), at(ours, t=NOW - 301))
     assert {each.company_id for each in decisions} == {7}
     assert {each.tally.company_id for each in decisions} == {7}
-    assert at(None).company_id == 0
 
 
 def test_decisions_are_shared_so_that_they_can_be_counted_by_identity() -> None:
@@ -37,12 +36,3 @@ def test_decisions_are_shared_so_that_they_can_be_counted_by_identity() -> None:
     assert at(evening) is at(evening, t=NOW - 1)
     assert at(aim, Zone.FAR) is at(evening, Zone.FAR)
     assert len({at(aim), at(evening), at(aim, Zone.FAR)}) == 3
-
-
-def test_the_phase_is_worked_out_once_per_change() -> None:
-    aim = target(EVENING)
-    noon, evening = aim.phase_at(NOW), aim.phase_at(epoch("2026-11-20T22:00:00Z"))
-    assert (noon.since, noon.until) == (epoch("2026-11-20T00:00:00Z"), evening.since)
-    assert (noon.open, evening.open) == ((), (EVENING,))
-    assert aim.phase_at(NOW) is aim.phase_at(noon.since) is noon
-    assert aim.phase_at(evening.until - 0.001) is evening

@@ -42,7 +42,7 @@ CAPPED = CompanyRules(company_id=1, caps=(Cap(2, 7200), Cap(9, 60)))
         (
             Reason.NO_CAMPAIGN,
             explain(Target.of_place(beacon(), []), new_question()),
-            "no campaigns | a campaign that targets the beacon",
+            "no campaigns | a campaign that targets it",
         ),
         (Reason.TOO_FAR, at_beacon(new_question(zone=Zone.FAR)), "far | near or nearer"),
         (

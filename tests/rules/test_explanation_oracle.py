@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.explanation import (
+    DeviceHistory,
     ExplainedCampaign,
     Explanation,
     HeldClaim,
@@ -25,7 +26,7 @@ BY_TIME = ("stale", "future", "not_started", "ended", "wrong_weekday", "outside_
 
 def question(case: Case) -> Question:
     claims = {number: HeldClaim("an owner", at) for number, at in case.held.items()}
-    return Question(case.zone, case.t, case.now, MAX_AGE, claims, case.kind)
+    return Question(case.zone, case.t, case.now, MAX_AGE, DeviceHistory(claims), case.kind)
 
 
 def first_failed(explanation: Explanation, campaign: ExplainedCampaign | None) -> str:

@@ -16,15 +16,15 @@ from engine.trigger import decision_counts
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.place_cache import IndexedPlace
 from engine.wiring.parts import redis_options
-from rules.model import CampaignReason, DayFigures, Reason
+from rules.model import DayFigures, Reason
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
 from tests.rules.records import campaign, venue
 from tests.trigger.pushed import NOW, PushedTrigger, detection
 from tests.trigger.samples import granted, messages_of
 
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
-SENT, HELD = (CampaignReason(1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
-REQUESTED, OFF = CampaignReason(2, Reason.GRANTED), CampaignReason(3, Reason.INACTIVE)
+SENT, HELD = ((1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
+REQUESTED, OFF = (2, Reason.GRANTED), (3, Reason.INACTIVE)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_each_detection_and_each_campaign_is_counted_once(counting: Pushed
     }
     others = await figures(counting, company=2)
     assert (others.detections, others.reasons) == ({MOMENT.hour: 1}, {Reason.GRANTED: 1})
-    assert others.campaigns == {CampaignReason(5, Reason.GRANTED): 1}
+    assert others.campaigns == {(5, Reason.GRANTED): 1}
     # As the metrics have it.
     for reason, count in found.reasons.items():
         both = count + others.reasons[reason]

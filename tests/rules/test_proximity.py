@@ -1,4 +1,4 @@
-from math import inf, log10, nan
+from math import log10, nan
 
 import pytest
 
@@ -28,12 +28,11 @@ def test_refuses_anything_else(value: str | int) -> None:
     ("rssi", "tx_power", "zone"),
     [
         (-59, None, Zone.NEAR),
-        (-52, None, Zone.IMMEDIATE),
-        (-71, None, Zone.NEAR),
-        (-72, None, Zone.FAR),
         (-79, -79, Zone.NEAR),
         (0, None, Zone.UNKNOWN),
         (nan, None, Zone.UNKNOWN),
+        (-(10**400), -59, Zone.FAR),
+        (-1, -(10**400), Zone.IMMEDIATE),
     ],
 )
 def test_zone_from_the_signal(rssi: float, tx_power: int | None, zone: Zone) -> None:
@@ -46,16 +45,3 @@ def test_near_is_from_half_a_metre_up_to_and_including_four() -> None:
     assert zone_from_rssi(half, 2 * half - 0.001) is Zone.IMMEDIATE
     assert zone_from_rssi(-four, 0) is Zone.NEAR
     assert zone_from_rssi(-four, 0.001) is Zone.FAR
-
-
-@pytest.mark.parametrize(
-    ("rssi", "tx_power", "zone"),
-    [
-        (-(10**400), -59, Zone.FAR),
-        (-inf, None, Zone.FAR),
-        (-1, -(10**400), Zone.IMMEDIATE),
-        (-1, 10**400, Zone.FAR),
-    ],
-)
-def test_absurd_values_have_a_zone(rssi: float, tx_power: float | None, zone: Zone) -> None:
-    assert zone_from_rssi(rssi, tx_power) is zone

@@ -33,45 +33,30 @@ NEWFOUNDLAND = {
 }
 LAST_NIGHT = NIGHT | {"end": ISO("2026-11-20T00:00:00+00:00")}
 FIRST_NIGHT = NIGHT | {"start": ISO("2026-11-20T00:00:00+00:00")}
-TO_MIDNIGHT = {"start_minute": 1320, "end_minute": 1440, "weekdays": FRIDAY}
-TO_ZERO = TO_MIDNIGHT | {"end_minute": 0}
+TO_ZERO = {"start_minute": 1320, "end_minute": 0, "weekdays": FRIDAY}
 ALL_DAY = {"start_minute": 540, "end_minute": 540, "weekdays": FRIDAY}
 SKIPPED = {"start_minute": 120, "end_minute": 180, "time_zone": "Europe/Paris"}
 REPEATED = SKIPPED | {"end_minute": 150}
-NEVER = {"start": ISO("2027-01-01T00:00:00Z"), "end": ISO("2026-01-01T00:00:00Z")}
-NO_MINUTE = {"start_minute": 0, "end_minute": 1, "weekdays": 0}
 
 
 @pytest.mark.parametrize(
     ("fields", "at", "reason"),
     [
         (MARCH, "2026-02-28T23:59:59.900+01:00", EARLY),
-        (MARCH, "2026-03-01T00:00:00+01:00", OPEN),
         (MARCH, "2026-03-31T23:59:59.900+02:00", OPEN),
         (MARCH, "2026-04-01T00:00:00+02:00", ENDED),
         (UNTIL_NOON, "2026-03-31T12:00:00.999+00:00", OPEN),
         (NEWFOUNDLAND, "2026-07-01T12:29:59+00:00", CLOSED),
         (NEWFOUNDLAND, "2026-07-01T12:30:00+00:00", OPEN),
         (FRIDAY_NIGHT, "2026-11-20T01:59:59+00:00", OTHER_DAY),
-        (FRIDAY_NIGHT, "2026-11-20T22:00:00+00:00", OPEN),
         (FRIDAY_NIGHT, "2026-11-21T01:59:59+00:00", OPEN),
-        (FRIDAY_NIGHT, "2026-11-21T02:00:00+00:00", OTHER_DAY),
         (LAST_NIGHT, "2026-11-21T01:59:59+00:00", OPEN),
-        (LAST_NIGHT, "2026-11-21T02:00:00+00:00", ENDED),
         (FIRST_NIGHT, "2026-11-20T01:00:00+00:00", EARLY),
-        (FIRST_NIGHT, "2026-11-20T02:00:00+00:00", CLOSED),
         (ALL_DAY, "2026-11-20T23:59:59Z", OPEN),
-        (TO_MIDNIGHT, "2026-11-20T23:59:59Z", OPEN),
-        (TO_MIDNIGHT, "2026-11-21T00:00:00Z", OTHER_DAY),
         (TO_ZERO, "2026-11-20T23:59:59Z", OPEN),
-        (TO_ZERO, "2026-11-20T00:00:00Z", CLOSED),
         (SKIPPED, "2026-03-29T01:00:00Z", CLOSED),
         (REPEATED, "2026-10-25T00:29:59Z", OPEN),
         (REPEATED, "2026-10-25T01:00:00Z", OPEN),
-        (REPEATED, "2026-10-25T01:30:00Z", CLOSED),
-        (NEVER | NO_MINUTE | {"active": False}, "2026-11-20T12:00:00Z", Reason.INACTIVE),
-        (NEVER | NO_MINUTE, "2026-11-20T12:00:00Z", EARLY),
-        (NO_MINUTE, "2026-11-20T12:00:00Z", OTHER_DAY),
     ],
 )
 def test_the_contract_by_example(fields: dict[str, Any], at: str, reason: Reason | None) -> None:
@@ -98,12 +83,6 @@ def test_campaigns_with_equal_hours_and_dates_share_a_schedule() -> None:
         campaign(),
         campaign(active=False),
         campaign(asleep=True),
-        campaign(weekdays=FRIDAY),
-        campaign(start_minute=1),
-        campaign(end_minute=1),
-        campaign(time_zone="Europe/Paris"),
-        campaign(start=ISO("2026-01-02T00:00:00+00:00")),
-        campaign(end=ISO("2026-01-02T00:00:00+00:00")),
         # The same instants, written in another offset.
         campaign(start=ISO("2026-01-01T01:00:00+01:00")),
         campaign(end=ISO("2026-12-31T01:00:00+01:00")),
@@ -123,8 +102,6 @@ def test_instants_beyond_the_calendar_have_a_verdict(t: float) -> None:
     [
         ("UTC", -62_135_596_800, "0001-01-01T00:00:00+0000"),
         ("Pacific/Kiritimati", 253_402_300_799, "9999-12-31T23:59:59+1400"),
-        ("America/New_York", -62_135_596_800, "0001-01-01T00:00:00-0456"),
-        ("Europe/Paris", 1e18, "9999-12-31T23:59:59+0100"),
         ("Europe/Paris", -inf, "0001-01-01T00:00:00+0009"),
     ],
 )

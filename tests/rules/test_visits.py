@@ -3,13 +3,11 @@
 from dataclasses import dataclass, field
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rules.model import Zone
-from rules.visits import Observation, Visit, VisitBook, VisitPlace, weakest_signal
+from rules.visits import Observation, Visit, VisitBook, VisitPlace
 
 VENUE = VisitPlace(("venue", 1), (1,), 40, presence=True)
 PLACES = (
@@ -211,11 +209,3 @@ def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
     assert not book.observe(visitor, PLACES[:1], replace(seen(99), arrived=131))
     assert book.late == {"beacon": 1}
     assert len(book) == 0
-
-
-@pytest.mark.parametrize(
-    ("reach", "power", "weakest"),
-    [(Zone.FAR, None, None), (Zone.IMMEDIATE, -59, -53.0), (Zone.NEAR, -50, -62.0)],
-)
-def test_the_weakest_signal_within_reach(reach, power, weakest):
-    assert weakest_signal(reach, power, 2.0) == pytest.approx(weakest, abs=0.05)

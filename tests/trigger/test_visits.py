@@ -179,18 +179,6 @@ async def test_a_place_that_was_edited_ends_its_visits(mall: PushedTrigger) -> N
     assert last["venue"] == {"id": 1, "name": ""}
 
 
-async def test_a_device_that_goes_away_leaves_by_its_signal(mall: PushedTrigger) -> None:
-    def heard(rssi: int) -> dict[str, Any]:
-        return {"proximity": None, "rssi": rssi}
-
-    await stay(mall, 0, **heard(-60))
-    await stay(mall, 1, 2, 3, 4, **heard(-80))  # the mean is 6 dB beyond -71 dBm: later
-    assert len(await told(mall)) == 2
-    await stay(mall, 5, 6, 7, **heard(-90))
-    last = (await bodies(mall, "presence"))[-1]
-    assert (last["type"], last["cause"], last["rssi_max"]) == ("exit", "signal", -60)
-
-
 def at(seconds: float, **place: Any) -> bytes:
     body = {"device": {"udid": "phone"}, "api_key": "ours"}
     return json.dumps(body | place | {"detected_at": round(NOW + seconds * 1000)}).encode()

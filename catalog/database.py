@@ -67,22 +67,19 @@ _abandoned: set[asyncio.Future[Any]] = set()
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """An engine and three kinds of session.
+    """An engine and two kinds of session.
 
     - `write` sessions fill the outbox (catalog.session). On SQLite they take the write lock at the
       beginning of their transaction, so that no transaction fails half-way.
     - `read` sessions take no lock.
-    - `autocommit` sessions are for single statements, and for several that need not be consistent.
-      On PostgreSQL they have no transaction, which saves two round trips.
 
-    All of them share one pool, of at most `pool_size` connections on PostgreSQL.
+    Both share one pool, of at most `pool_size` connections on PostgreSQL.
     """
 
     engine: AsyncEngine
     dialect: Literal["postgresql", "sqlite"]
     write: SessionFactory
     read: SessionFactory
-    autocommit: SessionFactory
 
     async def close(self) -> None:
         """Close every pooled connection."""
@@ -98,14 +95,11 @@ def open_database(
     on SQLite; `pool_size` bounds the connections to PostgreSQL. Raises DatabaseUrlError.
     """
     engine = create_engine(url, command_timeout=command_timeout, pool_size=pool_size)
-    sqlite = engine.dialect.name == "sqlite"
-    autocommit = engine if sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
     return Database(
         engine=engine,
-        dialect="sqlite" if sqlite else "postgresql",
+        dialect="sqlite" if engine.dialect.name == "sqlite" else "postgresql",
         write=_sessions(with_write_lock(engine)),
         read=_sessions(engine),
-        autocommit=_sessions(autocommit),
     )
 
 

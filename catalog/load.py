@@ -181,7 +181,7 @@ class _Kind(NamedTuple):
 
 _TAGS = ("tags",)
 _IN_COMPANY = ("accounts", "applications", "connector", "devices", "venues")
-_IN_VENUE = ("beacons", "geofences", "geofencings", "nfcs", "qrcodes", "campaigns")
+_IN_VENUE = ("beacons", "geofences", "nfcs", "qrcodes", "campaigns")
 # In the order in which they are written: a campaign may target beacons of another venue.
 _KINDS = {
     "companies": _Kind(CompanyFields, Company, ("name",), inside=_IN_COMPANY),
@@ -204,7 +204,6 @@ _KINDS = {
         tuple(_Links.model_fields),
     ),
 }
-_OTHER_NAMES = {"geofencings": "geofences"}
 _SCAN_TAGS = {"nfcs": "nfc", "qrcodes": "qrcode"}
 _LOADED_WITH: dict[Any, tuple[Any, ...]] = {
     Beacon: (Beacon.venue, Beacon.tags),
@@ -247,7 +246,8 @@ class _Item:
         if name == "beacons":
             return [key for _, key in listed]
         owner = self.owner and (self.owner.owner if name == "tags" else self.owner)
-        return [(_OTHER_NAMES.get(name, name), owner.place if owner else "", n) for n in listed]
+        kind = "geofences" if name == "geofencings" else name
+        return [(kind, owner.place if owner else "", each) for each in listed]
 
 
 def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
@@ -276,10 +276,9 @@ def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
 
 
 def _record(
-    name: str, given: dict[str, Any], place: str, owner: _Item | None, faults: Faults
+    kind: str, given: dict[str, Any], place: str, owner: _Item | None, faults: Faults
 ) -> Iterator[_Item]:
     """A record and all records in it."""
-    kind = _OTHER_NAMES.get(name, name)
     spec = _KINDS[kind]
     references = ["beacons"] if kind == "campaigns" else []
     known = [*chain(*spellings(spec.fields).values()), *spec.links, *spec.inside, *references]
@@ -322,12 +321,9 @@ def _objects(
 
 
 async def _check_urls(items: Iterable[_Item], url_fault: UrlFault, faults: Faults) -> None:
-    connectors = [each for each in items if each.kind == "connector" and "url" in each.values]
-    # All urls at once, because each look-up has its own deadline.
-    answers = await asyncio.gather(*(url_fault(each.values["url"]) for each in connectors))
-    for connector, answer in zip(connectors, answers, strict=True):
-        if answer is not None:
-            faults[f"{connector.place}.url"] = answer
+    for item in (each for each in items if each.kind == "connector" and "url" in each.values):
+        if fault := await url_fault(item.values["url"]):
+            faults[f"{item.place}.url"] = fault
 
 
 # The database.

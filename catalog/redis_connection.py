@@ -18,7 +18,6 @@ from redis.exceptions import (
     AuthorizationError,
     RedisClusterException,
     RedisError,
-    ResponseError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -109,16 +108,13 @@ async def probe_redis(url: str) -> None:
     client = connect_single_node(url)
     try:
         info: Mapping[str, Any] = await client.info("cluster")
-    except (AuthenticationError, AuthorizationError) as error:
-        raise RedisUrlError(f"Redis refuses user or password: {_first_line(error)}") from None
-    except ResponseError as error:
-        if str(error).startswith("DB index"):
-            raise RedisUrlError(f"Redis has no such database: {_first_line(error)}") from None
-        return  # INFO itself is forbidden: later commands show whether the user may do enough
     except (RedisError, OSError, TimeoutError) as error:
-        if "SSL" in str(error) or "certificate" in str(error):
-            raise RedisUrlError(f"TLS with Redis fails: {_first_line(error)}") from None
-        return
+        text = str(error).partition("\n")[0]
+        if isinstance(error, AuthenticationError | AuthorizationError):
+            raise RedisUrlError(f"Redis refuses user or password: {text}") from None
+        if any(word in text for word in ("DB index", "SSL", "certificate")):
+            raise RedisUrlError(f"Redis refuses the connection: {text}") from None
+        return  # INFO itself may be forbidden: later commands show whether the user may do enough
     finally:
         await client.aclose()
     is_cluster = bool(info.get("cluster_enabled"))
@@ -137,10 +133,6 @@ def _of_one_node(url: str) -> str:
         if url.startswith(scheme):
             return single + url.removeprefix(scheme)
     return url
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 class _ErrorWhenClosed:

@@ -401,7 +401,7 @@ async def rebuild_if_missing(
 
 
 async def _expected(database: Database) -> tuple[str, int]:
-    async with database.autocommit() as session:
+    async with database.read() as session:
         query = select(IndexState.catalog, IndexState.generation)
         catalog, generation = (await session.execute(query)).one()
         return catalog, generation

@@ -162,7 +162,7 @@ class ProcessParts:
         database = self.stores.database
 
         async def sql_time() -> float:
-            async with database.autocommit() as session:
+            async with database.read() as session:
                 query = text("SELECT EXTRACT(EPOCH FROM clock_timestamp())")
                 return float(await session.scalar(query) or 0.0)
 
@@ -238,7 +238,7 @@ async def sql_answers(stores: Stores, metrics: Metrics) -> bool:
     """Whether SQL answers now."""
 
     async def query_sql() -> None:
-        async with stores.database.autocommit() as session:
+        async with stores.database.read() as session:
             await session.execute(text("SELECT 1"))
 
     return await probe(query_sql, PROBE, metrics.sql_errors)

@@ -42,7 +42,7 @@ async def test_a_position_moves_only_from_what_is_known(scene: Scene):
 
 
 async def past(scene: Scene) -> set[str]:
-    async with scene.database.autocommit() as session:
+    async with scene.database.read() as session:
         return set(await session.scalars(select(ReplacedTopic.topic)))
 
 
@@ -76,7 +76,7 @@ async def test_a_cancelled_transaction_leaves_nothing_behind(scene: Scene, turns
 
 async def no_transaction_is_idle(scene: Scene) -> bool:
     query = text("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
-    async with scene.database.autocommit() as session:
+    async with scene.database.read() as session:
         return bool(await session.scalar(query) == 0)
 
 

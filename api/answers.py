@@ -48,7 +48,7 @@ class Answer(BaseModel):
 
 
 class NamedAnswer(Answer):
-    """A record that another one refers to."""
+    """A record; alone where another one refers to it."""
 
     id: Id
     name: str

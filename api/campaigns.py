@@ -15,7 +15,6 @@ from api.answers import (
     Answer,
     ApiError,
     Count,
-    Id,
     NamedAnswer,
     ReasonName,
     Record,
@@ -112,9 +111,7 @@ _EXAMPLE: Record = {
 _OF_MASK: Any = Field(validation_alias="weekdays")
 
 
-class CampaignAnswer(Answer):
-    id: Id
-    name: str
+class CampaignAnswer(NamedAnswer):
     hash: Text
     push: str
     title: str

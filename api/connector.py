@@ -14,6 +14,7 @@ from api.answers import (
     DoneAnswer,
     EpochTime,
     Id,
+    NamedAnswer,
     Text,
     bad_fields,
     not_found,
@@ -35,9 +36,7 @@ Writer = Annotated[Caller, may_write("connector")]
 Reader = Annotated[Caller, may_read("connector")]
 
 
-class ConnectorAnswer(Answer):
-    id: Id
-    name: str
+class ConnectorAnswer(NamedAnswer):
     url: str
     method: Literal["GET", "POST"]
     auth: Literal["header", "get"]

@@ -145,11 +145,9 @@ class ForgottenAnswer(HeldDataAnswer, DoneAnswer):
     """The amount of deleted data."""
 
 
-class CampaignOutcomeAnswer(Answer):
+class CampaignOutcomeAnswer(NamedAnswer):
     """A campaign and the reason of its outcome. A deleted one keeps its name."""
 
-    id: Id
-    name: str
     outcome: ReasonName
 
 

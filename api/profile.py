@@ -14,6 +14,7 @@ from api.answers import (
     Count,
     DoneAnswer,
     Id,
+    NamedAnswer,
     SignInErrorAnswer,
     Text,
     TimeOfDay,
@@ -66,9 +67,7 @@ class SessionEnvelopeAnswer(DoneAnswer):
     session: SessionAnswer
 
 
-class CompanyAnswer(Answer):
-    id: Id
-    name: str
+class CompanyAnswer(NamedAnswer):
     image: Text
     description: Text
     active: bool
@@ -104,9 +103,7 @@ class ProfileAnswer(Answer):
     ]
 
 
-class ApplicationAnswer(Answer):
-    id: Id
-    name: str
+class ApplicationAnswer(NamedAnswer):
     type: str
     api_key: str
     api_id: str

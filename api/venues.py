@@ -8,7 +8,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
-from api.answers import Answer, Count, Id, NamedAnswer, Text
+from api.answers import Count, Id, NamedAnswer, Text
 from api.bodies import MOST_LISTED
 from api.permissions import PREFIX
 from api.records import Records, Scope, Tags, add_operations
@@ -26,9 +26,7 @@ router = APIRouter(prefix=PREFIX)
 _LIST = f"A list of up to {MOST_LISTED} creates all of them or none."
 
 
-class VenueAnswer(Answer):
-    id: Id
-    name: str
+class VenueAnswer(NamedAnswer):
     address: str
     active: bool
     width: Count | None
@@ -55,27 +53,28 @@ VENUES = Records(
 )
 
 
+class _PlaceAnswer(NamedAnswer):
+    active: bool
+    tags: list[NamedAnswer]
+
+
 class BeaconInput(BeaconFields):
     """A beacon with its tags."""
 
     tags: Tags = ABSENT
 
 
-class ExplainedBeaconAnswer(Answer):
-    id: Id
-    name: str
+class ExplainedBeaconAnswer(NamedAnswer):
     uuid: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
     major: Count
     minor: Count
 
 
-class BeaconAnswer(ExplainedBeaconAnswer):
-    active: bool
+class BeaconAnswer(ExplainedBeaconAnswer, _PlaceAnswer):
     proximity: Literal["immediate", "near", "far"]
     x: int | None
     y: int | None
     color: Text
-    tags: list[NamedAnswer]
 
 
 async def _check_beacons(
@@ -118,14 +117,10 @@ class GeofenceInput(GeofenceFields):
     tags: Tags = ABSENT
 
 
-class GeofenceAnswer(Answer):
-    id: Id
-    name: str
+class GeofenceAnswer(_PlaceAnswer):
     longitude: float
     latitude: float
     radius: Id
-    active: bool
-    tags: list[NamedAnswer]
 
 
 async def _check_geofences(session: AsyncSession, scope: Scope, _: Any, added: bool) -> None:
@@ -160,12 +155,8 @@ class ScanTagInput(ScanTagFields):
     tags: Tags = ABSENT
 
 
-class ScanTagAnswer(Answer):
-    id: Id
-    name: str
+class ScanTagAnswer(_PlaceAnswer):
     value: str
-    active: bool
-    tags: list[NamedAnswer]
 
 
 def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]:

@@ -39,19 +39,15 @@ def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], di
     ("model", "name", "given", "kept"),
     [
         (VenueInput, "active", "1", True),
-        (VenueInput, "active", 0, False),
         (VenueInput, "active", "False", False),
-        (VenueInput, "height", 100.0, 100),
         (VenueInput, "name", "Café 👩‍👩‍👧 שלום", "Café 👩‍👩‍👧 שלום"),
         (BeaconFields, "major", "7", 7),
         (BeaconFields, "proximity", " FAR ", "far"),
         (BeaconFields, "uuid", UUID.upper(), UUID),
         (BeaconFields, "uuid", UUID.replace("-", ""), UUID),
-        (GeofenceFields, "latitude", 48, 48.0),
         (GeofenceFields, "longitude", "-179.25", -179.25),
         (CampaignFields, "push", "two\nlines\x92", "two\nlines\x92"),
         (CampaignFields, "start", "2026-11-20T10:00:00+0100", TEN),
-        (CampaignFields, "start", "2026-11-20T10:00:00+01:00", TEN),
         (CampaignFields, "start", "2026-11-20t09:00:00z", TEN),
         (CampaignFields, "cache", "2 Hours", "2 Hours"),
         (CompanyFields, "time_zone", "Australia/Lord_Howe", "Australia/Lord_Howe"),
@@ -62,7 +58,6 @@ def read(model: type[Fields], given: dict[str, Any]) -> tuple[dict[str, Any], di
         (ConnectorInput, "url", "https://example.org:8443/a?b=c", "https://example.org:8443/a?b=c"),
         (ConnectorInput, "method", "post", "POST"),
         (ConnectorInput, "parameters", '[{"key":"k","value":"v"}]', '[{"key":"k","value":"v"}]'),
-        (ConnectorInput, "parameters", [], "[]"),
     ],
 )
 def test_accepted(model: type[Fields], name: str, given: Any, kept: Any):

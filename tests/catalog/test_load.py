@@ -235,15 +235,6 @@ async def test_every_fault_at_once_and_nothing_changed(
         assert (await session.scalars(select(Tag.name))).all() == []
 
 
-async def test_quiet_hours_need_a_time_zone(database: Database, document: dict, cipher: Cipher):
-    del document["companies"][0]["time_zone"]
-    del document["companies"][0]["venues"][0]["time_zone"]
-    found = await faults_of(database, document, cipher)
-    assert found == {
-        "companies[0].quiet_hours": "quiet hours need a time zone, of the company or of each venue"
-    }
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

@@ -49,21 +49,6 @@ async def test_each_campaign_has_its_state_now(visitor: Visitor, bodies: Bodies,
     assert "5 of 6 campaigns do not send now." in overview.texts
 
 
-async def test_the_overview_looks_at_every_campaign(visitor: Visitor, bodies: Bodies, venue: int):
-    there = await visitor.made("/region", bodies.venue(name="Quay"))
-    for number in range(50):
-        where = venue if number % 2 else there
-        await campaign_with(visitor, bodies, where, name=f"c{number}", tags=[])
-    seen, following = set[str](), "/parts/silent"
-    while following:
-        part = await visitor.get(following)
-        seen |= {link for link in part.links() if "/campaigns/" in link}
-        addresses = [found["hx-get"] or "" for _, found in part.tags if "hx-get" in found]
-        following = addresses[0].removeprefix("/console") if addresses else ""
-    assert len(seen) == 50
-    assert "50 of 50 campaigns do not send now." in part.texts
-
-
 async def test_several_are_switched(visitor: Visitor, bodies: Bodies, venue: int):
     numbers = [await campaign_with(visitor, bodies, venue, tags=["a"]) for _ in range(3)]
     path = f"/lieu/{venue}/campaign"

@@ -249,14 +249,6 @@ def test_one_odd_value_anywhere(place: tuple[str, ...], value: Any) -> None:
     is_handled(json.dumps(with_value(place, value)).encode())
 
 
-@settings(max_examples=300, deadline=None)
-@given(cut=st.integers(0, 1500), flipped=st.integers(0, 1500), to=st.integers(0, 255))
-def test_bytes_that_were_damaged(cut: int, flipped: int, to: int) -> None:
-    raw = bytearray(json.dumps(GOOD).encode())
-    raw[flipped % len(raw)] = to
-    is_handled(bytes(raw[: max(1, len(raw) - cut // 10)]))
-
-
 def test_a_valid_record_is_a_call() -> None:
     assert is_handled(json.dumps(GOOD).encode())
     assert not is_handled(b"[" * 50_000)

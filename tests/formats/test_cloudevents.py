@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.formats import samples
 from tests.formats.records import ARRIVED_AT, decoded, refused, report, triple
 from tests.kafka.records import UUID, detection
 
@@ -123,15 +122,3 @@ def test_each_event_of_a_batch_has_its_place():
     # The first one is the same detection as by itself.
     assert found[0].index == decoded(OWN, report(event(), headers=STRUCTURED))[0].index
     assert decoded(OWN, batch()) == []
-
-
-def test_a_batch_of_reports():
-    """The place of a sighting is that of its event, and that in the event's report."""
-    minew = orjson.loads(samples.MINEW)
-    reports = (minew, [minew[0]], [*minew, minew[1]])
-    found = decoded("cloudevents+minew", batch(*(event(data=each) for each in reports)))
-    assert [each.index for each in found] == [1, 2 * 2**32 + 1, 2 * 2**32 + 2]
-    many = event(data=[minew[0], *minew[1:] * 400])
-    assert len(decoded("cloudevents+minew", batch(many, many))) == 800
-    _, detail = refused("cloudevents+minew", batch(many, many, many))
-    assert detail == "more than 1000 sightings in a record"

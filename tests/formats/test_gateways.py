@@ -5,7 +5,6 @@ from typing import Any
 import orjson
 import pytest
 
-from engine.formats.gateways import IBeaconFrame, ibeacon_frame
 from tests.formats import samples
 from tests.formats.records import (
     ARRIVED_AT,
@@ -189,23 +188,6 @@ def test_ibeacons_among_kontakts_events():
     # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
     assert seen("kontakt", uploaded) == [f"1 {INGICS} 1688335200.0", f"2 {INGICS} {ARRIVED_AT}"]
     assert seen("kontakt", kontakt_upload(4, nested)) == [f"0 {INGICS} 1688335200.123"]
-
-
-@pytest.mark.parametrize(
-    ("advertisement", "frame"),
-    [
-        (samples.INGICS, IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
-        (samples.INGICS[3:], IBeaconFrame("b9a5d27d56cc4e3aab511f2153bcb967", 1, 0x452E, -42)),
-        (samples.INGICS_OTHER, None),
-        (samples.INGICS[:-1], None),
-        (samples.INGICS[:3] + b"\0" * 27, None),
-        (b"\x02\x01", None),
-        (b"", None),
-        (b"\xff", None),
-    ],
-)
-def test_the_ibeacon_of_an_advertisement(advertisement: bytes, frame: IBeaconFrame | None):
-    assert ibeacon_frame(advertisement) == frame
 
 
 def minew(**fields: Any) -> Any:

@@ -51,14 +51,6 @@ def tokens(url: str, clock: Clock | None = None, **more: Any) -> LoginTokens:
     return LoginTokens(settings, clock or Clock())
 
 
-async def test_the_standards_request(endpoint: TokenEndpointService) -> None:
-    client = tokens(endpoint.url, kafka_sasl_oauth_scope="read write")
-    assert [await client.token(), await client.token()] == endpoint.granted * 2
-    (received,) = endpoint.requested
-    assert received.body == b"grant_type=client_credentials&scope=read+write"
-    assert received.headers["content-type"] == "application/x-www-form-urlencoded"
-
-
 async def test_it_is_renewed_and_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,31 +51,6 @@ async def test_order_is_kept_within_a_partition(
         assert values == sorted(values)
 
 
-async def test_keys_values_and_headers_arrive_as_they_are(
-    publisher: Publisher, broker: str, topic: str
-) -> None:
-    headers = [("a", b"1"), ("b", b"\xff\x00"), ("a", b""), ("é", b"2")]
-    await publisher.publish(
-        [
-            Outgoing(topic, None, b"no key", []),
-            Outgoing(topic, b"no value", None, []),
-            Outgoing(topic, b"", b"", headers),
-            Outgoing(topic, b"\xff\x00", b"\x00\xff", []),
-            Outgoing(topic, None, None, []),
-        ]
-    )
-    found = {(r.key, r.value): (r.partition, list(r.headers)) for r in await read(broker, topic)}
-    assert set(found) == {
-        (None, b"no key"),
-        (b"no value", None),
-        (b"", b""),
-        (b"\xff\x00", b"\x00\xff"),
-        (None, None),
-    }
-    assert found[b"", b""][1] == headers
-    assert found[None, b"no key"][0] == found[None, None][0] == 0
-
-
 # On a real broker only, from here on: the embedded one takes any size, and cannot be stopped.
 
 

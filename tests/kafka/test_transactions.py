@@ -90,19 +90,6 @@ async def publish_and_commit(publisher: TransactionalPublisher, message: Outgoin
     await publisher.commit(Position(5))
 
 
-async def test_messages_and_the_offset_are_seen_together(
-    owner: Make, seen: Make, message: Make
-) -> None:
-    one = await owner()
-    await one.publish([message(b"%05d" % n) for n in range(50)])
-    await one.publish([message(b"%05d" % n) for n in range(50, 100)])
-    assert await seen() == ([], None)
-    await one.commit(Position(7, "a" * 32))
-    assert await seen() == ([b"%05d" % n for n in range(100)], 7)
-    await one.commit(Position(9))  # without a message
-    assert (await seen())[1] == 9
-
-
 async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     owner: Make, seen: Make, message: Make
 ) -> None:

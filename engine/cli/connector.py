@@ -6,10 +6,11 @@ import typer
 from typer import Argument, Option
 
 from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
+from connectors.model import Declined, Pairs, Trial
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
 from engine.cli.output import say
 from engine.cli.servers import open_migrated_database
-from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials, sections
+from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 
 app = new_app()
@@ -34,12 +35,38 @@ async def call_once(
     async with open_migrated_database(settings) as database:
         trials = ConnectorTrials(database, decryptor, make_caller, agent=user_agent())
         trial = await trials.run(company, udid)
-    for title, lines in sections(trial):
-        say(f"-- {title}")
-        for line in lines:
-            say(f"   {line}")
+    _show(trial)
     if trial.result is None:
         raise CommandError(f"{trial.outcome}: {trial.detail}")
+
+
+def _show(trial: Trial) -> None:
+    if (request := trial.request) is not None:
+        _show_message("request", f"{request.method} {request.url}", request.headers, request.body)
+        if request.left_out:
+            left_out = ", ".join(request.left_out)
+            say(f"   (left out, because the request itself sets these: {left_out})")
+    if (reply := trial.reply) is not None:
+        title = f"reply, after {1000 * (trial.seconds or 0):.0f} ms"
+        _show_message(title, f"status {reply.status}", reply.headers, reply.body)
+    if isinstance(trial.result, Declined):
+        say("-- result")
+        say("   no notification: the service declines")
+    elif (result := trial.result) is not None:
+        say("-- result")
+        say("   a notification")
+        texts = {"title": result.title, "push": result.push, result.format: result.content[:200]}
+        for name, text in texts.items():
+            say(f"     {name:8} " + (text or "(the campaign's)"))
+
+
+def _show_message(title: str, first: str, headers: Pairs, body: str) -> None:
+    say(f"-- {title}")
+    say(f"   {first}")
+    for name, value in headers:
+        say(f"   {name}: {value}")
+    for line in ["", *body.splitlines()] if body else []:
+        say(f"   {line}")
 
 
 @command(group, "rekey")

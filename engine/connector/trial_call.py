@@ -7,7 +7,7 @@ and reply are shown clipped, with the secrets masked.
 import json
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,6 @@ from connectors.model import (
     CallFault,
     Declined,
     Failed,
-    Pairs,
     ReplyReport,
     RequestReport,
     Trial,
@@ -211,26 +210,3 @@ def _body(raw: bytes) -> str:
 def _clipped(text: str) -> str:
     more = len(text) - _LONGEST_BODY
     return text if more <= 0 else f"{text[:_LONGEST_BODY]}\n... ({more} more characters)"
-
-
-def sections(trial: Trial) -> Iterator[tuple[str, list[str]]]:
-    """The parts of a trial for a terminal, each a title and lines."""
-    if (request := trial.request) is not None:
-        lines = [f"{request.method} {request.url}", *_message(request.headers, request.body)]
-        if request.left_out:
-            left_out = ", ".join(request.left_out)
-            lines += ["", f"(left out, because the request itself sets these: {left_out})"]
-        yield "request", lines
-    if (reply := trial.reply) is not None:
-        lines = [f"status {reply.status}", *_message(reply.headers, reply.body)]
-        yield f"reply, after {1000 * (trial.seconds or 0):.0f} ms", lines
-    if isinstance(trial.result, Declined):
-        yield "result", ["no notification: the service declines"]
-    elif (result := trial.result) is not None:
-        texts = {"title": result.title, "push": result.push, result.format: result.content[:200]}
-        shown = [f"  {name:8} " + (text or "(the campaign's)") for name, text in texts.items()]
-        yield "result", ["a notification", *shown]
-
-
-def _message(headers: Pairs, body: str) -> list[str]:
-    return [f"{name}: {value}" for name, value in headers] + ["", *body.splitlines()] * bool(body)

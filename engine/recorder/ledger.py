@@ -6,11 +6,11 @@ engine.process.failures says which of them are temporary. Instants in rows are a
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -22,8 +22,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.index.entries import ApplicationEntry
 from catalog.models import Instant
-from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
+from engine.kafka.detections import (
+    BeaconKey,
+    DecodedDetection,
+    GeofenceKey,
+    PlaceKey,
+    TagKey,
+)
 from engine.kafka.offsets import Position
+from rules.geofences import Circle, GeofenceGrid
 from rules.model import PlaceKind
 
 DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
@@ -277,7 +284,57 @@ class LedgerTransaction:
         return result.all() if result.returns_rows else []
 
 
-class Ledger(ABC):
+# The active places of a detection: several for a position, in the order of their ids.
+PlacesOf = Callable[[DecodedDetection], Sequence[ActivePlace]]
+
+
+async def find_places(
+    transaction: LedgerTransaction, batch: Collection[DecodedDetection]
+) -> PlacesOf:
+    """Look up what the detections name; the answer tells their places."""
+    unkeyed = [each for each in batch if each.key is None]  # positions and tags
+    # No application has a key with a NUL character, and PostgreSQL does not take one.
+    api_keys = {text for each in unkeyed if "\0" not in (text := each.message.api_key or "\0")}
+    applications = await transaction.applications(api_keys)
+    companies = {  # of positions and tags, by the id() of the detection
+        id(each): application.company_id
+        for each in unkeyed
+        if (application := applications.get(each.message.api_key or ""))
+        and application.admits(each.detected_at)
+    }
+    keys = {key for each in batch if (key := each.key or _tag_key(each, companies))}
+    found = await transaction.active_places(keys)
+    positioned = {companies.get(id(each), -1) for each in unkeyed if each.message.position}
+    circles = await transaction.active_circles(positioned)
+    grids = {company: _grid_of(tuple(rows)) for company, rows in circles.items()}
+
+    def places_of(each: DecodedDetection) -> Sequence[ActivePlace]:
+        at = each.message.position
+        if each.key is None and at is not None:
+            grid, places = grids.get(companies.get(id(each), -1)) or _grid_of(())
+            inside = grid.containing(at.latitude, at.longitude)
+            return [places[circle.id] for circle in inside if circle.admits(at.accuracy)]
+        key = each.key or _tag_key(each, companies)
+        place = None if key is None else found.get(key)
+        return () if place is None else (place,)
+
+    return places_of
+
+
+@lru_cache(maxsize=20)  # companies, of at most 10,000 geofences unless a setting says otherwise
+def _grid_of(rows: tuple[CircleRow, ...]) -> tuple[GeofenceGrid, dict[int, ActivePlace]]:
+    places = {row[0]: ActivePlace(*row[:4])._replace(kind="geofence") for row in rows}
+    return GeofenceGrid(Circle(row[0], *row[4:]) for row in rows), places
+
+
+def _tag_key(detection: DecodedDetection, companies: Mapping[int, int]) -> TagKey | None:
+    tag, company = detection.message.tag, companies.get(id(detection))
+    if tag is None or company is None or "\0" in tag.value:
+        return None
+    return TagKey(company, tag.kind, tag.value)
+
+
+class Ledger:
     """The recorder's port to SQL. It shares the engine's pool and deadlines.
 
     Table names in its statements are constants, never from a user.
@@ -288,6 +345,8 @@ class Ledger(ABC):
     _among: str
     # The tables of traces from which rows are deleted one by one.
     _traces: Sequence[str]
+    _transaction = LedgerTransaction
+    _sql: Mapping[str, str]
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -296,10 +355,7 @@ class Ledger(ABC):
     async def transaction(self) -> AsyncIterator[LedgerTransaction]:
         """A transaction: committed at the end, rolled back by an error."""
         async with self.engine.begin() as connection:
-            yield self._on(connection)
-
-    @abstractmethod
-    def _on(self, connection: AsyncConnection) -> LedgerTransaction: ...
+            yield self._transaction(connection, self._sql)
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
         """As those of a transaction."""

@@ -45,38 +45,6 @@ _PARTITIONS = text(
 )
 
 
-class PostgresLedger(Ledger):
-    """`engine` uses asyncpg."""
-
-    _row_id, _among = "ctid", "= ANY (ARRAY({}))"
-    _traces = tuple(f"{table}_default" for table in _TRACES)
-
-    def _on(self, connection: AsyncConnection) -> LedgerTransaction:
-        return PostgresTransaction(connection, _SQL)
-
-    async def create_days(self, days: Collection[date]) -> int:
-        created = 0
-        for parent in _TRACES:
-            async with self.engine.begin() as connection:
-                there = await _locked_partitions(connection, parent)
-                missing = [day for day in sorted(set(days)) if _name(parent, day) not in there]
-                for day in missing:
-                    await _create(connection, parent, day)
-            created += len(missing)
-        return created
-
-    async def drop_days(self, first: date) -> int:
-        dropped = 0
-        for parent in _TRACES:
-            async with self.engine.begin() as connection:
-                there = _days_in(parent, await _locked_partitions(connection, parent))
-                old = [day for day in there if day < first]
-                for day in old:
-                    await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
-            dropped += len(old)
-        return dropped
-
-
 class PostgresTransaction(LedgerTransaction):
     """Writes the traces of detections by COPY."""
 
@@ -103,15 +71,42 @@ def _refusing_created_days() -> Iterator[None]:
         raise ConflictError("day_created") from error
 
 
-async def _partitions(connection: AsyncConnection, parent: str) -> set[str]:
-    return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())
+class PostgresLedger(Ledger):
+    """`engine` uses asyncpg."""
+
+    _row_id, _among = "ctid", "= ANY (ARRAY({}))"
+    _traces = tuple(f"{table}_default" for table in _TRACES)
+    _transaction = PostgresTransaction
+    _sql = _SQL
+
+    async def create_days(self, days: Collection[date]) -> int:
+        created = 0
+        for parent in _TRACES:
+            async with self.engine.begin() as connection:
+                there = await _locked_partitions(connection, parent)
+                missing = [day for day in sorted(set(days)) if _name(parent, day) not in there]
+                for day in missing:
+                    await _create(connection, parent, day)
+            created += len(missing)
+        return created
+
+    async def drop_days(self, first: date) -> int:
+        dropped = 0
+        for parent in _TRACES:
+            async with self.engine.begin() as connection:
+                there = _days_in(parent, await _locked_partitions(connection, parent))
+                old = [day for day in there if day < first]
+                for day in old:
+                    await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
+            dropped += len(old)
+        return dropped
 
 
 async def _locked_partitions(connection: AsyncConnection, parent: str) -> set[str]:
     """The names of the parent's partitions, which cannot change until the transaction ends."""
     await connection.execute(_LOCK)
     await connection.execute(_BRIEFLY)
-    return await _partitions(connection, parent)
+    return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())
 
 
 async def _create(connection: AsyncConnection, parent: str, day: date) -> None:

@@ -42,6 +42,7 @@ from engine.recorder.ledger import (
     DeviceIdentity,
     Figures,
     LedgerTransaction,
+    PlacesOf,
     PresenceKey,
     PresenceState,
     Row,
@@ -49,8 +50,8 @@ from engine.recorder.ledger import (
     StoredDevice,
     VisitFigures,
     VisitKey,
+    find_places,
 )
-from engine.recorder.places import PlacesOf, find_places
 from engine.redis.figures import MINUTES, BeaconMinute
 from rules.model import PlaceKind, Zone
 from rules.visits import length_class
@@ -309,18 +310,14 @@ class NotificationReader(OwnTopicReader):
     async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
         """Those that are new; records whose company does not exist become dead letters."""
         companies = await transaction.existing_companies({each.device[0] for each in batch})
-        await self.dead_letters.publish(
-            [
-                DeadLetter(
-                    each.record,
-                    DeadLetterReason.UNKNOWN_COMPANY,
-                    f"no company has the id {each.device[0]}",
-                )
-                for each in batch
-                if each.device[0] not in companies
-            ]
-        )
-        known = [each for each in batch if each.device[0] in companies]
+        known, dead = [], []
+        for each in batch:
+            if each.device[0] in companies:
+                known.append(each)
+            else:
+                detail = f"no company has the id {each.device[0]}"
+                dead.append(DeadLetter(each.record, DeadLetterReason.UNKNOWN_COMPANY, detail))
+        await self.dead_letters.publish(dead)
         new = await self.new(transaction, "reception", known, "repeated_notification")
         zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
         return [each._replace(place=zones.get(each.message.venue.id)) for each in new]

@@ -89,29 +89,21 @@ class RecentCounts:
     cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
     """
 
-    name = "recent detections"
-
-    def __init__(
-        self, *, store: RecentDetectionStore, metrics: Metrics, pause: float = _WRITE_SECONDS
-    ) -> None:
+    def __init__(self, *, store: RecentDetectionStore, metrics: Metrics) -> None:
         self._store = store
         self._errors = metrics.redis_errors
-        self._pause = pause
         self._gathered: Counter[BeaconMinute] = Counter()
 
     def note(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add the counts of a committed batch. Once the memory is full, a count whose beacon and
-        minute are not gathered yet is dropped."""
-        gathered = self._gathered
-        for key, count in counts.items():
-            if key in gathered or len(gathered) < _MOST_GATHERED:
-                gathered[key] += count
+        """Add the counts of a committed batch, unless the memory is full."""
+        if len(self._gathered) < _MOST_GATHERED:
+            self._gathered.update(counts)
 
     async def run(self) -> None:
         """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
         try:
             while True:
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(_WRITE_SECONDS)
                 await self._write()
         finally:
             await self._write()

@@ -2,10 +2,10 @@
 
 import re
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from catalog.database import with_write_lock
-from engine.recorder.ledger import Ledger, LedgerTransaction, statements
+from engine.recorder.ledger import Ledger, statements
 
 
 def _rows_of(columns: str) -> str:
@@ -40,9 +40,7 @@ class SqliteLedger(Ledger):
 
     _row_id, _among = "rowid", "IN ({})"
     _traces = ("detection_trace", "authentication_trace")
+    _sql = _SQL
 
     def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(with_write_lock(engine))
-
-    def _on(self, connection: AsyncConnection) -> LedgerTransaction:
-        return LedgerTransaction(connection, _SQL)

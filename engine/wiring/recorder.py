@@ -58,7 +58,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={"retention": retention.run, recent.name: recent.run},
+        background={"retention": retention.run, "recent detections": recent.run},
         needs={"sql"},
     )
 

@@ -57,7 +57,7 @@ class Declined:
 
 
 class CallFault(StrEnum):
-    """Why a call failed: the closed list of dead letter reasons and of the metric's labels."""
+    """Why a call failed: reason of its dead letter, and label of the metric."""
 
     NO_CONNECTOR = "no_connector"
     SECRET = "connector_secret"  # noqa: S105

@@ -17,6 +17,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 from typer import Option
 
+from connectors.model import CallFault
 from engine.cli.command import (
     CommandError,
     Json,
@@ -29,7 +30,7 @@ from engine.cli.command import (
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
-from engine.kafka.dead_letters import ORIGINAL, DeadLetterReason
+from engine.kafka.dead_letters import ORIGINAL, REASONS
 from engine.kafka.producer import Outgoing
 from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
 from engine.kafka.topics import Topics
@@ -37,8 +38,16 @@ from engine.kafka.topics import Topics
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
 
+
+def _reason(text: str) -> str:
+    if text not in REASONS:
+        raise typer.BadParameter(f"'{text}' is not one of {', '.join(REASONS)}")
+    return text
+
+
 ReasonOption = Annotated[
-    DeadLetterReason | None, Option(metavar="REASON", help="Only dead letters with this reason.")
+    str | None,
+    Option(metavar="REASON", parser=_reason, help="Only dead letters with this reason."),
 ]
 
 app = new_app()
@@ -172,7 +181,7 @@ class Letter:
         sources = [name for name in topics.all() if name != topics.dead_letters]
         if self.topic not in sources:
             return f"its topic {self.topic or 'is not named'} is none of {', '.join(sources)}"
-        if self.reason != DeadLetterReason.TOO_LARGE:
+        if self.reason != CallFault.TOO_LARGE:
             return None
         if self.value is None:
             return f"its value was too large and was left out: the original is at {self.origin}"

@@ -27,7 +27,7 @@ from connectors.model import (
     ParameterPlace,
     PastCall,
 )
-from engine.kafka.dead_letters import DeadLetter, DeadLetterReason
+from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.messages import (
     ConnectorCall,
     ConnectorEndpoint,
@@ -108,8 +108,7 @@ class PendingCall:
         """The dead letter, if the call failed; else None."""
         if not isinstance(self.result, Failed):
             return None
-        reason = DeadLetterReason(self.result.fault.value)
-        return DeadLetter(self.record, reason, self.result.detail)
+        return DeadLetter(self.record, self.result.fault, self.result.detail)
 
     def claim_update(self) -> ClaimUpdate | None:
         """What becomes of the claim and of the place in the caps: kept with content, shortened or

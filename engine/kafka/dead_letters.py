@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 from aiokafka import ConsumerRecord
 
+from connectors.model import CallFault
 from engine.kafka.messages import format_instant
 from engine.kafka.producer import (
     MessageTooLargeError,
@@ -125,34 +126,23 @@ _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 
 class DeadLetterReason(StrEnum):
-    """The closed list of reasons: header of the dead letter and label of the metric."""
+    """Why a record could not be decoded or belongs to nobody."""
 
     MALFORMED_JSON = "malformed_json"
     INVALID_FIELD = "invalid_field"
-    TOO_LARGE = "too_large"
     UNKNOWN_COMPANY = "unknown_company"
     UNKNOWN_APPLICATION = "unknown_application"
-    # Calls to customers' services: connectors.model.Fault.
-    NO_CONNECTOR = "no_connector"
-    CONNECTOR_SECRET = "connector_secret"  # noqa: S105
-    CONNECTOR_STALE = "connector_stale"
-    CONNECTOR_BREAKER = "connector_breaker"
-    CONNECTOR_OVERLOAD = "connector_overload"
-    CONNECTOR_FORBIDDEN = "connector_forbidden"
-    CONNECTOR_UNREACHABLE = "connector_unreachable"
-    CONNECTOR_TLS = "connector_tls"
-    CONNECTOR_TIMEOUT = "connector_timeout"
-    CONNECTOR_STATUS = "connector_status"
-    CONNECTOR_REPLY = "connector_reply"
-    CONNECTOR_REPLY_TOO_LARGE = "connector_reply_too_large"
-    CONNECTOR_REQUEST = "connector_request"
+
+
+# The closed list of reasons: header of the dead letter and label of the metric.
+REASONS = (*DeadLetterReason, *CallFault)
 
 
 class DeadLetter(NamedTuple):
     """A record that becomes a dead letter, and why. `detail` is for people."""
 
     record: ConsumerRecord[bytes, bytes]
-    reason: DeadLetterReason
+    reason: DeadLetterReason | CallFault
     detail: str
 
     def outgoing(self, topic: str, failed_at: float) -> Outgoing:
@@ -246,7 +236,7 @@ class DeadLetterPublisher:
         for each in refused:
             size, name = len(each.message.value or b""), each.message.topic
             detail = f"the message for {name} would have {size} bytes"
-            letters.append(DeadLetter(each.record, DeadLetterReason.TOO_LARGE, detail))
+            letters.append(DeadLetter(each.record, CallFault.TOO_LARGE, detail))
         await self.publish(letters)
         return refused
 
@@ -270,7 +260,7 @@ class DeadLetterPublisher:
                 if id(message) in too_large:
                     was, size = left[n], message_size(message)
                     detail = f"{was.reason}: {was.detail}; left without its {size} bytes"
-                    left[n] = DeadLetter(was.record, DeadLetterReason.TOO_LARGE, detail)
+                    left[n] = DeadLetter(was.record, CallFault.TOO_LARGE, detail)
                     key = message.key if len(message.key or b"") <= _LONGEST_KEY else None
                     small = left[n].outgoing(self._topic, failed_at)
                     smaller.append(msgspec.structs.replace(small, key=key, value=None))

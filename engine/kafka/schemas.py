@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engine.kafka.dead_letters import DeadLetterReason
+from engine.kafka.dead_letters import REASONS
 from engine.kafka.messages import (
     Authentication,
     ConnectorCall,
@@ -51,7 +51,7 @@ _DEAD_LETTER_HEADERS = {
     "type": "object",
     "required": ["reason", "detail", "topic", "partition", "offset", "failed_at"],
     "properties": {
-        "reason": {"type": "string", "enum": [reason.value for reason in DeadLetterReason]},
+        "reason": {"type": "string", "enum": [reason.value for reason in REASONS]},
         "detail": {"type": "string", "description": "for people"},
         "topic": {"type": "string", "description": "the topic of the original record"},
         "partition": {"type": "string", "pattern": "^[0-9]+$"},

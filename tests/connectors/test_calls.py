@@ -23,7 +23,6 @@ from connectors.model import (
 )
 from connectors.request import build_request
 from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
-from engine.kafka.dead_letters import DeadLetterReason
 from engine.kafka.detections import decode_records
 from engine.kafka.messages import (
     ConnectorCall,
@@ -121,15 +120,6 @@ def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
         udid="phone é", name="ios", token_push="push me", id=4, id_connector=77
     )
     assert "connector" not in json.loads(out.value or b"")
-
-
-def test_every_fault_is_a_reason_of_dead_letters() -> None:
-    for fault in CallFault:
-        one = answered(Failed(fault, "why"))
-        letter = one.dead_letter()
-        assert letter is not None
-        assert letter.reason == DeadLetterReason(fault.value) == one.outcome
-    assert one.notification(TOPICS.notifications) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer import Option
@@ -20,12 +20,7 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
 from engine.wiring.parts import redis_options
-from rules.explanation import (
-    DeviceHistory,
-    Explanation,
-    Question,
-    awake,
-)
+from rules.explanation import DeviceHistory, Explanation, Question, awake
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
 from rules.parsing import parse_zone
@@ -33,32 +28,9 @@ from rules.schedule import zone_clock
 
 _NAME = max(map(len, Reason))
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
+# The place, if the index has it; what was asked; the answer.
+Explained = tuple[IndexedPlace | None, Question, Explanation]
 Number = Annotated[int | None, Option(min=0, max=65535, help="The beacon's number.")]
-
-
-class SupposedDetection(NamedTuple):
-    """The detection of a question; times in epoch seconds.
-
-    Without `zone` the device is just near enough for a beacon. Without `udid` the device has
-    received nothing yet. `time_zone` is the device's, None for the catalog's. `is_now` says that no
-    other time was given: then campaigns that are asleep in the index stay asleep.
-    """
-
-    key: PlaceKey
-    udid: str | None
-    zone: Zone | None
-    detected_at: float
-    decided_at: float
-    is_now: bool
-    time_zone: str | None = None
-
-
-class ExplainedDetection(NamedTuple):
-    """The answer, with the place of the detection, if the index has it."""
-
-    beacon: IndexedPlace | None
-    question: Question
-    explanation: Explanation
 
 
 app = new_app()
@@ -112,24 +84,25 @@ async def explain(
     decided = None if decided_at is None else parsed("--decided-at", moment, decided_at)
     now = time.time() if decided is None else decided
     detected = now if at is None else parsed("--at", moment, at)
-    supposed = SupposedDetection(
-        key=key,
-        udid=udid,
-        zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
-        detected_at=detected,
-        decided_at=detected if decided is None else decided,
-        is_now=at is None and decided is None,
-        time_zone=time_zone,
-    )
     async with open_redis(settings) as redis:
         try:
-            found = await explained(settings, redis, supposed)
+            found = await explained(
+                settings,
+                redis,
+                key,
+                udid,
+                zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
+                detected_at=detected,
+                decided_at=detected if decided is None else decided,
+                is_now=at is None and decided is None,
+                time_zone=time_zone,
+            )
         except IndexNotBuiltError:
             raise CommandError(
                 "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` "
                 "does"
             ) from None
-    fields = _fields(supposed, found)
+    fields = _fields(key, udid, found)
     if as_json:
         echo_json(fields)
     else:
@@ -137,51 +110,61 @@ async def explain(
 
 
 async def explained(
-    settings: Settings, redis: RedisClient, supposed: SupposedDetection
-) -> ExplainedDetection:
+    settings: Settings,
+    redis: RedisClient,
+    key: PlaceKey,
+    udid: str | None = None,
+    *,
+    zone: Zone | None = None,
+    detected_at: float,
+    decided_at: float,
+    is_now: bool = True,
+    time_zone: str | None = None,
+) -> Explained:
     """Explain a detection by the index and the device's claims; writes nothing.
 
-    Raises IndexNotBuiltError, RedisError, OSError or TimeoutError.
+    Without `udid` the device has received nothing yet; without `zone` it is just near enough for a
+    beacon. With `is_now` campaigns that are asleep in the index stay asleep. `time_zone` is the
+    device's, None for the catalog's. Raises IndexNotBuiltError and the errors of Redis.
     """
     options = redis_options(settings, redis)
-    place = await PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options).look_up(
-        supposed.key
-    )
-    history, zone, target = DeviceHistory(), supposed.zone, None
+    index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
+    place = await index.look_up(key)
+    history, target = DeviceHistory(), None
     if place is not None:
-        target = place.target if supposed.is_now else awake(place.target)
+        target = place.target if is_now else awake(place.target)
         zone = target.reach if zone is None else zone
-    if place is not None and supposed.udid is not None:
-        device = DeviceKey(place.company_reference.id, supposed.udid)
+    if place is not None and udid is not None:
+        device = DeviceKey(place.company_reference.id, udid)
         campaigns = [each.id for each in place.campaigns]
         history = await ClaimReader(**options).history(device, campaigns)
     question = Question(
         Zone.IMMEDIATE if zone is None else zone,
-        supposed.detected_at,
-        supposed.decided_at,
+        detected_at,
+        decided_at,
         settings.max_detection_age,
-        history._replace(time_zone=supposed.time_zone or history.time_zone),
-        supposed.key.kind,
+        history._replace(time_zone=time_zone or history.time_zone),
+        key.kind,
     )
-    return ExplainedDetection(place, question, explain_detection(target, question))
+    return place, question, explain_detection(target, question)
 
 
-def _fields(supposed: SupposedDetection, found: ExplainedDetection) -> dict[str, Any]:
+def _fields(key: PlaceKey, udid: str | None, found: Explained) -> dict[str, Any]:
     """The object of --json. Times are in the venue's local time, or in UTC."""
-    beacon, question, explanation = found
-    place_fields: dict[str, Any] = supposed.key._asdict()
+    place, question, explanation = found
+    place_fields: dict[str, Any] = key._asdict()
     venue = company = zone = None
-    if beacon is not None:
-        zone = beacon.target.venue.time_zone
-        place_fields |= {"id": beacon.reference.id, "name": beacon.reference.name}
-        venue = {"id": beacon.venue_reference.id, "name": beacon.venue_reference.name}
-        company = {"id": beacon.company_reference.id}
+    if place is not None:
+        zone = place.target.venue.time_zone
+        place_fields |= {"id": place.reference.id, "name": place.reference.name}
+        venue = {"id": place.venue_reference.id, "name": place.venue_reference.name}
+        company = {"id": place.company_reference.id}
     written = zone_clock(zone or "UTC").written
     return {
-        supposed.key.kind: place_fields,
+        key.kind: place_fields,
         "venue": venue,
         "company": company,
-        "device": None if supposed.udid is None else {"udid": supposed.udid},
+        "device": None if udid is None else {"udid": udid},
         "proximity": question.zone.name.lower(),
         "detected_at": written(question.detected_at),
         "decided_at": written(question.decided_at),

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.cli.explain import ExplainedDetection, SupposedDetection, explained
+from engine.cli.explain import explained
 from engine.kafka.detections import BeaconKey
+from rules.explanation import Explanation
 from rules.model import Reason, Zone
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
@@ -41,17 +42,23 @@ async def catalog(trigger: PushedTrigger) -> PushedTrigger:
     return trigger
 
 
-def supposed(minor: int, udid: str, zone: Zone, at: float, now: float) -> SupposedDetection:
-    return SupposedDetection(BeaconKey(UUID, 1, minor), udid, zone, at, now, is_now=True)
+async def answer(
+    trigger: PushedTrigger, at: float, now: float, udid: str | None = "anna", **other: Any
+) -> Explanation:
+    """The explanation of a detection, near the known beacon unless `other` says otherwise."""
+    key = BeaconKey(UUID, 1, other.pop("minor", KNOWN))
+    found = await explained(
+        trigger.settings,
+        trigger.redis,
+        key,
+        udid,
+        **({"zone": Zone.NEAR, "detected_at": at, "decided_at": now} | other),
+    )
+    return found[2]
 
 
-async def answer(trigger: PushedTrigger, question: SupposedDetection) -> ExplainedDetection:
-    return await explained(trigger.settings, trigger.redis, question)
-
-
-def outcomes(found: ExplainedDetection) -> Counter[Reason]:
+def outcomes(explanation: Explanation) -> Counter[Reason]:
     """Outcomes as the metric counts them: a refused detection once."""
-    _, _, explanation = found
     shared = {each.check for each in explanation.checks}
     if explanation.reason in shared:
         return Counter([explanation.reason])
@@ -73,7 +80,7 @@ async def test_explained_is_decided(catalog: PushedTrigger):
     seen: Counter[Reason] = Counter()
     for minor, udid, zone, at, now in draws(catalog.now):
         catalog.now = now
-        found = await answer(catalog, supposed(minor, udid, zone, at, now))
+        found = await answer(catalog, at, now, udid, minor=minor, zone=zone)
         before = decided(catalog)
         value = detection(udid, seconds=at - NOW / 1000, minor=minor, proximity=int(zone))
         await catalog.push(value)
@@ -91,21 +98,19 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     now = catalog.now
     await catalog.push(detection("anna", minor=KNOWN))
     ids = {each["campaign"]["id"]: each["id"] for each in await catalog.sent()}
-    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, now + 10, now + 10)
-    found = (await answer(catalog, supposed_detection)).explanation
+    found = await answer(catalog, now + 10, now + 10)
     held = {each.campaign.id: each for each in found.campaigns if each.claim}
     assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
         number: ids[number] for number in (1, 2)
     }
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
-    another = await answer(catalog, supposed_detection._replace(udid=None))
-    assert [each.claim for each in another.explanation.campaigns] == [None] * len(CAMPAIGNS)
+    another = await answer(catalog, now + 10, now + 10, udid=None)
+    assert [each.claim for each in another.campaigns] == [None] * len(CAMPAIGNS)
 
 
 async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTrigger):
     fields = campaign_entry(20, asleep=True, content=None) | beacon_entry([20], KNOWN)
     await catalog.write_index(fields)
-    supposed_detection = supposed(KNOWN, "anna", Zone.NEAR, catalog.now, catalog.now)
-    assert (await answer(catalog, supposed_detection)).explanation.reason is Reason.INACTIVE
-    other = await answer(catalog, supposed_detection._replace(is_now=False))
-    assert other.explanation.reason is Reason.GRANTED
+    now = catalog.now
+    assert (await answer(catalog, now, now)).reason is Reason.INACTIVE
+    assert (await answer(catalog, now, now, is_now=False)).reason is Reason.GRANTED

@@ -11,10 +11,10 @@ def free_port() -> str:
 
 
 def ports() -> dict[str, str]:
-    names = ("METRICS_PORT", "API_PORT", "API_METRICS_PORT")
-    return {f"PROXIMITY_{name}": free_port() for name in names} | {
-        "PROXIMITY_METRICS_HOST": "127.0.0.1"
-    }
+    """The image gives `run` and `api`, which are two processes, one port for their metrics."""
+    metrics = dict.fromkeys(("METRICS_PORT", "API_METRICS_PORT"), free_port())
+    given = metrics | {"API_PORT": free_port(), "METRICS_HOST": "127.0.0.1"}
+    return {f"PROXIMITY_{name}": value for name, value in given.items()}
 
 
 def findings_of(done: Any) -> dict[str, tuple[str, str]]:

@@ -3,18 +3,18 @@
 Each detection becomes the JSON of one message, byte for byte if the file has JSON.
 """
 
-import asyncio
 import csv
 import math
 import os
 import re
-import stat
+import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from io import FileIO
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from tempfile import TemporaryFile
+from typing import Annotated, Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 import typer
@@ -23,10 +23,10 @@ from typer import Option
 from engine.cli.command import CommandError
 from engine.kafka.detections import DecodedDetection, decode_record, failure_detail
 
-BLOCK = 256 * 1024
 LONGEST_LINE = 16 * 1024 * 1024
 LARGEST_ARRAY = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLOCK_ENTRIES = 1000
 _DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
 # Columns of an object in the message, by column: the name of the object, and of its field.
 _WITHIN = {
@@ -116,24 +116,21 @@ class FileRecord(msgspec.Struct, gc=False):
 
 
 class DetectionFile:
-    """A file, or standard input for `-`.
+    """A file, or standard input for `-`, which is first read to its end, as is a pipe.
 
-    `size` is in bytes, None for a pipe, which can be read only once; `read` counts bytes.
-    `is_lines`: it is JSON Lines, which is known with the first block. Raises OSError.
+    `size` is in bytes. `is_lines`: it is JSON Lines, which is known with the first block. Raises
+    OSError.
     """
 
     def __init__(self, path: Path, form: Format) -> None:
-        if str(path) == "-":
-            self._stream = FileIO(sys.stdin.fileno(), closefd=False)
-            self.name = "standard input"
-        else:
-            self._stream = FileIO(path)
-            self.name = str(path)
-        status = os.fstat(self._stream.fileno())
-        is_file = stat.S_ISREG(status.st_mode)
-        self._begin = self._stream.tell() if is_file else 0
-        self.size = status.st_size - self._begin if is_file else None
-        self.read = 0
+        is_standard = str(path) == "-"
+        self.name = "standard input" if is_standard else str(path)
+        self._stream: BinaryIO = sys.stdin.buffer if is_standard else path.open("rb")
+        if is_standard or not self._stream.seekable():
+            whole = TemporaryFile()  # noqa: SIM115  # it is closed with this object
+            shutil.copyfileobj(self._stream, whole)
+            self._stream = whole
+        self.size = self._stream.seek(0, os.SEEK_END)
         self.is_lines = form is Format.JSONL
         self._form = form
 
@@ -143,72 +140,54 @@ class DetectionFile:
     def __exit__(self, *_: object) -> None:
         self._stream.close()
 
-    async def blocks(self) -> AsyncIterator[list[Entry]]:
-        """The detections, a block of the file at a time; a file is read from its beginning.
+    @property
+    def read(self) -> int:
+        """How many bytes were read."""
+        return self._stream.tell()
+
+    def blocks(self) -> Iterator[list[Entry]]:
+        """The detections from the beginning, some at a time.
 
         Blank lines are skipped. Raises InputFaultError if the rest cannot be read.
         """
-        header, first, whole = list[str](), b"", list[bytes]()
-        async for number, lines in self._lines():
-            filled = [(n, line) for n, line in enumerate(lines, number) if line.strip()]
-            if filled and not first:
-                first = filled[0][1].lstrip()[:1]
-                self.is_lines = self._form is Format.JSONL and first != b"["
-                if self._form is Format.CSV:
-                    header = self._header(*filled.pop(0))
-            if header:
-                yield [_row(header, n, line) for n, line in filled]
-            elif self.is_lines and first:
-                yield [Entry(n, line) for n, line in filled]
-            else:
-                whole += lines
-            if sum(map(len, whole)) > LARGEST_ARRAY:
-                raise self._fault(
-                    len(whole),
-                    f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger "
-                    "goes as JSON Lines (jq -c .[] FILE writes it so)",
-                )
-        if self._form is Format.CSV and not header:
-            raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
-        if not self.is_lines and not header:
-            yield list(self._items(b"\n".join(whole)))
+        self._stream.seek(0)
+        lines = self._lines()
+        first = next(lines, (1, b""))
+        entries: Iterator[Entry]
+        if self._form is Format.CSV:
+            header = self._header(*first)
+            entries = (_row(header, number, line) for number, line in lines)
+        elif first[1].lstrip().startswith(b"["):
+            self.is_lines = False
+            entries = self._items()
+        else:
+            entries = (Entry(*each) for each in chain([first], lines) if each[1])
+        while block := list(islice(entries, _BLOCK_ENTRIES)):
+            yield block
 
-    async def _lines(self) -> AsyncIterator[tuple[int, list[bytes]]]:
-        """Lines without their ends, and the number of the first one, for each block."""
-        number, rest = 1, b""
-        async for block in self._blocks_of_bytes():
-            if number == 1 and not rest:
-                block = block.removeprefix(_BYTE_ORDER_MARK)
-            *lines, rest = (rest + block).split(b"\n")
-            if len(rest) > LONGEST_LINE:
-                raise self._fault(number + len(lines), f"longer than {LONGEST_LINE} bytes")
-            yield number, [line.removesuffix(b"\r") for line in lines]
-            number += len(lines)
-        if rest:
-            yield number, [rest.removesuffix(b"\r")]
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not blank, with their numbers and without their ends."""
+        for number in count(1):
+            line = self._stream.readline(LONGEST_LINE + 1)
+            if not line:
+                return
+            if len(line) > LONGEST_LINE:
+                raise self._fault(number, f"longer than {LONGEST_LINE} bytes")
+            if number == 1:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            if line.strip():
+                yield number, line.removesuffix(b"\n").removesuffix(b"\r")
 
-    async def _blocks_of_bytes(self) -> AsyncIterator[bytes]:
-        self.read = 0
-        if self.size is not None:
-            self._stream.seek(self._begin)
-            while block := self._stream.read(BLOCK):
-                self.read += len(block)
-                yield block
-                await asyncio.sleep(0)
-            return
-        # A pipe is read as it comes, and without a deadline: its writer may be slow.
-        reader = asyncio.StreamReader(limit=BLOCK)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), self._stream
-        )
-        try:
-            while block := await reader.read(BLOCK):
-                self.read += len(block)
-                yield block
-        finally:
-            transport.close()
-
-    def _items(self, whole: bytes) -> Iterator[Entry]:
+    def _items(self) -> Iterator[Entry]:
+        """The items of a JSON array, with the lines at which they begin."""
+        if self.size > LARGEST_ARRAY:
+            raise self._fault(
+                1,
+                f"a JSON array is read whole, up to {LARGEST_ARRAY >> 20} MiB; what is larger goes "
+                "as JSON Lines (jq -c .[] FILE writes it so)",
+            )
+        self._stream.seek(0)
+        whole = self._stream.read().removeprefix(_BYTE_ORDER_MARK)
         try:
             parts = _decode_array(whole)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -223,6 +202,8 @@ class DetectionFile:
             at = begin + len(value)
 
     def _header(self, number: int, line: bytes) -> list[str]:
+        if not line:
+            raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
         try:
             header = [cell.strip().lower() for cell in _cells(line)]
         except ValueError as error:

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -42,7 +42,7 @@ app = new_app()
     "publish recorded.csv --speed 10",
     "publish - --rate 100 < detections.jsonl",
 )
-async def publish(
+def publish(
     context: typer.Context,
     file: Annotated[Path, Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")],
     form: FormatOption = None,
@@ -56,7 +56,7 @@ async def publish(
         bool, Option("--skip-invalid", help="Publish all but the invalid.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only check; needs no server.")] = False,
-) -> None:
+) -> Coroutine[Any, Any, None]:
     """Publish detections from FILE, keyed by the device's udid.
 
     Every detection is checked with the engine's own checks. JSON is published byte for byte: one
@@ -64,8 +64,8 @@ async def publish(
     major, minor, proximity, rssi, tx_power, geofence (its id), transition, latitude, longitude,
     accuracy, tag_kind, tag_value, api_key, udid, name, version, model, token_push, id_connector,
     time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
-    anything is published, and its faults are named. A pipe is published as it comes, up to
-    its first fault. With --skip-invalid faults stop nothing.
+    anything is published, and its faults are named; with --skip-invalid they stop nothing. Standard
+    input is first read to its end.
     """
     if rate is not None and speed is not None:
         raise typer.BadParameter(
@@ -77,33 +77,24 @@ async def publish(
             "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
         )
     settings = begin_quietly(context)
-    with DetectionFile(file, form) as source:
-        items = Items(source=source, as_is=as_is, timed=speed is not None)
-        nothing = "nothing was published"
-        if dry_run:
-            valid = f"{await items.count_valid():,} detections are valid; {nothing}"
-            items.refuse_faults(valid)
-            say(valid)
-            return
-        if source.size is not None and not skip_invalid:  # a pipe can be read only once
-            await items.count_valid()
-            items.refuse_faults(nothing)
-        topic = detection_topics(settings)[0]
-        if topic != DetectionTopic(topic.name):
-            raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-        sender = Sender(topic.name, rate, speed, stamp=now)
-        begin = time.monotonic()
-        await _publish(settings, items, sender, stops=not skip_invalid)
-    seconds = time.monotonic() - begin
-    rate = sender.sent / seconds
-    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
-    done = f"published {sender.sent:,} detections to {topic.name} in {seconds:.1f} s"
-    say(f"{done} ({rate:,.0f}/s){skipped}")
+    items = Items(source=DetectionFile(file, form), as_is=as_is, timed=speed is not None)
+    nothing = "nothing was published"
+    if dry_run or not skip_invalid:
+        valid = f"{sum(map(len, items.blocks())):,} detections are valid; {nothing}"
+        items.refuse_faults(valid if dry_run else nothing)
+    if dry_run:
+        say(valid)
+        raise typer.Exit
+    topic = detection_topics(settings)[0]
+    if topic != DetectionTopic(topic.name):
+        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
+    return _publish(settings, items, Sender(topic.name, rate, speed, stamp=now))
 
 
-async def _publish(settings: Settings, items: "Items", sender: "Sender", *, stops: bool) -> None:
-    source = items.source
+async def _publish(settings: Settings, items: "Items", sender: "Sender") -> None:
+    source, begin = items.source, time.monotonic()
     with (
+        source,
         shown_progress("published", "detections") as progress,
         telling(lambda: f"{sender.sent:,} had been published"),
     ):
@@ -111,11 +102,15 @@ async def _publish(settings: Settings, items: "Items", sender: "Sender", *, stop
         sender.on_sent = lambda sent: progress(count=sent, completed=source.read)
         await ensure_topics(settings, (sender.topic,))
         async with open_publisher(settings) as publisher:
-            async for block in items.blocks(stops=stops):
+            for block in items.blocks():
                 await sender.send(publisher, block)
-    if stops or items.is_cut:
+    if items.is_cut:
         items.refuse_faults(f"{sender.sent:,} had been published")
     items.print_faults()
+    seconds = time.monotonic() - begin
+    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
+    done = f"published {sender.sent:,} detections to {sender.topic} in {seconds:.1f} s"
+    say(f"{done} ({sender.sent / seconds:,.0f}/s){skipped}")
 
 
 class Item(NamedTuple):
@@ -140,28 +135,20 @@ class Items:
     faults: list[str] = field(default_factory=list)
     is_cut: bool = False
 
-    async def blocks(self, *, stops: bool) -> AsyncIterator[list[Item]]:
-        """Lists of items; faults are noted and left out, or with `stops` the first one ends it."""
+    def blocks(self) -> Iterator[list[Item]]:
+        """Lists of items; faults are noted and left out."""
         try:
-            async for entries in self.source.blocks():
+            for entries in self.source.blocks():
                 items = []
                 for entry in entries:
                     try:
                         items.append(self._checked(entry))
                     except ValueError as error:
                         self.faults.append(f"{self.source.name}:{entry.line}: {error}")
-                        if stops:
-                            break
                 yield items
-                if stops and self.faults:
-                    return
         except InputFaultError as error:
             self.is_cut = True
             self.faults.append(str(error))
-
-    async def count_valid(self) -> int:
-        """Read everything, and note the faults. Returns the number of valid detections."""
-        return sum([len(block) async for block in self.blocks(stops=False)])
 
     def _checked(self, entry: Entry) -> Item:
         if self.as_is:

@@ -1,6 +1,5 @@
 """Files of detections: what is read, what each fault says, and how fast it is published."""
 
-import os
 import re
 from pathlib import Path
 
@@ -20,21 +19,21 @@ PRETTY = msgspec.json.format(TWO, indent=4)
 HEADER = "uuid,major,minor,udid,proximity,rssi,name,id_connector,detected_at"
 
 
-async def read(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[Entry]:
+def read(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[Entry]:
     path = tmp_path / "file"
     path.write_bytes(content)
     with DetectionFile(path, form) as file:
-        twice = [[each async for block in file.blocks() for each in block] for _ in range(2)]
+        twice = [[each for block in file.blocks() for each in block] for _ in range(2)]
     assert twice[0] == twice[1]
     return twice[0]
 
 
-async def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[str]:
+def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[str]:
     path = tmp_path / "file"
     path.write_bytes(content)
     with DetectionFile(path, form) as file:
         items = Items(source=file, as_is=False, timed=False)
-        async for _ in items.blocks(stops=False):
+        for _ in items.blocks():
             pass
     return [fault.removeprefix(f"{path}:") for fault in items.faults]
 
@@ -47,16 +46,16 @@ async def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) ->
         (b"", []),
     ],
 )
-@pytest.mark.parametrize("block", [detection_file.BLOCK, 7])
-async def test_json_is_read_byte_for_byte(
+@pytest.mark.parametrize("block", [1000, 1])
+def test_json_is_read_byte_for_byte(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     whole: bytes,
     values: list[tuple[int, bytes]],
     block: int,
 ) -> None:
-    monkeypatch.setattr(detection_file, "BLOCK", block)
-    assert await read(tmp_path, whole) == [Entry(line, value) for line, value in values]
+    monkeypatch.setattr(detection_file, "_BLOCK_ENTRIES", block)
+    assert read(tmp_path, whole) == [Entry(line, value) for line, value in values]
 
 
 @pytest.mark.parametrize(
@@ -69,40 +68,25 @@ async def test_json_is_read_byte_for_byte(
         (ONE.decode().encode("utf-16"), r"1: not UTF-8 \(byte 1\)"),
     ],
 )
-async def test_a_fault_is_named_with_its_line(tmp_path: Path, whole: bytes, expected: str) -> None:
-    (found,) = await faults(tmp_path, whole)
+def test_a_fault_is_named_with_its_line(tmp_path: Path, whole: bytes, expected: str) -> None:
+    (found,) = faults(tmp_path, whole)
     assert re.match(expected, found), found
 
 
 @pytest.mark.parametrize("whole", [b"x" * 2000, b"[%s" % (b"1,\n" * 2000)])
-async def test_what_is_too_long_is_a_fault(
+def test_what_is_too_long_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bytes
 ) -> None:
     monkeypatch.setattr(detection_file, "LONGEST_LINE", 1000)
     monkeypatch.setattr(detection_file, "LARGEST_ARRAY", 1000)
     with pytest.raises(InputFaultError, match=r"longer than 1000 bytes|is read whole"):
-        await read(tmp_path, whole)
+        read(tmp_path, whole)
 
 
-async def test_a_pipe_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    out, into = os.pipe()
-    stdin = os.fdopen(out, "rb", buffering=0)
-    monkeypatch.setattr("sys.stdin", stdin)
-    with stdin, DetectionFile(Path("-"), Format.JSONL) as file:
-        assert file.size is None
-        blocks = file.blocks()
-        os.write(into, ONE + b"\n{")
-        assert await anext(blocks) == [Entry(1, ONE)]
-        os.write(into, b"}\n")
-        assert await anext(blocks) == [Entry(2, b"{}")]
-        os.close(into)
-        assert [each async for each in blocks] == []
-
-
-async def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None:
+def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None:
     rows = f'{HEADER}\n{UUID},1,023,"a, b",Near,-70,Android,12,2026-11-20T10:00:00+0100\n'
     rows += f"\n{UUID},1,2,a,,-70,,,\n"
-    first, second = await read(tmp_path, rows.encode(), Format.CSV)
+    first, second = read(tmp_path, rows.encode(), Format.CSV)
     assert (first.line, msgspec.json.decode(first.value)) == (
         2,
         {
@@ -119,10 +103,10 @@ async def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None
     assert set(message) == {"uuid", "major", "minor", "rssi", "device"}
 
 
-async def test_a_row_names_any_place(tmp_path: Path) -> None:
+def test_a_row_names_any_place(tmp_path: Path) -> None:
     rows = "udid,geofence,transition,latitude,longitude,accuracy,tag_kind,tag_value,api_key\n"
     rows += "a,7,enter,,,,,,\na,,,48.85,-2,,,,k\na,,,,,,qrcode,12 ,k\na,,,91,0,5,,,k\n"
-    *good, bad = await read(tmp_path, rows.encode(), Format.CSV)
+    *good, bad = read(tmp_path, rows.encode(), Format.CSV)
     places = [msgspec.json.decode(each.value) for each in good]
     device = {"device": {"udid": "a"}}
     assert places == [
@@ -130,7 +114,7 @@ async def test_a_row_names_any_place(tmp_path: Path) -> None:
         device | {"position": {"latitude": 48.85, "longitude": -2.0}, "api_key": "k"},
         device | {"tag": {"kind": "qrcode", "value": "12 "}, "api_key": "k"},
     ]
-    (found,) = await faults(tmp_path, rows.encode(), Format.CSV)
+    (found,) = faults(tmp_path, rows.encode(), Format.CSV)
     assert found.startswith("5: position.latitude: 91.0 is not accepted"), (found, bad)
 
 
@@ -142,9 +126,9 @@ async def test_a_row_names_any_place(tmp_path: Path) -> None:
         (f'{UUID},1,2,"a,near,,,,', "not CSV"),
     ],
 )
-async def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
+def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
     good = f"{UUID},1,2,a,near,,,,"
-    (found,) = await faults(tmp_path, f"{HEADER}\n{good}\n{row}\n{good}".encode(), Format.CSV)
+    (found,) = faults(tmp_path, f"{HEADER}\n{good}\n{row}\n{good}".encode(), Format.CSV)
     assert found.startswith("3: ")
     assert named in found
 
@@ -157,8 +141,8 @@ async def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
         (b"", "empty; accepted: a header of uuid, major"),
     ],
 )
-async def test_a_bad_header_is_named(tmp_path: Path, header: bytes, fault: str) -> None:
-    (found,) = await faults(tmp_path, header, Format.CSV)
+def test_a_bad_header_is_named(tmp_path: Path, header: bytes, fault: str) -> None:
+    (found,) = faults(tmp_path, header, Format.CSV)
     assert fault in found
 
 

@@ -72,17 +72,6 @@ async def test_lines_as_they_are_with_the_present_time(proximity: Proximity) -> 
     assert msgspec.json.decode(found[b"a"])["detected_at"] > (time.time() - 60) * 1000
 
 
-async def test_a_pipe_is_published_up_to_its_first_fault(proximity: Proximity) -> None:
-    lines = [detection("a"), detection("b"), b'{"device": 1}', detection("c"), b"{}"]
-    done = proximity("publish", "-", given=b"\n".join(lines))
-    assert done.returncode == 1
-    assert done.stderr.startswith("proximity: standard input:3: ")
-    assert done.stderr.endswith("; 2 had been published\n")
-    assert done.stderr.count("\n") == 1
-    values = {record.value for record in await proximity.records("detections")}
-    assert values == set(lines[:2])
-
-
 def test_a_broker_that_is_not_there_is_one_line(proximity: Proximity) -> None:
     other = Proximity(proximity._directory, "127.0.0.1:1", proximity.topic_prefix)
     for command in (["publish", "-"], ["dead-letters", "list"], ["dead-letters", "replay"]):

@@ -5,6 +5,7 @@ of SQL, or from a file alone (catalogs.py). Decoding and deciding are the trigge
 memory (decisions.py). output.py shows the counts.
 """
 
+import asyncio
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -282,7 +283,8 @@ async def _of_file(
     raised.
     """
     progress(total=file.size)
-    async for entries in file.blocks():
+    for entries in file.blocks():
+        await asyncio.sleep(0)  # for a Ctrl-C
         found = []
         for entry in entries:
             try:

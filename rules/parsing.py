@@ -72,7 +72,7 @@ IMMEDIATE_BELOW = 0.5
 NEAR_UP_TO = 4.0
 
 _NAMES = {zone.name.lower(): zone for zone in Zone}
-USUAL_NAMES = {
+USUAL_NAMES: dict[object, Zone] = {
     spelling: zone
     for name, zone in _NAMES.items()
     for word in (name, name.capitalize(), name.upper())

@@ -62,6 +62,7 @@ _CLAIMS = "claims to update"  # the operation, in the log
 class _Notification(NamedTuple):
     """A message with its cause, for DeadLetterPublisher."""
 
+    topic: str
     call: PendingCall
     message: Outgoing
     record: ConsumerRecord[bytes, bytes]
@@ -326,13 +327,15 @@ class CallPartition(QueueWorker):
         """Publish notifications and dead letters. One with too large a notification has failed."""
         topic = self._role.topics.notifications
         notifications = [
-            _Notification(call, message, call.record)
+            _Notification(topic, call, message, call.record)
             for call in calls
             if (message := call.notification(topic))
         ]
         letters += [letter for call in calls if (letter := call.dead_letter())]
-        refused = await self._publisher.publish_or_dead_letter(notifications)
-        for call, message, _ in refused:
+        refused = await self._publisher.publish_or_dead_letter(
+            notifications, write=lambda batch: [each.message for each in batch]
+        )
+        for _, call, message, _ in refused:
             detail = f"the notification would have {len(message.value or b'')} bytes"
             call.result = Failed(CallFault.TOO_LARGE, detail)
         # While Redis is down such a claim is kept for its delay.

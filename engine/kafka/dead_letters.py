@@ -19,6 +19,7 @@ from engine.kafka.producer import (
     OnAcknowledged,
     Outgoing,
     Publisher,
+    Write,
     message_size,
 )
 from engine.kafka.workers import Records
@@ -176,10 +177,10 @@ def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, b
 
 
 class MessageOfRecord(Protocol):
-    """A message, and the record that caused it."""
+    """A message as Publisher takes it, and the record that caused it."""
 
     @property
-    def message(self) -> Outgoing: ...
+    def topic(self) -> str: ...
     @property
     def record(self) -> ConsumerRecord[bytes, bytes]: ...
 
@@ -215,27 +216,28 @@ class DeadLetterPublisher:
         )
 
     async def publish_or_dead_letter(
-        self, messages: Sequence[Message], acknowledged: OnAcknowledged | None = None
+        self,
+        messages: Sequence[Message],
+        acknowledged: OnAcknowledged | None = None,
+        write: Write[Message] | None = None,
     ) -> list[Message]:
         """Publish all messages. For messages that are too large for their topic, publish dead
         letters of their records instead; returns these messages.
 
-        `acknowledged` receives the others as soon as the brokers have them.
+        `acknowledged` and `write` are as for Publisher.publish.
         """
         if not messages:
             return []
-        outgoing = [each.message for each in messages]
         try:
-            await self._publisher.publish(outgoing, acknowledged)
+            await self._publisher.publish(messages, acknowledged, write)
         except MessageTooLargeError as error:
-            too_large = {id(message) for message in error.messages}
+            refused: list[Message] = error.messages
+            sizes = error.sizes
         else:
             return []
-        refused = [each for each in messages if id(each.message) in too_large]
         letters = []
-        for each in refused:
-            size, name = len(each.message.value or b""), each.message.topic
-            detail = f"the message for {name} would have {size} bytes"
+        for each, size in zip(refused, sizes, strict=True):
+            detail = f"the message for {each.topic} would have {size} bytes"
             letters.append(DeadLetter(each.record, CallFault.TOO_LARGE, detail))
         await self.publish(letters)
         return refused

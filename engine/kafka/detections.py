@@ -13,7 +13,7 @@ from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterRea
 from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_device, parse, shown
 from engine.kafka.workers import Records
 from rules.model import PlaceKind, Zone
-from rules.parsing import parse_zone, zone_from_rssi
+from rules.parsing import USUAL_NAMES, parse_zone, zone_from_rssi
 from rules.visits import VisitEvent
 
 Message = TypeVar("Message")
@@ -159,18 +159,20 @@ def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection
 
 def detection_of(record: Record, message: Detection, path_loss_exponent: float) -> DecodedDetection:
     """The detection in a record's message. Raises ValueError (a field is wrong)."""
-    written = message.detected_at
+    written, uuid, major, minor = message.detected_at, message.uuid, message.major, message.minor
     check_device(message.device)
     try:
         detected_at = record.timestamp / 1000 if written is None else parse(written)
     except ValueError as error:
         raise ValueError(f"detected_at: {error}") from None
-    if message.uuid is None or message.major is None or message.minor is None:
+    if uuid is None or major is None or minor is None:
         return DecodedDetection(record, message, _other_place(message), Zone.UNKNOWN, detected_at)
     if message.geofence or message.position or message.tag:
         raise ValueError(_ONE_PLACE)
-    key = beacon_key(message.uuid, message.major, message.minor)
-    return DecodedDetection(record, message, key, _zone(message, path_loss_exponent), detected_at)
+    zone = USUAL_NAMES.get(message.proximity)
+    if zone is None:
+        zone = _zone(message, path_loss_exponent)
+    return DecodedDetection(record, message, beacon_key(uuid, major, minor), zone, detected_at)
 
 
 def _other_place(message: Detection) -> GeofenceKey | None:

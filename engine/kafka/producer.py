@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -37,6 +38,7 @@ _BATCH_BYTES = 900_000
 # A larger message is sent alone, so that its refusal affects no other message.
 _ALONE_BYTES = 256 * 1024
 _REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised
+_NO_KEY = b"no key is like this one"
 # A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
 _LONGEST_KEY = 4 * 255
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -75,7 +77,10 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
 
 
-OnAcknowledged = Callable[[Sequence[Outgoing]], None]
+# A message as its publisher knows it: an `Outgoing`, or what one is made from at each try.
+Message = TypeVar("Message")
+OnAcknowledged = Callable[[Sequence[Any]], None]
+Write = Callable[[Sequence[Message]], Iterable[Outgoing]]
 
 
 def message_size(message: Outgoing) -> int:
@@ -86,15 +91,14 @@ def message_size(message: Outgoing) -> int:
 class MessageTooLargeError(Exception):
     """The topic refuses messages of this size.
 
-    `messages` are all refused messages of a list; the others are published. The caller drops the
-    refused ones or publishes dead letters for them.
+    `messages` are all refused messages of a list, and `sizes` the bytes of their keys and values;
+    the others are published. The caller drops the refused ones or publishes dead letters for them.
     """
 
-    def __init__(self, messages: list[Outgoing]) -> None:
-        size, topic = len(messages[0].value or b""), messages[0].topic
+    def __init__(self, topic: str, messages: list[Any], sizes: list[int]) -> None:
         more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        super().__init__(f"a message of {size} bytes for {topic}{more}")
-        self.messages = messages
+        super().__init__(f"a message of {sizes[0]} bytes for {topic}{more}")
+        self.messages, self.sizes = messages, sizes
 
 
 class Refusals:
@@ -118,32 +122,45 @@ class Refusals:
         size, until = self._sizes.get(topic, (most, 0.0))
         return min(most, size) if time.monotonic() < until else most
 
-    def note_size(self, topic: str, sizes: Sequence[int]) -> None:
-        """The brokers refused a batch of messages of these sizes."""
-        if len(sizes) > 1:
+    def note_size(self, topic: str, messages: int, size: int) -> None:
+        """The brokers refused a batch of so many messages, of `size` bytes if it is one."""
+        if messages > 1:
             self._batch_bytes[topic] = self.batch_bytes(topic) // 2
             return
         until = time.monotonic() + _REMEMBERED_SECONDS
-        self._sizes[topic] = (min(sizes[0], self.refused_from(topic)), until)
+        self._sizes[topic] = (min(size, self.refused_from(topic)), until)
 
 
 _Place: TypeAlias = tuple[str, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Batch:
-    """Messages that are sent together, and what came of it."""
+    """Messages that are sent together, and what came of it; `last` has the bytes of key and value
+    of the last one."""
 
     place: _Place
-    messages: list[Outgoing] = field(default_factory=list)
+    messages: list[Any] = field(default_factory=list)
     builder: Any = None
     size: int = 0
+    last: int = 0
     error: BaseException | None = None
 
     @property
     def is_one_too_large(self) -> bool:
         """Whether it is a single message that is too large."""
         return len(self.messages) == 1 and isinstance(self.error, MessageSizeTooLargeError)
+
+    @property
+    def is_known_too_large(self) -> bool:
+        """Whether it is one that was not sent, because the brokers have refused its size lately."""
+        return self.builder is None and self.is_one_too_large
+
+
+def too_large_error(batches: Sequence[_Batch]) -> MessageTooLargeError:
+    """The error that names the messages of these batches, each a single one that is too large."""
+    messages, sizes = [each.messages[0] for each in batches], [each.last for each in batches]
+    return MessageTooLargeError(batches[0].place[0], messages, sizes)
 
 
 class Publisher:
@@ -187,26 +204,31 @@ class Publisher:
             log.warning("closing took too long", what="producer", seconds=_CLOSE_SECONDS)
 
     async def publish(
-        self, messages: Sequence[Outgoing], acknowledged: OnAcknowledged | None = None
+        self,
+        messages: Sequence[Message],
+        acknowledged: OnAcknowledged | None = None,
+        write: Write[Message] | None = None,
     ) -> None:
         """Publish all, with retries after temporary errors; repeats keep their content.
 
-        `acknowledged` receives the messages of each batch as soon as the brokers have it: those of
-        one partition may have to wait for its leader.
+        `write` makes an Outgoing of each message, at each try: what is written is not kept. Without
+        it the messages are such. `acknowledged` receives the messages of each batch as soon as the
+        brokers have it: those of one partition may have to wait for its leader.
 
         Raises MessageTooLargeError after all other messages are published, and KafkaError for
         permanent errors (authorisation; a clock that the brokers refuse).
         """
-        unsent, too_large = self._split(messages)
+        unsent, too_large = messages, list[_Batch]()
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         renewals = 0
         while unsent:
             producer = self._producer
-            failed = await self._send(producer, unsent, acknowledged)
+            failed = await self._send(producer, unsent, acknowledged, write)
+            too_large += [each for each in failed if each.is_one_too_large]
+            failed = [each for each in failed if not each.is_known_too_large]
             if not failed:
                 self._errors.answered(_PUBLISHING)
                 break
-            too_large += [each.messages[0] for each in failed if each.is_one_too_large]
             unsent = [m for each in failed if not each.is_one_too_large for m in each.messages]
             errors = [each.error for each in failed if each.error is not None]
             # What only needs another producer comes last.
@@ -224,25 +246,14 @@ class Publisher:
                 self._errors.failed(cause, _PUBLISHING)
                 await backoff.pause()
         if too_large:
-            raise MessageTooLargeError(too_large)
-
-    def _split(self, messages: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
-        """The messages that their topics may accept, and those that are known to be too large."""
-        refused_from = self._refusals.refused_from
-        bounds = {topic: refused_from(topic) for topic in {each.topic for each in messages}}
-        sizes = [len(each.key or b"") + len(each.value or b"") for each in messages]
-        if max(sizes, default=0) < min(bounds.values(), default=1):
-            return list(messages), []
-        fitting, too_large = list[Outgoing](), list[Outgoing]()
-        for each, size in zip(messages, sizes, strict=True):
-            (fitting if size < bounds[each.topic] else too_large).append(each)
-        return fitting, too_large
+            raise too_large_error(too_large)
 
     async def _send(
         self,
         producer: AIOKafkaProducer,
-        messages: Sequence[Outgoing],
+        messages: Sequence[Any],
         acknowledged: OnAcknowledged | None = None,
+        write: Write[Any] | None = None,
     ) -> list[_Batch]:
         """Send the messages once. Returns the failed batches, and notes refusals."""
         topics = {message.topic for message in messages}
@@ -252,7 +263,8 @@ class Publisher:
                 partitions = {each: len(await producer.partitions_for(each)) for each in topics}
         except (KafkaError, TimeoutError) as error:
             return [_Batch(("", 0), messages=list(messages), error=error)]
-        by_place = self._batches(producer, messages, partitions)
+        written = messages if write is None else write(messages)
+        by_place = self._batches(producer, messages, written, partitions)
         await asyncio.gather(
             *(self._deliver(producer, each, acknowledged) for each in by_place.values())
         )
@@ -272,55 +284,70 @@ class Publisher:
         class gave up and sent the messages in another batch, they would come twice.
         """
         deliveries = []
-        for position, batch in enumerate(batches):
+        unsent = deque(each for each in batches if each.error is None)
+        while unsent:
+            batch = unsent[0]
             topic, partition = batch.place
             try:
                 sent = await producer.send_batch(batch.builder, topic, partition=partition)
             except (KafkaError, TimeoutError) as error:
-                for unsent in batches[position:]:
-                    unsent.error = error
+                for each in unsent:
+                    each.error = error
                 break
-            deliveries.append((batch, sent))
+            deliveries.append((unsent.popleft(), sent))
         for batch, sent in deliveries:
             while not (await asyncio.wait([sent], timeout=self._deadline))[0]:
                 silence = TimeoutError(f"no acknowledgement within {self._deadline:g} s")
                 self._errors.failed(silence, _PUBLISHING)
             batch.error = sent.exception()
             if isinstance(batch.error, MessageSizeTooLargeError):
-                self._refusals.note_size(batch.place[0], [message_size(m) for m in batch.messages])
+                self._refusals.note_size(batch.place[0], len(batch.messages), batch.last)
             elif batch.error is None and acknowledged is not None:
                 acknowledged(batch.messages)
 
     def _batches(
         self,
         producer: AIOKafkaProducer,
-        messages: Iterable[Outgoing],
+        messages: Iterable[Any],
+        written: Iterable[Outgoing],
         partitions: dict[str, int],
     ) -> dict[_Place, list[_Batch]]:
-        """Messages in batches by topic and partition, each in order."""
+        """Messages in batches by topic and partition, each in order.
+
+        One that is known to be too large is in a batch of its own, which has failed.
+        """
         by_place: dict[_Place, list[_Batch]] = {}
         open_batches: dict[_Place, _Batch] = {}
-        bounds = {topic: self._refusals.batch_bytes(topic) for topic in partitions}
-        now, place = int(time.time() * 1000), ("", 0)
-        place_of: tuple[str, bytes | None] = place[0], None
-        for message in messages:
-            topic, key, value = message.topic, message.key, message.value
-            if (topic, key) != place_of:  # those of a device follow each other
-                place, place_of = (topic, _key_hash(key) % partitions[topic]), (topic, key)
-            batch = open_batches.get(place)
+        refusals, now = self._refusals, int(time.time() * 1000)
+        topic, place, most, alone, refused = "", ("", 0), 0, 0, 0
+        key: bytes | None = _NO_KEY
+        batch: _Batch | None = None
+        for message, outgoing in zip(messages, written, strict=True):
+            value = outgoing.value
+            if outgoing.key != key or outgoing.topic != topic:  # those of a device are neighbours
+                topic, key = outgoing.topic, outgoing.key
+                place = topic, _key_hash(key) % partitions[topic]
+                batch = open_batches.get(place)
+                most, refused = refusals.batch_bytes(topic), refusals.refused_from(topic)
+                refused -= len(key or b"")
+                alone = min(_ALONE_BYTES, most, refused - 1)
             size = 0 if value is None else len(value)
-            is_alone = size > min(_ALONE_BYTES, bounds[topic])
-            if batch is None or is_alone or batch.size + size > bounds[topic]:
-                batch = _Batch(place, builder=producer.create_batch())
+            if batch is None or size > alone or batch.size + size > most:
+                batch = open_batches[place] = _Batch(place)
                 by_place.setdefault(place, []).append(batch)
-                if is_alone:
-                    open_batches.pop(place, None)
+                if size < refused:
+                    batch.builder = producer.create_batch()
                 else:
-                    open_batches[place] = batch
-            batch.size += batch.builder.append(
-                timestamp=now, key=key, value=value, headers=message.headers
-            ).size
+                    batch.error = MessageSizeTooLargeError()
             batch.messages.append(message)
+            batch.last = size + len(key or b"")
+            if batch.builder is not None:
+                batch.size += batch.builder.append(
+                    timestamp=now, key=key, value=value, headers=outgoing.headers
+                ).size
+            if size > alone:
+                del open_batches[place]
+                batch = None
         return by_place
 
     async def _renew(self, worn: AIOKafkaProducer) -> None:

@@ -29,11 +29,12 @@ from aiokafka.errors import (
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.offsets import GroupOffsets, Position, Positions
 from engine.kafka.producer import (
-    MessageTooLargeError,
+    Message,
     OnAcknowledged,
-    Outgoing,
     Publisher,
     Refusals,
+    Write,
+    too_large_error,
 )
 from engine.kafka.workers import PartitionRestartError, PartitionWorker, QueueWorker, Records
 from engine.process.failures import Backoff, describe, retry
@@ -92,24 +93,27 @@ class TransactionalPublisher(Publisher):
         self.is_open = False
 
     async def publish(
-        self, messages: Sequence[Outgoing], _acknowledged: OnAcknowledged | None = None
+        self,
+        messages: Sequence[Message],
+        _acknowledged: OnAcknowledged | None = None,
+        write: Write[Message] | None = None,
     ) -> None:
         """Publish all within the transaction; returns when the brokers have them.
 
         `_acknowledged` is not called: nothing is finished before all is.
         Raises MessageTooLargeError when all others are published.
         """
-        fitting, too_large = self._split(messages)
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._send(self._producer, fitting)
+                failed = await self._send(self._producer, messages, write=write)
         except _LOSSES as error:
             raise _classify(error) from error
+        for each in failed:
+            if not each.is_known_too_large:
+                raise _classify(each.error) from each.error
         if failed:
-            raise _classify(failed[0].error) from failed[0].error
-        if too_large:
-            raise MessageTooLargeError(too_large)
+            raise too_large_error(failed)
 
     async def commit(self, place: Position) -> None:
         """Commit the transaction; the partition continues at `place`."""

@@ -92,31 +92,63 @@ def pack_caps(company_id: int, caps: tuple[Cap, ...]) -> bytes:
     return pack(">q", company_id) + b"".join(packed)
 
 
+class _Call:
+    """A script call: `parts` are its packed requests, of the devices at `positions` in the list."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.parts: list[bytes] = []
+        self.positions: list[tuple[int, int]] = []  # with the number of requests
+        self.read: list[str] = []  # devices
+        self.size = 0
+
+    def add(self, position: int, device: DeviceRequests, key: bytes) -> None:
+        """Add requests of a device with this key."""
+        caps, packed = device.caps, device.packed
+        size = len(packed)
+        self.parts += (_DEVICE.pack(len(key), device.read, len(caps), size), key, caps, packed)
+        self.positions.append((position, size // REQUEST_BYTES))
+        self.size += size
+        if device.read:
+            self.read.append(device.udid)
+
+    def sort(self, reply: list[Any], answers: "ClaimAnswers") -> int:
+        """Add a reply to the answers: the answer to each claim, then the claims of each device
+        read. Returns the number of claims."""
+        begin, forbidden_by = 0, answers.forbidden_by
+        for position, count in self.positions:
+            forbidden_by[position] += reply[begin : begin + count]
+            begin += count
+        for udid, claims in zip(self.read, reply[begin:], strict=True):
+            if claims is not None:
+                answers.read.setdefault(udid, newest_claims(claims))
+        return begin
+
+
 def calls_of_requests(
-    devices: Sequence[DeviceRequests], *, clustered: bool
-) -> Iterator[list[tuple[int, DeviceRequests]]]:
-    """Groups requests into script calls, each with its position in `devices`.
+    devices: Sequence[DeviceRequests], prefix: bytes, *, clustered: bool
+) -> list[_Call]:
+    """Groups requests into script calls.
 
     The claims that a call takes and the devices that it reads are bounded in number; a device with
     more claims is in several calls. On a cluster, all keys of a call are in one slot.
     """
-    by_tag: dict[int, list[tuple[int, DeviceRequests]]] = {}
+    calls, open_calls = list[_Call](), dict[int, _Call]()
     for position, device in enumerate(devices):
-        tag = claim_tag(device.udid.encode()) if clustered else 0
-        by_tag.setdefault(tag, []).append((position, device))
-    for of_tag in by_tag.values():
-        call: list[tuple[int, DeviceRequests]] = []
-        size = reads = 0
-        for position, device in of_tag:
-            large = len(device.packed) > _MOST_BYTES
-            for part in _parts(device) if large else (device,):
-                size += len(part.packed)
-                reads += part.read
-                if call and (size > _MOST_BYTES or reads > _MOST_READ):
-                    yield call
-                    call, size, reads = [], len(part.packed), int(part.read)
-                call.append((position, part))
-        yield call
+        name = device.udid.encode()
+        tag = crc32(name) % _TAGS
+        key, group = b"%bclaims:{%d}:%b" % (prefix, tag, name), tag if clustered else 0
+        for part in (device,) if len(device.packed) <= _MOST_BYTES else _parts(device):
+            call = open_calls.get(group)
+            if (
+                call is None
+                or call.size + len(part.packed) > _MOST_BYTES
+                or len(call.read) + part.read > _MOST_READ
+            ):
+                call = open_calls[group] = _Call(key)
+                calls.append(call)
+            call.add(position, part, key)
+    return calls
 
 
 def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
@@ -230,29 +262,20 @@ class Claims:
     async def take(self, devices: Sequence[DeviceRequests], now: float) -> ClaimAnswers:
         """Take claims at `now` (epoch s), those of each device in order."""
         answers = ClaimAnswers([[] for _ in devices], {})
-        calls = list(calls_of_requests(devices, clustered=self._clustered))
-        commands = [self._command(call, now) for call in calls]
+        calls = calls_of_requests(devices, self._prefix, clustered=self._clustered)
+        fixed, times = ("EVALSHA", _TAKE_SHA, 1), (round(now * 1000), self._retain_ms)
+        # One argument has all requests, because that is packed at once.
+        commands = [[*fixed, each.key, *times, b"".join(each.parts)] for each in calls]
         async with asyncio.timeout(self._deadline):
             replies = await self._call_scripts(commands)
         granted = denied = 0
         for call, reply in zip(calls, replies, strict=True):
-            end = _sort_reply(call, reply, answers)
+            end = call.sort(reply, answers)
             free = reply[:end].count(0)
             granted, denied = granted + free, denied + end - free
         self._granted.inc(granted)
         self._denied.inc(denied)
         return answers
-
-    def _command(self, call: list[tuple[int, DeviceRequests]], now: float) -> list[Any]:
-        """A script call; one argument has all requests, because that is packed at once."""
-        parts, first = list[bytes](), b""
-        for _, device in call:
-            key = claims_key(self._prefix, device.udid)
-            first = first or key
-            head = _DEVICE.pack(len(key), device.read, len(device.caps), len(device.packed))
-            parts += (head, key, device.caps, device.packed)
-        packed, now_ms = b"".join(parts), round(now * 1000)
-        return ["EVALSHA", _TAKE_SHA, 1, first, now_ms, self._retain_ms, packed]
 
     async def _call_scripts(self, commands: list[list[Any]]) -> list[list[Any]]:
         """The replies of all script calls, in one round trip (on a cluster one for each node).
@@ -274,27 +297,6 @@ class Claims:
             pipeline.execute_command(*command)
         replies: list[list[Any]] = await pipeline.execute()
         return replies
-
-
-def _sort_reply(
-    call: list[tuple[int, DeviceRequests]], reply: list[Any], answers: ClaimAnswers
-) -> int:
-    """Add a reply to the answers: the answer to each claim, then the claims of each device read.
-
-    Returns the number of claims.
-    """
-    begin = 0
-    read = []
-    for position, device in call:
-        end = begin + len(device.packed) // REQUEST_BYTES
-        answers.forbidden_by[position] += reply[begin:end]
-        begin = end
-        if device.read:
-            read.append(device.udid)
-    for udid, claims in zip(read, reply[begin:], strict=True):
-        if claims is not None:
-            answers.read.setdefault(udid, newest_claims(claims))
-    return begin
 
 
 class ClaimUpdater:

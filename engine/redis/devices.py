@@ -29,7 +29,7 @@ _MOST_REMEMBERED = 40_000  # devices
 _ZONE_SECONDS = 60.0
 
 
-class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False):
+class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """A company and the udid of a device there."""
 
     company_id: int

@@ -2,12 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf
-from types import MappingProxyType
 
 from rules.model import CampaignSnapshot
-
-_NOTHING: Mapping[int, float] = MappingProxyType({})
 
 READ = 0  # the key which says that all claims of a device were read and are remembered
 # Added to a company's id: the keys of the times between which its caps deny detections.
@@ -21,6 +19,11 @@ def claim_key(campaign: CampaignSnapshot) -> int:
     return -campaign.id if campaign.format == "connector" else campaign.id
 
 
+def claim_keys(campaigns: Iterable[CampaignSnapshot]) -> tuple[int, ...]:
+    """The keys of the claims on those of the campaigns that take any."""
+    return tuple(claim_key(each) for each in campaigns if each.delay > 0)
+
+
 def capped_key(company_id: int) -> int:
     """The key of the time until which a company's caps deny detections."""
     return _CAPPED_UNTIL + company_id
@@ -30,20 +33,14 @@ class ClaimMemory:
     """The claims that a process remembers, over all its partitions: at most `most_claims` of as
     many devices, and in the same memory up to four times as many of devices that have many.
 
-    Claims are young or old. When the young ones fill half of the memory they become old, and those
-    that were old are forgotten: Redis is asked for them again. The claims of a device that is
-    detected become young.
+    When it is full, each partition forgets the devices that it has known longest: Redis is asked
+    for them again. `held` is what is used: one for each claim, and three for each device.
     """
 
     def __init__(self, most_claims: int) -> None:
         self.most = most_claims
-        self._young = self._old = 0
+        self.held = 0
         self._parts: set[RememberedClaims] = set()
-
-    @property
-    def held(self) -> int:
-        """How much is used: one for each claim, and three for each device."""
-        return self._young + self._old
 
     def for_assignment(self) -> "RememberedClaims":
         """The memory of one assignment of one partition, to be closed when the assignment ends."""
@@ -51,23 +48,16 @@ class ClaimMemory:
         self._parts.add(part)
         return part
 
-    def count(self, young: int, old: int) -> None:
-        """Add to what is used."""
-        self._young += young
-        self._old += old
-
-    def begin_generation_if_full(self) -> None:
-        """Make all claims old if the young ones are too many."""
-        if self._young > self.most * (1 + _DEVICE) // 2:
+    def count(self, more: int) -> None:
+        """Add to what is used, and make room if it is too much."""
+        self.held += more
+        if self.held > self.most * (1 + _DEVICE):
             for part in self._parts:
-                part.grow_old()
-            self._young, self._old = 0, self._young
+                part.forget_half()
 
-    def end(self, part: "RememberedClaims", young: int, old: int) -> None:
-        """The assignment has ended; it held so much."""
-        if part in self._parts:
-            self._parts.remove(part)
-            self.count(-young, -old)
+    def end(self, part: "RememberedClaims") -> None:
+        """The assignment has ended."""
+        self._parts.discard(part)
 
 
 class RememberedClaims:
@@ -79,29 +69,14 @@ class RememberedClaims:
 
     Claims of connector campaigns have the negative id and are remembered for a short time only: the
     connector role may give them back. What a company's caps deny is remembered in the same way, by
-    the company. `young` is read by the compiled filter; only this class
-    changes it.
+    the company. `by_device` is read by others too; only this class changes it.
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
         self._memory = memory
-        self.young: dict[str, dict[int, float]] = {}
-        self._old: dict[str, dict[int, float]] = {}
+        self.by_device: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
         self._is_closed = False
-
-    def of(self, udid: str) -> Mapping[int, float]:
-        """The claims of one device."""
-        claims = self.young.get(udid)
-        if claims is not None or not self._old:
-            return claims or _NOTHING
-        claims = self._old.pop(udid, None)
-        if claims is None:
-            return _NOTHING
-        self.young[udid] = claims
-        size = _size(claims)
-        self._memory.count(size, -size)
-        return claims
 
     def not_held(
         self, claims: Mapping[int, float], campaigns: Sequence[CampaignSnapshot], at: float
@@ -125,32 +100,30 @@ class RememberedClaims:
     def remember(
         self,
         udid: str,
-        campaigns: Iterable[CampaignSnapshot],
+        claims: Iterable[int],
         at: float,
         now: float,
         *,
         read: Mapping[int, float] | None = None,
         briefly: bool = False,
     ) -> None:
-        """Remember claims of a device at `at`, each if it is the newest of its campaign.
+        """Remember claims of a device (claim_keys) at `at`, each if it is the newest of its
+        campaign.
 
         `read` has all that Redis had. Claims of connector campaigns, and those remembered
         `briefly`, are forgotten some seconds after `now`: they may be given back.
         """
         if self._is_closed:
             return
-        known = self.young.get(udid)
+        known = self.by_device.get(udid)
         if known is None:
-            known = self._known(udid)
+            known = self.by_device[udid] = {}
         before = len(known)
         if read is not None:
             known[READ] = 0.0
             for campaign_id, since in read.items():
                 known[campaign_id] = max(since, known.get(campaign_id, since))
-        for campaign in campaigns:
-            if campaign.delay <= 0:
-                continue
-            key = claim_key(campaign)
+        for key in claims:
             if known.get(key, at) <= at:
                 known[key] = at
             if briefly or key < 0:
@@ -165,7 +138,7 @@ class RememberedClaims:
         the second; with the third for some seconds only: a place may be given back."""
         if self._is_closed:
             return
-        known = self._known(udid)
+        known = self.by_device.setdefault(udid, {})
         before, (after, until, briefly) = len(known), denied
         for key, at in ((_CAPPED_AFTER, after), (_CAPPED_UNTIL, until)):
             known[key + company_id] = at / 1000
@@ -173,47 +146,38 @@ class RememberedClaims:
                 self._brief.append((now + _BRIEFLY, udid, key + company_id))
         self._grown(known, before)
 
-    def _known(self, udid: str) -> dict[int, float]:
-        """The claims of a device, young, to be added to."""
-        known = self.young.get(udid)
-        if known is None:
-            self.of(udid)
-            known = self.young.setdefault(udid, {})
-        return known
-
     def _grown(self, known: Mapping[int, float], before: int) -> None:
-        """Count what was added to a device that had `before` claims, and make room."""
+        """Count what was added to a device that had `before` claims."""
         if more := len(known) - before:
-            self._memory.count(more if before else more + _DEVICE, 0)
+            self._memory.count(more if before else more + _DEVICE)
         while self._brief and len(self._brief) > max(1, self._memory.most // 2):
             self._forget_first()
-        self._memory.begin_generation_if_full()
 
     def forget_expired(self, now: float) -> None:
         """Forget claims whose time is over; the next detection asks Redis again."""
         while self._brief and self._brief[0][0] <= now:
             self._forget_first()
 
-    def grow_old(self) -> None:
-        """Forget what is old, and make all claims old."""
-        self._old, self.young = self.young, {}
+    def forget_half(self) -> None:
+        """Forget the devices that have been known longest."""
+        for udid in list(islice(self.by_device, (len(self.by_device) + 1) // 2)):
+            self._memory.held -= _size(self.by_device.pop(udid))
 
     def close(self) -> None:
         """Forget all claims, because the assignment has ended."""
         self._is_closed = True
-        young, old = (sum(map(_size, each.values())) for each in (self.young, self._old))
-        self._memory.end(self, young, old)
-        self.young, self._old = {}, {}
+        self._memory.held -= sum(map(_size, self.by_device.values()))
+        self._memory.end(self)
+        self.by_device.clear()
         self._brief.clear()
 
     def _forget_first(self) -> None:
         _, udid, key = self._brief.popleft()
-        self.of(udid)
-        known = self.young.get(udid, {})
+        known = self.by_device.get(udid, {})
         if known.pop(key, None) is not None:
-            self._memory.count(-1 if known else -1 - _DEVICE, 0)
+            self._memory.held -= 1 if known else 1 + _DEVICE
         if not known:
-            self.young.pop(udid, None)
+            self.by_device.pop(udid, None)
 
 
 def _size(claims: Mapping[int, float]) -> int:

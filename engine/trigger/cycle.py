@@ -11,11 +11,11 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from engine.kafka.dead_letters import DeadLetterPublisher
-from engine.kafka.producer import Outgoing
 from engine.process.failures import retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
@@ -29,7 +29,7 @@ from engine.redis.claims import (
     pack_caps,
 )
 from engine.redis.devices import DeviceLookup
-from engine.trigger.claim_memory import READ
+from engine.trigger.claim_memory import READ, claim_keys
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import (
@@ -54,6 +54,7 @@ _LEAST_SHARE = 16
 _MOST_SENDS = 4
 _MOST_READ = 256  # devices whose claims are all read in one cycle
 _MOST_CALLS = 2  # cycles that claim at once, for different devices
+_NO_CLAIMS: dict[int, float] = {}
 _MOST_CLAIMED = 2  # cycles whose messages are not composed yet
 
 
@@ -185,7 +186,7 @@ class Cycle:
                     continue
                 taken.append(decided)
                 campaigns += len(decided.plan.requests)
-                size += decided.plan.content_bytes
+                size += decided.plan.size
             if queue:
                 self._queues[company] = queue  # behind the others
             room, room_bytes = room - campaigns, room_bytes - size
@@ -228,7 +229,8 @@ class Cycle:
         while self._claimed:
             sending = list(chain.from_iterable(self._claimed))
             self._claimed.clear()
-            self._send(sending, await self._compose(sending))
+            await self._find_devices(sending)
+            self._send(sending)
             self._room.set()
         self._composing = None
 
@@ -282,7 +284,7 @@ class Cycle:
         for each in taken:
             detection, remembered = each.detection, each.partition.remembered
             udid = detection.message.device.udid
-            claims = remembered.of(udid)
+            claims = remembered.by_device.get(udid, _NO_CLAIMS)
             if (
                 (claims and not each.plan.held_by.isdisjoint(claims))
                 or detection.detected_at < oldest
@@ -319,28 +321,38 @@ class Cycle:
             lambda: self._claims.take(requests, now), self._redis_errors, "claims"
         )
         for each, forbidden, request in zip(claiming, answers.forbidden_by, requests, strict=True):
-            read_claims = answers.read.get(request.udid) if request.read else None
-            _note_answers(each, forbidden, read_claims, now)
+            udid, read = request.udid, None
+            if request.read:
+                read = answers.read.get(udid)
+            if any(forbidden):
+                _note_denied(each, forbidden, read, now)
+            else:
+                at = each.detection.detected_at
+                each.partition.remembered.remember(udid, each.plan.claims, at, now, read=read)
 
-    async def _compose(self, sending: list[DecidedDetection]) -> list[Message]:
-        """Write the messages; calls need no records of devices."""
-        keys = [each.device if each.plan.has_notifications else None for each in sending]
-        known = await self._devices.find({key for key in keys if key is not None})
-        records = [None if key is None else known[key] for key in keys]
-        return self._writer.write(sending, records, self._clock())
+    async def _find_devices(self, sending: list[DecidedDetection]) -> None:
+        """Find the records of devices; calls need none."""
+        informed = [each for each in sending if each.plan.has_notifications]
+        keys = [each.device for each in informed]
+        known = await self._devices.find(keys)
+        for each, key in zip(informed, keys, strict=True):
+            each.known = known[key]
 
-    def _send(self, sending: list[DecidedDetection], messages: list[Message]) -> None:
+    def _send(self, sending: list[DecidedDetection]) -> None:
         """Publish in a task of its own, so that the next cycle claims meanwhile."""
-        send = _Send(sending, messages, self._note_finished)
-        self._unacknowledged += sum([each.size for each in sending])
+        send = _Send(sending, self._note_finished)
+        self._unacknowledged += sum([each.plan.size for each in sending])
         task = asyncio.create_task(self._publish(send), name="send")
         self._sends[task] = send
         task.add_done_callback(self._note_end)
 
     async def _publish(self, send: "_Send") -> None:
-        messages = send.messages
+        messages = self._writer.messages(send.sending)
+        write = partial(self._writer.write, now=self._clock())
         with self.step("publish"):
-            refused = await self.letters.publish_or_dead_letter(messages, send.note_acknowledged)
+            refused = await self.letters.publish_or_dead_letter(
+                messages, send.note_acknowledged, write
+            )
             if refused:
                 await self._give_back(refused)
         send.finish_all()
@@ -365,7 +377,8 @@ class Cycle:
             if not (campaign.delay or caps):
                 continue
             udid, remembered = detection.message.device.udid, decided.partition.remembered
-            remembered.remember(udid, [campaign], detection.detected_at, now, briefly=True)
+            claims = claim_keys([campaign])
+            remembered.remember(udid, claims, detection.detected_at, now, briefly=True)
             place = None
             if caps:  # what they have denied meanwhile may be free again
                 company = decided.decision.company_id
@@ -385,7 +398,7 @@ class Cycle:
         self, finished: list[DecidedDetection], free: "list[TriggerPartition]"
     ) -> None:
         """All messages of these detections are acknowledged; `free` partitions may send again."""
-        self._unacknowledged -= sum([each.size for each in finished])
+        self._unacknowledged -= sum([each.plan.size for each in finished])
         self._room.set()
         for partition in free:
             if partition.held_back:
@@ -417,11 +430,9 @@ class _Send:
     def __init__(
         self,
         sending: list[DecidedDetection],
-        messages: list[Message],
         finished: "Callable[[list[DecidedDetection], list[TriggerPartition]], None]",
     ) -> None:
-        self.messages = messages
-        self._sending = sending
+        self.sending = sending
         self._finished = finished
         self._left = Counter([each.partition for each in sending])
         self._is_closed = False
@@ -433,10 +444,10 @@ class _Send:
         """Whether the brokers have all messages."""
         return not any(self._left.values())
 
-    def note_acknowledged(self, messages: Sequence[Outgoing]) -> None:
+    def note_acknowledged(self, messages: Sequence[Message]) -> None:
         """The brokers have these messages."""
         finished = list[DecidedDetection]()
-        for message in cast(Sequence[Message], messages):
+        for message in messages:
             each = message.decided
             each.unsent -= 1
             if not each.unsent:
@@ -449,7 +460,7 @@ class _Send:
 
     def finish_all(self) -> None:
         """All is published, or has a dead letter in its place."""
-        left = [each for each in self._sending if each.unsent]
+        left = [each for each in self.sending if each.unsent]
         for each in left:
             each.unsent = 0
         self._finish(left)
@@ -472,7 +483,7 @@ def _caps_of(message: Message) -> tuple[Cap, ...]:
     return () if beacon is None or message.campaign.ignores_caps else beacon.target.rules.caps
 
 
-def _note_answers(
+def _note_denied(
     each: DecidedDetection,
     forbidden: list[Answer],
     read: Mapping[int, float] | None,
@@ -482,23 +493,16 @@ def _note_answers(
 
     The claim that denies a campaign is remembered like one that was read.
     """
-    detection, remembered, granted = (
-        each.detection,
-        each.partition.remembered,
-        each.decision.granted,
-    )
-    udid, at = detection.message.device.udid, detection.detected_at
-    if not any(forbidden):
-        remembered.remember(udid, granted, at, now, read=read)
-        return
-    answers, left = list[Answer](), iter(forbidden)
-    for campaign, (_, _, _, _, asked) in zip(granted, each.plan.requests, strict=True):
+    udid, at = each.detection.message.device.udid, each.detection.detected_at
+    remembered, answers, left = each.partition.remembered, list[Answer](), iter(forbidden)
+    remembered.remember(udid, (), at, now, read=read)
+    for _, _, _, _, asked, claims in each.plan.requests:
         by = next(left) if asked else 0
         answers.append(by)
         if isinstance(by, list):
             remembered.remember_capped(udid, each.decision.company_id, by, now)
         else:
-            remembered.remember(udid, [campaign], by / 1000 if by else at, now, read=read)
+            remembered.remember(udid, claims, by / 1000 if by else at, now)
     each.deny(answers)
 
 

@@ -84,7 +84,7 @@ class DecisionCounter:
         metrics.connector_handovers.inc(calls)
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
-        sent = [each for each in messages if not each.is_call] if calls else messages
+        sent = [e for e in messages if e.campaign.format != "connector"] if calls else messages
         timely = [
             each
             for each in sent

@@ -11,7 +11,6 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
-from engine.kafka.producer import Outgoing
 from engine.kafka.tracing import Span
 from engine.redis.claims import (
     COUNTED,
@@ -21,8 +20,8 @@ from engine.redis.claims import (
     pack_caps,
     pack_request,
 )
-from engine.redis.devices import DeviceKey, DeviceLookup
-from engine.trigger.claim_memory import RememberedClaims, capped_key, claim_key
+from engine.redis.devices import DeviceKey, DeviceLookup, DeviceRecord
+from engine.trigger.claim_memory import RememberedClaims, capped_key, claim_key, claim_keys
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, Target, decide, refusal
 from rules.model import Campaigns, CampaignSnapshot, CompanyRules, Decision, Reason
@@ -32,8 +31,10 @@ if TYPE_CHECKING:
 
 _NAMESPACE = uuid.UUID("5f0c2a3e-7d0a-5c1b-9a8e-3f5d1c6b7e42").bytes
 _RANDOM_BITS = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
+_from_bytes = int.from_bytes
 _VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 9562
 _MOST_LISTED = 50  # campaigns of a decision that is shown
+_OTHER_FIELDS = 600  # bytes of a message without its campaign's texts
 _NO_CLAIMS: dict[int, float] = {}
 _NO_RULES = CompanyRules(company_id=0)
 
@@ -45,16 +46,18 @@ class Plan(msgspec.Struct, frozen=True):
     """What a decision's granted campaigns need, compiled once for all detections that share it.
 
     `requests` has for each campaign its id, the begun hash of its notification ids, its delay (ms),
-    how the company's caps count it, and whether Redis is asked at all. `held_by` are the keys of
-    the remembered claims (claim_memory.py) that may deny one of the campaigns.
+    how the company's caps count it, whether Redis is asked at all, and the keys of the claim that
+    it takes (claim_memory.py). `claims` are all those keys, `held_by` the keys of the remembered
+    claims that may deny one of the campaigns. `size` is about that of the messages, in bytes.
     """
 
     decision: Decision
     rules: CompanyRules
-    requests: tuple[tuple[int, "hashlib._Hash", int, int, bool], ...]
+    requests: tuple[tuple[int, "hashlib._Hash", int, int, bool, tuple[int, ...]], ...]
     held_by: frozenset[int]
+    claims: tuple[int, ...]
     caps: bytes
-    content_bytes: int
+    size: int
     has_notifications: bool
 
 
@@ -76,17 +79,24 @@ def _compile(decision: Decision, rules: CompanyRules) -> Plan:
             counted = RETURNABLE if campaign.format == "connector" else COUNTED
             held_by.add(capped_key(decision.company_id))
         begun, asks = _hash_of_campaign(campaign.id), campaign.delay > 0 or counted > 0
-        requests.append((campaign.id, begun, campaign.delay * 1000, counted, asks))
+        claims = claim_keys([campaign])
+        requests.append((campaign.id, begun, campaign.delay * 1000, counted, asks, claims))
         held_by.add(claim_key(campaign))
     return Plan(
         decision,
         rules,
         tuple(requests),
         frozenset(held_by),
+        tuple(key for request in requests for key in request[-1]),
         pack_caps(decision.company_id, rules.caps) if rules.caps else b"",
-        sum(len(each.content or "") for each in decision.granted),
+        sum(map(_size_of_message, decision.granted)),
         any(each.format != "connector" for each in decision.granted),
     )
+
+
+def _size_of_message(campaign: CampaignSnapshot) -> int:
+    texts = (campaign.name, campaign.title, campaign.push, campaign.content or "")
+    return _OTHER_FIELDS + sum(len(text.encode()) for text in texts)
 
 
 class DecidedDetection(msgspec.Struct, gc=False):
@@ -97,7 +107,8 @@ class DecidedDetection(msgspec.Struct, gc=False):
     fires at a geofence before this one, `time_zone` is the device's. A cycle adds the `ids`
     (16 bytes each) of the notifications of the granted campaigns, and how many claims Redis has
     denied: the decision is without those.
-    Of its messages `unsent` are not acknowledged, `size` bytes in all.
+    Its messages have what the catalog has `known` of the device; `unsent` of them are not
+    acknowledged.
     """
 
     detection: DecodedDetection
@@ -110,8 +121,8 @@ class DecidedDetection(msgspec.Struct, gc=False):
     plan: Plan = None  # type: ignore[assignment]  # of others nobody asks
     ids: Sequence[bytes] = ()
     denied: int = 0
+    known: DeviceRecord | None = None
     unsent: int = 0
-    size: int = 0
 
     @property
     def device(self) -> DeviceKey:
@@ -126,12 +137,13 @@ class DecidedDetection(msgspec.Struct, gc=False):
     def prepare(self) -> bytes:
         """Name the notifications of the granted campaigns. Returns the packed requests for claims,
         empty if they need none."""
-        detection, ids, packed = self.detection, list[bytes](), b""
-        at = round(detection.detected_at * 1000)
-        identity = _identity(detection, at)
-        for number, begun, delay, counted, asks in self.plan.requests:
-            id_ = _id(begun, identity)
-            ids.append(id_)
+        at = round(self.detection.detected_at * 1000)
+        identity, ids, packed = _identity(self.detection, at), list[bytes](), b""
+        for number, begun, delay, counted, asks, _ in self.plan.requests:
+            hashed = begun.copy()
+            hashed.update(identity)
+            bits = _from_bytes(hashed.digest()[:16]) & _RANDOM_BITS | _VERSION_5
+            ids.append(id_ := bits.to_bytes(16))
             if asks:
                 packed += pack_request(number, id_, at, delay, counted)
         self.ids = ids
@@ -172,29 +184,20 @@ class DecidedDetection(msgspec.Struct, gc=False):
         return found
 
 
-class Message(Outgoing, frozen=True, gc=False):
-    """The message of a campaign that a detection fires: a notification, or a call of the company's
-    service. `span` is its work in the trace of the record, where that has one."""
+class Message(msgspec.Struct, gc=False):
+    """A message to be written: of a campaign that a detection fires, a notification or a call of
+    the company's service. `span` is its work in the trace of the record, where that has one."""
 
+    topic: str
     decided: DecidedDetection
     campaign: CampaignSnapshot
     notification_id: bytes
     span: Span | None = None
 
     @property
-    def message(self) -> Outgoing:
-        """What is published."""
-        return self
-
-    @property
     def record(self) -> ConsumerRecord[bytes, bytes]:
         """The record that led to it."""
         return self.decided.detection.record
-
-    @property
-    def is_call(self) -> bool:
-        """Whether it is a call of the company's service, and not a notification."""
-        return self.campaign.format == "connector"
 
 
 def decide_from_memory(
@@ -220,7 +223,7 @@ def decide_from_memory(
     if not decision.granted:
         return decision
     udid, granted = detection.message.device.udid, decision.granted
-    claims = remembered.young.get(udid) or remembered.of(udid)
+    claims = remembered.by_device.get(udid, _NO_CLAIMS)
     if not elsewhere and (not claims or plan_of(decision, beacon).held_by.isdisjoint(claims)):
         return decision
     granted = remembered.not_held(claims, granted, at)
@@ -264,8 +267,7 @@ def notification_ids(detection: DecodedDetection, campaigns: Campaigns) -> list[
 def _id(begun: "hashlib._Hash", identity: bytes) -> bytes:
     hashed = begun.copy()
     hashed.update(identity)
-    number = int.from_bytes(hashed.digest()[:16])
-    return (number & _RANDOM_BITS | _VERSION_5).to_bytes(16)
+    return (_from_bytes(hashed.digest()[:16]) & _RANDOM_BITS | _VERSION_5).to_bytes(16)
 
 
 def _identity(detection: DecodedDetection, at: int) -> bytes:

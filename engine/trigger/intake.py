@@ -4,8 +4,9 @@ refuse early (compiled) -> decode -> locate -> resolve -> decide from memory
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,11 +22,16 @@ from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.grants import DecidedDetection, decide_from_memory, remembered_time_zone
 from engine.trigger.locate import Located, locate
 from engine.trigger.place_index import PlaceIndex, Places
-from engine.trigger.visits import PartitionVisits
 from rules.model import Decision
 
 if TYPE_CHECKING:
+    from engine.trigger.partition import TriggerPartition
     from engine.trigger.refusal_filter import RefusalFilter, Seen
+
+
+# Where the filter refuses fewer than one in so many detections of a batch that is not small, the
+# next batches pass it by: it costs a third as much as decoding.
+_FILTERS, _SMALL, _UNFILTERED = 8, 50, 7
 
 
 class TakenIn(NamedTuple):
@@ -43,7 +49,8 @@ class TakenIn(NamedTuple):
 class Intake:
     """The parts that all partitions share. `clock` gives epoch seconds.
 
-    `refusals` is None where nothing is compiled.
+    `refusals` is None where nothing is compiled. A partition of which it refuses little passes it
+    by, for so many batches as `unfiltered` has.
     """
 
     decoders: Mapping[str, DetectionDecoder]
@@ -55,14 +62,14 @@ class Intake:
     metrics: Metrics
     max_age: float
     clock: Callable[[], float] = time.time
+    unfiltered: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    async def take_in(
-        self, records: Records, remembered: RememberedClaims, visits: PartitionVisits
-    ) -> TakenIn:
+    async def take_in(self, records: Records, partition: "TriggerPartition") -> TakenIn:
         """Decide records of one partition, in order.
 
         Raises TooManyDeadLettersError and VisitsTakenOverError.
         """
+        remembered = partition.remembered
         with self._step("decode"):
             batch, refused, seen = await self._decode(records, remembered)
         version = self.index.cache.version
@@ -72,9 +79,9 @@ class Intake:
             keys = {each.key for each in placed if each.key is not None}
             beacons = await self.index.resolve(keys, len(located.detections) + len(refused))
         with self._step("decide"):
-            decided = self._decide(located, beacons, version, remembered, refused)
+            decided = self._decide(located, beacons, version, partition, refused)
         with self._step("visits"):
-            moments = await visits.follow(records, located, beacons, seen)
+            moments = await partition.visits.follow(records, located, beacons, seen)
         self.counter.count(refused)
         if located.left:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
@@ -87,14 +94,19 @@ class Intake:
     ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Seen]]":
         """The decoded detections, the decisions of those that were refused before, and of these
         what visits need."""
+        place = records[0].topic, records[0].partition
         decoder = self.decoders[records[0].topic]
         if (
             self.refusals is None
             or not isinstance(decoder, OwnFormatDecoder)
+            or self.unfiltered[place]
             or self.feed.wants(len(records))
         ):
+            self.unfiltered[place] = max(0, self.unfiltered[place] - 1)
             return await decoder.decode(records), [], []
         others, refused, seen = self.refusals.split(records, remembered, self.clock())
+        if len(refused) * _FILTERS < len(records) > _SMALL:
+            self.unfiltered[place] = _UNFILTERED
         batch = await decoder.decode(others, records)
         self.feed.note_undecoded(refused)
         return batch, refused, seen
@@ -104,11 +116,11 @@ class Intake:
         located: Located,
         beacons: Places,
         version: int,
-        remembered: RememberedClaims,
+        partition: "TriggerPartition",
         refused: list[Decision],
     ) -> list[DecidedDetection]:
         """The detections that may fire; the decisions about the others are added to `refused`."""
-        now, max_age = self.clock(), self.max_age
+        now, max_age, remembered = self.clock(), self.max_age, partition.remembered
         remembered.forget_expired(now)
         decided = list[DecidedDetection]()
         firing_nothing = list(located.nowhere)
@@ -126,8 +138,9 @@ class Intake:
                 detection, beacon, remembered, now, max_age, fired, time_zone
             )
             if decision.granted:
-                each = DecidedDetection(detection, beacon, decision, version=version)
-                each.elsewhere, each.time_zone = fired, time_zone
+                each = DecidedDetection(detection, beacon, decision, partition, version)
+                if fired or time_zone is not None:
+                    each.elsewhere, each.time_zone = fired, time_zone
                 decided.append(each)
             else:
                 refused.append(decision)

@@ -6,17 +6,18 @@ engine/kafka/messages.py; a property test compares the two.
 """
 
 from binascii import hexlify
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from catalog.index.entries import ConnectorEntry
 from engine.kafka.messages import CampaignReference, ConnectorEndpoint, format_instant
+from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Span, Tracer
-from engine.redis.devices import DeviceRecord, completed_device
+from engine.redis.devices import completed_device
 from engine.trigger.grants import DecidedDetection, Message
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import BeaconSnapshot, CampaignSnapshot, Cap, Zone
@@ -39,7 +40,6 @@ class CampaignParts(msgspec.Struct, frozen=True, gc=False):
 
     campaign: CampaignSnapshot
     depends_on: tuple[ConnectorEntry | None, tuple[Cap, ...]] | None
-    topic: str
     reference: bytes
     texts: bytes
     content: bytes
@@ -58,55 +58,61 @@ class MessageWriter:
         self._known: dict[int, CampaignParts] = {}
         self._bytes = 0
 
-    def write(
-        self,
-        sending: Sequence[DecidedDetection],
-        records: Iterable[DeviceRecord | None],
-        now: float,
-    ) -> list[Message]:
-        """The messages of the granted campaigns, at `now` (epoch s), noted as not acknowledged.
-
-        `records` are the catalog's of the devices.
-        """
-        messages, times, known_parts = list[Message](), dict[float, bytes](), self._known
-        for decided, known in zip(sending, records, strict=True):
-            detection, beacon = decided.detection, decided.beacon
-            if beacon is None:
-                continue
-            event, received, at = detection.event, detection.message.device, detection.detected_at
-            key = received.udid.encode()
-            place = beacon.encoded_place or _place_of(beacon)
-            if detection.zone and isinstance(beacon.place, BeaconSnapshot):
-                place += _ZONES[detection.zone]
-            device = received if known is None else completed_device(received, known)
-            when = times.get(at)
-            if when is None:
-                when = times[at] = self._times(at, now, at)
-            if event is not None:
-                visit = str(event.visit.uuid).encode()
-                place += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
-                if decided.is_exit:
-                    when = self._times(at, now, now)
-            middle = b'%b"device":%b,' % (place, _encode(device))
-            decided.unsent = decided.size = 0
-            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
-                parts = known_parts.get(campaign.id)
-                if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
-                    parts = self._parts_of(campaign, beacon)
-                text = b"-".join(_uuid_parts(hexlify(id_)))
-                value = b"".join(
-                    (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
-                )
-                decided.unsent += 1
-                decided.size += len(value) + len(key)
-                headers, span = [("id", text), parts.header], None
-                if detection.record.headers:  # else there is no trace to look for
-                    span = self._span_of(decided, campaign)
-                    headers += span.headers
-                messages.append(
-                    Message(parts.topic, key, value, headers, decided, campaign, id_, span)
-                )
+    def messages(self, sending: Iterable[DecidedDetection]) -> list[Message]:
+        """The messages of the granted campaigns, to be written, noted as not acknowledged."""
+        messages = list[Message]()
+        for decided in sending:
+            granted, record = decided.decision.granted, decided.detection.record
+            decided.unsent = len(granted)
+            for campaign, id_ in zip(granted, decided.ids, strict=True):
+                is_call = campaign.format == "connector"
+                topic = self._connector_calls if is_call else self._notifications
+                message = Message(topic, decided, campaign, id_)
+                if record.headers:  # else there is no trace to look for
+                    message.span = self._span_of(decided, campaign)
+                messages.append(message)
         return messages
+
+    def write(self, messages: Iterable[Message], now: float) -> Iterator[Outgoing]:
+        """The messages, written at `now` (epoch s). Written again they are the same."""
+        times, known_parts, last = dict[float, bytes](), self._known, None
+        for message in messages:
+            decided, campaign = message.decided, message.campaign
+            if decided is not last:
+                last, beacon = decided, cast(IndexedPlace, decided.beacon)
+                key = decided.detection.message.device.udid.encode()
+                middle, when = self._of_detection(decided, beacon, times, now)
+            parts = known_parts.get(campaign.id)
+            if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
+                parts = self._parts_of(campaign, beacon)
+            text = b"-".join(_uuid_parts(hexlify(message.notification_id)))
+            value = b"".join(
+                (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
+            )
+            headers = [("id", text), parts.header]
+            if message.span is not None:
+                headers += message.span.headers
+            yield Outgoing(message.topic, key, value, headers)
+
+    def _of_detection(
+        self, decided: DecidedDetection, beacon: IndexedPlace, times: dict[float, bytes], now: float
+    ) -> tuple[bytes, bytes]:
+        """The parts that the messages of a detection share: place and device, and the times."""
+        detection, event, known = decided.detection, decided.detection.event, decided.known
+        received, at = detection.message.device, detection.detected_at
+        place = beacon.encoded_place or _place_of(beacon)
+        if detection.zone and isinstance(beacon.place, BeaconSnapshot):
+            place += _ZONES[detection.zone]
+        when = times.get(at)
+        if when is None:
+            when = times[at] = self._times(at, now, at)
+        if event is not None:
+            visit = str(event.visit.uuid).encode()
+            place += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
+            if decided.is_exit:
+                when = self._times(at, now, now)
+        device = received if known is None else completed_device(received, known)
+        return b'%b"device":%b,' % (place, _encode(device)), when
 
     def _times(self, at: float, now: float, valid_from: float) -> bytes:
         """The part with the three times."""
@@ -116,9 +122,9 @@ class MessageWriter:
 
     def _parts_of(self, campaign: CampaignSnapshot, beacon: IndexedPlace) -> CampaignParts:
         """The parts of a campaign that are not known yet, or those of a call."""
-        topic, connector, caps, depends_on = self._notifications, None, _NO_CAPS, None
+        connector, caps, depends_on = None, _NO_CAPS, None
         if campaign.format == "connector":
-            topic, connector = self._connector_calls, beacon.connector
+            connector = beacon.connector
             caps = _NO_CAPS if campaign.ignores_caps else beacon.target.rules.caps
             depends_on = connector, caps
             known = self._known.get(campaign.id)
@@ -128,7 +134,6 @@ class MessageWriter:
         parts = CampaignParts(
             campaign,
             depends_on,
-            topic,
             b'","campaign":%b,'
             % _encode(CampaignReference(campaign.id, campaign.name, campaign.hash)),
             _encode(texts)[1:-1] + b",",

@@ -241,9 +241,7 @@ class TriggerPartition:
         return 0 if done is None or tracker.end is None else tracker.end - done
 
     async def _take_in(self, records: Records) -> None:
-        decided, letters, moments = await self._intake.take_in(
-            records, self.remembered, self.visits
-        )
+        decided, letters, moments = await self._intake.take_in(records, self)
         unfinished = [each.detection.record for each in decided]
         unfinished += [letter.record for letter in letters]
         offsets = {record.offset for record in unfinished}
@@ -254,8 +252,6 @@ class TriggerPartition:
         self._queued -= len(records)
         if len(offsets) < len(records):
             self._hold(-record_bytes([each for each in records if each.offset not in offsets]))
-        for each in decided:
-            each.partition = self
         self._cycle.put(decided)
         self._put_moments(moments)
         if letters:

@@ -1,6 +1,6 @@
 """Dead letters: their headers, what is too large, and the limit on their number."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -106,14 +106,17 @@ class SmallTopics:
         self.most = most
         self.left: list[Outgoing] = []
 
-    async def publish(self, messages: Sequence[Outgoing], _acknowledged: Any = None) -> None:
-        too_large = [each for each in messages if message_size(each) > self.most]
-        self.left += [each for each in messages if each not in too_large]
+    async def publish(self, messages: Any, _acknowledged: Any = None, write: Any = list) -> None:
+        written = dict(zip(map(id, messages), (write or list)(messages), strict=True))
+        sizes = {number: message_size(each) for number, each in written.items()}
+        too_large = [each for each in messages if sizes[id(each)] > self.most]
+        self.left += [each for number, each in written.items() if sizes[number] <= self.most]
         if too_large:
-            raise MessageTooLargeError(too_large)
+            raise MessageTooLargeError("out", too_large, [sizes[id(each)] for each in too_large])
 
 
 class OfRecord(NamedTuple):
+    topic: str
     message: Outgoing
     record: "ConsumerRecord[bytes, bytes]"
 
@@ -136,7 +139,7 @@ def counted(metrics: Metrics) -> dict[str, float]:
 
 
 def of_size(size: int, key: bytes = b"") -> OfRecord:
-    return OfRecord(Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
+    return OfRecord("out", Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
 
 
 async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
@@ -144,7 +147,9 @@ async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
     letters, metrics = publishing(topics)
     assert await publishing(None)[0].publish_or_dead_letter([]) == []  # begins no transaction
     small, large, larger = of_size(10), of_size(11), of_size(12)
-    refused = await letters.publish_or_dead_letter([large, small, larger])
+    refused = await letters.publish_or_dead_letter(
+        [large, small, larger], write=lambda batch: [each.message for each in batch]
+    )
     assert refused == [large, larger]
     first, *dead = topics.left
     assert first == small.message

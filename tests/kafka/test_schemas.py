@@ -8,7 +8,7 @@ import orjson
 
 from engine.kafka.schemas import documents
 from tests.rules.records import campaign
-from tests.trigger.samples import granted, messages_of
+from tests.trigger.samples import granted, written
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
 
@@ -25,6 +25,6 @@ def validator(name: str) -> Any:
 
 def test_messages_match_the_published_schemas():
     both = granted(campaign(), campaign(id=8, format="connector", content=None))
-    notification, call = (orjson.loads(each.value or b"") for each in messages_of(both))
+    notification, call = (orjson.loads(each.value or b"") for each in written(both))
     validator("notifications").validate(notification)
     validator("connector-calls").validate(call)

@@ -200,15 +200,21 @@ def test_each_call_is_bounded_and_nothing_is_left_out(
         )
         for number, (count, is_read) in enumerate(made)
     ]
-    calls = list(calls_of_requests(requested, clustered=clustered))
+    calls = calls_of_requests(requested, b"p:", clustered=clustered)
     for call in calls:
-        assert 0 < sum(len(part.packed) for _, part in call) <= MOST_TAKEN * REQUEST_BYTES
-        assert sum(part.read for _, part in call) <= MOST_READ
+        assert 0 < sum(count for _, count in call.positions) <= MOST_TAKEN
+        assert len(call.read) <= MOST_READ
+    assert sorted(udid for call in calls for udid in call.read) == sorted(
+        device.udid for device in requested if device.read
+    )
     for number, device in enumerate(requested):
-        own = [part for call in calls for position, part in call if position == number]
-        assert {part.udid for part in own} == {device.udid}
-        assert b"".join(part.packed for part in own) == device.packed
-        assert sum(part.read for part in own) == device.read
+        own = [
+            packed
+            for call in calls
+            for (position, _), packed in zip(call.positions, call.parts[3::4], strict=True)
+            if position == number
+        ]
+        assert b"".join(own) == device.packed
 
 
 # The claims of a device that are read with its first request

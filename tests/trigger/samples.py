@@ -3,8 +3,8 @@
 from typing import Any
 
 from engine.kafka.detections import DecodedDetection, decode_record
+from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
-from engine.redis.devices import DeviceRecord
 from engine.trigger.grants import DecidedDetection, Message, notification_ids
 from engine.trigger.message import MessageWriter
 from engine.trigger.place_cache import IndexedPlace
@@ -40,6 +40,12 @@ def granted(
     return decided
 
 
-def messages_of(decided: DecidedDetection, known: DeviceRecord | None = None) -> list[Message]:
+def messages_of(decided: DecidedDetection) -> list[Message]:
+    """Its messages, to be written."""
+    return MessageWriter(topics=TOPICS, lifetime=300).messages([decided])
+
+
+def written(decided: DecidedDetection) -> list[Outgoing]:
     """Its messages, written a minute later."""
-    return MessageWriter(topics=TOPICS, lifetime=300).write([decided], [known], NOW)
+    writer = MessageWriter(topics=TOPICS, lifetime=300)
+    return list(writer.write(writer.messages([decided]), NOW))

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims, claim_keys
 from rules.model import CampaignSnapshot
 from tests.rules.records import campaign
 
@@ -22,7 +22,8 @@ def free(
     remembered: RememberedClaims, at: float, *campaigns: CampaignSnapshot, udid: str = "phone"
 ) -> list[int]:
     """The ids of the campaigns that memory does not deny."""
-    found = remembered.not_held(remembered.of(udid), campaigns or (HOURLY, DAILY), at)
+    claims = remembered.by_device.get(udid, {})
+    found = remembered.not_held(claims, campaigns or (HOURLY, DAILY), at)
     return [each.id for each in found]
 
 
@@ -32,27 +33,26 @@ def test_what_was_read_denies_no_call() -> None:
     one = memory.for_assignment()
     one.remember("phone", [], NOW, NOW, read={3: 100.0})
     assert free(one, 101, CALL) == [3]
-    one.remember("phone", [CALL], 100.0, NOW)
+    one.remember("phone", claim_keys([CALL]), 100.0, NOW)
     assert free(one, 101, CALL) == []
     one.forget_expired(NOW + 4.9)
     assert free(one, 101, CALL) == []
-    one.remember("other", [HOURLY], 100.0, NOW, briefly=True)
+    one.remember("other", claim_keys([HOURLY]), 100.0, NOW, briefly=True)
     one.forget_expired(NOW + 5)
     assert free(one, 101, CALL) == [3]
     assert free(one, 101, udid="other") == [1, 2]
     one.close()
-    one.remember("phone", [HOURLY], 100.0, NOW)
-    assert (memory.held, one.young) == (0, {})
+    one.remember("phone", claim_keys([HOURLY]), 100.0, NOW)
+    assert (memory.held, one.by_device) == (0, {})
 
 
-def test_the_claims_of_a_device_that_stays_are_not_forgotten() -> None:
+def test_full_memory_forgets_what_it_has_known_longest() -> None:
     memory = ClaimMemory(100)
     one = memory.for_assignment()
-    one.remember("stays", [HOURLY], 100.0, NOW)
     for number in range(1000):
-        one.remember(f"phone {number}", [HOURLY], 100.0, NOW)
-        assert free(one, 101, udid="stays") == [2]
+        one.remember(f"phone {number}", claim_keys([HOURLY]), 100.0, NOW)
         assert memory.held <= 400
+    assert free(one, 101, udid="phone 999") == [2]
     assert free(one, 101, udid="phone 10") == [1, 2]
 
 
@@ -69,14 +69,13 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
         one, truth = remembered[number], stored[number]
         kind, udid, id_, at, briefly = events.draw(EVENTS)
         if kind == "remember":
-            one.remember(udid, [campaign(id=id_, delay=60)], at, at, briefly=briefly)
+            one.remember(udid, claim_keys([campaign(id=id_, delay=60)]), at, at, briefly=briefly)
             truth.setdefault((udid, id_), []).append(at)
         elif kind == "expire":
             one.forget_expired(at)
-        for id_, known in one.of(udid).items():
+        for id_, known in one.by_device.get(udid, {}).items():
             assert known in truth[udid, id_]
-        generations = [each for part in remembered for each in (part.young, part._old)]
-        held = sum(len(claims) + 3 for each in generations for claims in each.values())
+        held = sum(len(each) + 3 for part in remembered for each in part.by_device.values())
         assert memory.held == held <= 4 * most + 6
     for each in remembered:
         each.close()

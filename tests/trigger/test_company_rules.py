@@ -70,7 +70,7 @@ async def test_the_last_place_goes_by_priority(trigger: PushedTrigger, together:
 async def test_a_message_too_large_keeps_no_place(trigger: PushedTrigger) -> None:
     large = campaign_entry(7, content="x" * 5000, priority=9) | campaign_entry(8)
     await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(1, HOUR)))
-    trigger.publisher._refusals.note_size(trigger.topics.name("notifications"), [3000])
+    trigger.publisher._refusals.note_size(trigger.topics.name("notifications"), 1, 3000)
     await trigger.push(detection())
     assert await sent(trigger) == []
     await trigger.write_index(campaign_entry(7, active=False))

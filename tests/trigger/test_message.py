@@ -20,7 +20,6 @@ from engine.kafka.messages import (
     ReceivedDevice,
     format_instant,
 )
-from engine.kafka.producer import message_size
 from engine.redis.devices import DeviceRecord, completed_device
 from engine.trigger.grants import Message
 from engine.trigger.message import MessageWriter
@@ -154,15 +153,20 @@ def test_a_message_matches_its_type(
     indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
-    messages = MessageWriter(topics=TOPICS, lifetime=LIFETIME).write([decided], [record], NOW)
-    for message in messages:
-        id_ = str(UUID(bytes=message.notification_id))
-        assert message.value == as_types_say(message, id_, completed_device(device, record))
-        assert message.headers == [("id", id_.encode()), ("campaign", b"%d" % message.campaign.id)]
-        topic = TOPICS.connector_calls if message.is_call else TOPICS.notifications
-        assert (message.topic, message.key) == (topic, device.udid.encode())
+    decided.known = record
+    writer = MessageWriter(topics=TOPICS, lifetime=LIFETIME)
+    messages = writer.messages([decided])
+    assert decided.unsent == len(messages)
+    for message, written in zip(messages, writer.write(messages, NOW), strict=True):
+        id_, is_call = (
+            str(UUID(bytes=message.notification_id)),
+            message.campaign.format == "connector",
+        )
+        assert written.value == as_types_say(message, id_, completed_device(device, record))
+        assert written.headers == [("id", id_.encode()), ("campaign", b"%d" % message.campaign.id)]
+        topic = TOPICS.connector_calls if is_call else TOPICS.notifications
+        assert (message.topic, written.topic, written.key) == (topic, topic, device.udid.encode())
         assert message.span is None
-    assert (decided.size, decided.unsent) == (sum(map(message_size, messages)), len(messages))
 
 
 def test_an_id_names_campaign_device_and_record_and_is_the_same_in_every_version() -> None:
@@ -194,7 +198,7 @@ def test_cached_fragments_are_bounded() -> None:
     writer = MessageWriter(topics=TOPICS, lifetime=LIFETIME)
     for number in range(40):
         one = campaign(id=number, format="html", content=str(number) * 500_000)
-        (message,) = writer.write([granted(one)], [None], NOW)
+        (message,) = writer.write(writer.messages([granted(one)]), NOW)
         assert msgspec.json.decode(message.value or b"")["html"] == one.content
         held = sum(len(each.content) for each in writer._known.values())
         assert held <= 8 * 1024 * 1024

@@ -40,7 +40,7 @@ async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
     large = campaign_entry(7, delay=3600, content="x" * 5000) | campaign_entry(8, delay=3600)
     await trigger.write_index(beacon_entry([7, 8]) | large)
     topic = trigger.topics.name("notifications")
-    trigger.publisher._refusals.note_size(topic, [3000])
+    trigger.publisher._refusals.note_size(topic, 1, 3000)
     await trigger.push(detection())
     (letter,) = await trigger.left("dead-letters")
     assert header(letter, "reason") == "too_large"

@@ -133,7 +133,7 @@ async def test_what_is_denied_by_redis_denies_no_earlier_record(trigger: PushedT
 class RefusedPublisher:
     """The error of a login that may not write."""
 
-    async def publish(self, _messages: object) -> None:
+    async def publish(self, *_given: object) -> None:
         await asyncio.sleep(0)  # so that several are on their way
         raise TopicAuthorizationFailedError
 

@@ -26,7 +26,7 @@ from engine.kafka.detections import (
     TagKey,
     decode_record,
 )
-from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims, claim_keys
 from engine.trigger.grants import decide_from_memory
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
@@ -122,13 +122,12 @@ class Mall:
         self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
         self.cache.keep(self.companies, self.cache.version)
         for udid in DEVICES:
-            self.remembered.remember(udid, [daily], NOON - 70, NOON)
-        self.remembered.remember("sent", [hourly, call], NOON - 30, NOON)
+            self.remembered.remember(udid, claim_keys([daily]), NOON - 70, NOON)
+        self.remembered.remember("sent", claim_keys([hourly, call]), NOON - 30, NOON)
         read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
         self.remembered.remember("read", [], NOON, NOON, read=read)
-        self.remembered.young.pop("new")
-        self.remembered.young.pop(LONG)
-        self.remembered._old["old"] = self.remembered.young.pop("old")
+        self.remembered.by_device.pop("new")
+        self.remembered.by_device.pop(LONG)
         for minor in (*range(1, 7), 8):  # so that each beacon has a phase
             self.decisions(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
         for known in self.cache.known.values():
@@ -260,7 +259,9 @@ def test_a_claim_that_has_expired_refuses_nothing() -> None:
     mall = Mall()
     mall.put(1, campaign(id=1, delay=86_400))
     value = usual(device='{"udid":"brief"}').encode()
-    mall.remembered.remember("brief", [campaign(id=1, delay=86_400)], NOON - 30, NOON, briefly=True)
+    mall.remembered.remember(
+        "brief", claim_keys([campaign(id=1, delay=86_400)]), NOON - 30, NOON, briefly=True
+    )
     mall.decisions(at_noon(value))
     assert mall.agrees(value)
     later = at_noon(value)

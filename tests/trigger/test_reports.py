@@ -108,12 +108,13 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     letters: Any = gateways.role.cycle.letters
     publish, proceed = letters.publish_or_dead_letter, asyncio.Event()
 
-    async def slowly(grants: Sequence[Message], acknowledged: OnAcknowledged) -> list[Message]:
-        await publish([each for each in grants if each.campaign.id == 7], acknowledged)
+    async def slowly(
+        messages: Sequence[Message], acknowledged: OnAcknowledged, write: Any
+    ) -> list[Message]:
+        await publish([each for each in messages if each.campaign.id == 7], acknowledged, write)
         await proceed.wait()
-        refused: list[Message] = await publish(
-            [each for each in grants if each.campaign.id == 8], acknowledged
-        )
+        second = [each for each in messages if each.campaign.id == 8]
+        refused: list[Message] = await publish(second, acknowledged, write)
         return refused
 
     letters.publish_or_dead_letter = slowly

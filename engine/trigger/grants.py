@@ -223,7 +223,7 @@ def decide_from_memory(
     if not decision.granted:
         return decision
     udid, granted = detection.message.device.udid, decision.granted
-    claims = remembered.by_device.get(udid, _NO_CLAIMS)
+    claims = remembered.young.get(udid, _NO_CLAIMS)
     if not elsewhere and (not claims or plan_of(decision, beacon).held_by.isdisjoint(claims)):
         return decision
     granted = remembered.not_held(claims, granted, at)

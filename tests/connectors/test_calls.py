@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import ConsumerRecord
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,15 +33,11 @@ from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
 from engine.redis.devices import NO_ANSWER, DeviceRecord
 from tests.connectors.calls import ENDPOINT, ID, connector_endpoint, document, message
+from tests.kafka.records import record
 
 CIPHER = open_cipher("a passphrase for tests")
 TOPICS = Topics.named("t.")
 CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
-
-
-def record(value: bytes | None) -> Any:
-    size = len(value or b"")
-    return ConsumerRecord("calls", 3, 5, 0, 0, b"key", value, 0, size, size, ())
 
 
 def received(**fields: Any) -> PendingCall:

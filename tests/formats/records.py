@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from aiokafka import ConsumerRecord
 
 from engine.formats.decoders import DetectionDecoder, detection_decoders
 from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, Record
 from engine.process.settings_sources import load_settings
 from tests.formats import samples
+from tests.kafka.records import RECORD_TIME
+from tests.kafka.records import record as kafka_record
 
 TOPIC = "gateways"
-ARRIVED_AT = 1_795_200_000.5  # epoch seconds, of every record
+ARRIVED_AT = RECORD_TIME
 
 
 def report(
@@ -25,20 +26,7 @@ def report(
     offset: int = 7,
 ) -> Record:
     """A record of the topic. `value` in bytes, or as JSON."""
-    raw = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
-    return ConsumerRecord(
-        topic=TOPIC,
-        partition=3,
-        offset=offset,
-        timestamp=int(ARRIVED_AT * 1000),
-        timestamp_type=0,
-        key=key,
-        value=raw,
-        checksum=None,
-        serialized_key_size=-1,
-        serialized_value_size=len(raw or b""),
-        headers=tuple(headers),
-    )
+    return kafka_record(value, topic=TOPIC, key=key, headers=headers, offset=offset)
 
 
 def decoder(format_: str, **more: Any) -> DetectionDecoder:

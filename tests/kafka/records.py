@@ -1,5 +1,6 @@
 """Kafka records as the consumer hands them out."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -24,20 +25,18 @@ def detection(**fields: Any) -> dict[str, Any]:
 
 
 def record(
-    value: bytes | dict[str, Any] | None, *, offset: int = 7, key: bytes | None = b"device-1"
-) -> ConsumerRecord[bytes, bytes]:
-    """A record of the detections topic."""
-    raw = orjson.dumps(value) if isinstance(value, dict) else value
+    value: Any,
+    *,
+    topic: str = "proximity.detections",
+    partition: int = 3,
+    offset: int = 7,
+    key: bytes | None = b"device-1",
+    at: float = RECORD_TIME,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> "ConsumerRecord[bytes, bytes]":
+    """A record whose `value` is in bytes, or goes as JSON."""
+    raw = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
+    size, at_ms = len(raw or b""), int(at * 1000)
     return ConsumerRecord(
-        topic="proximity.detections",
-        partition=3,
-        offset=offset,
-        timestamp=int(RECORD_TIME * 1000),
-        timestamp_type=0,
-        key=key,
-        value=raw,
-        checksum=None,
-        serialized_key_size=-1,
-        serialized_value_size=-1,
-        headers=(),
+        topic, partition, offset, at_ms, 0, key, raw, None, -1, size, tuple(headers)
     )

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
-import orjson
 from aiokafka import ConsumerRecord, TopicPartition
 from sqlalchemy import func, select
 
@@ -46,6 +45,7 @@ from engine.recorder.readers import (
 from engine.recorder.sqlite import SqliteLedger
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords
+from tests.kafka.records import record as kafka_record
 from tests.servers.schema import make_schema
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
@@ -322,17 +322,5 @@ class Rig:
 
 
 def record(topic: str, offset: int, value: Any) -> "ConsumerRecord[bytes, bytes]":
-    raw = value if isinstance(value, bytes) else orjson.dumps(value)
-    return ConsumerRecord(
-        topic=topic,
-        partition=0,
-        offset=offset,
-        timestamp=int(NOW.timestamp() * 1000),
-        timestamp_type=0,
-        key=b"phone",
-        value=raw,
-        checksum=None,
-        serialized_key_size=5,
-        serialized_value_size=len(raw),
-        headers=(),
-    )
+    more: dict[str, Any] = {"partition": 0, "key": b"phone", "at": NOW.timestamp()}
+    return kafka_record(value, topic=topic, offset=offset, **more)

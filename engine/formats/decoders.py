@@ -15,16 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from engine.formats.gateways import (
-    read_espresense,
-    read_kontakt,
-    read_kontakt_cloud,
-    read_minew,
-    read_mist,
-    read_owntracks,
-    read_radar,
-    read_theengs,
-)
+from engine.formats.gateways import READERS
 from engine.formats.registry import (
     JSON_SCHEMA,
     RegisteredFormat,
@@ -270,17 +261,13 @@ def detection_decoders(
 
 
 _decode_own = msgspec.json.Decoder(Detection).decode
-_READERS: Mapping[str, ReadReport] = {
-    "own": lambda report: (Sighting(0, _decode_own(report.value)),),
-    "minew": read_minew,
-    "theengs": read_theengs,
-    "owntracks": read_owntracks,
-    "espresense": read_espresense,
-    "radar": read_radar,
-    "mist": read_mist,
-    "kontakt": read_kontakt,
-    "kontakt-cloud": read_kontakt_cloud,
-}
+
+
+def _read_own(report: Report) -> Sequence[Sighting]:
+    return (Sighting(0, _decode_own(report.value)),)
+
+
+_READERS: Mapping[str, ReadReport] = {"own": _read_own, **READERS}
 
 
 def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -> RegisteredFormat:

@@ -6,12 +6,12 @@ Anything that is valid and about neither has no sighting.
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from engine.formats.report import Report, Sighting, utf8
+from engine.formats.report import ReadReport, Report, Sighting, utf8
 from engine.kafka.messages import (
     ApiKey,
     Coordinates,
@@ -441,3 +441,16 @@ def read_radar(report: Report) -> Iterable[Sighting]:
         seen.add((user.device_id, latitude, longitude, at))
         device = ReceivedDevice(udid=user.device_id)
         yield Sighting(index, Detection(position=place, api_key=key, device=device), at)
+
+
+# By format, as in the setting DETECTION_TOPICS.
+READERS: Mapping[str, ReadReport] = {
+    "minew": read_minew,
+    "theengs": read_theengs,
+    "owntracks": read_owntracks,
+    "espresense": read_espresense,
+    "radar": read_radar,
+    "mist": read_mist,
+    "kontakt": read_kontakt,
+    "kontakt-cloud": read_kontakt_cloud,
+}

@@ -1,9 +1,10 @@
 """A ledger on a fresh database, a small catalog to record into, and recorders over it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -24,25 +25,20 @@ from catalog.models import (
     Venue,
     VisitStatistic,
 )
-from engine.formats.decoders import OwnFormatDecoder
-from engine.kafka.dead_letters import DeadLetterLimit, DeadLetterPublisher
+from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.messages import format_instant
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing
+from engine.kafka.tracing import Tracer
 from engine.kafka.workers import PartitionRestartError, Records
 from engine.process.metrics import Metrics
-from engine.recorder.days import DayRule
+from engine.process.settings_sources import load_settings
 from engine.recorder.ledger import Ledger
 from engine.recorder.pipeline import PartitionRecorder, Recorder
 from engine.recorder.postgresql import PostgresLedger
-from engine.recorder.readers import (
-    AuthenticationReader,
-    DetectionReader,
-    NotificationReader,
-    PresenceReader,
-    Trace,
-)
+from engine.recorder.readers import Trace
 from engine.recorder.sqlite import SqliteLedger
+from engine.wiring.recorder import recorder_of
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords
 from tests.kafka.records import record as kafka_record
@@ -50,7 +46,6 @@ from tests.servers.schema import make_schema
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
 NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
-RULE = DayRule(max_age=300.0, retention=30 * 86_400.0)
 DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
 PRESENCE = "presence"
 
@@ -147,36 +142,19 @@ def recorder_over(
     metrics: Metrics,
     letters: Any = None,
     *,
-    rule: DayRule = RULE,
     trace: Trace = "all",
-    oldest_delivery: float | None = None,
-    **more: Any,
+    on_recent: Callable[[Any], None] = lambda _: None,
 ) -> Recorder:
-    """A new recorder, as in another process. `oldest_delivery` is the greatest age of
-    notifications, else the rule's."""
+    """A new recorder, as in another process."""
     publisher: Any = letters or Letters()
-    limit = DeadLetterLimit(share=1, run=10_000)
-    skipped = metrics.recorder_skipped
-    decoder = OwnFormatDecoder(path_loss_exponent=2.0)
-    aside: dict[str, Any] = {
-        "dead_letters": DeadLetterPublisher(topic="dead", publisher=publisher, metrics=metrics),
-        "limit": limit,
-        "skipped": skipped,
-    }
-    late = rule._replace(max_age=oldest_delivery or rule.max_age)
-    readers: dict[str, Any] = {
-        DETECTIONS: DetectionReader(
-            decoder=decoder,
-            trace=trace,
-            skipped=skipped,
-            exits=metrics.records_skipped.labels("recorder", "geofence_exit"),
-            rule=rule,
-        ),
-        NOTIFICATIONS: NotificationReader(**aside, rule=late),
-        AUTHENTICATIONS: AuthenticationReader(**aside, rule=rule),
-        PRESENCE: PresenceReader(**aside, rule=rule),
-    }
-    return Recorder(ledger=ledger, readers=readers, metrics=metrics, **{"deadline": 20.0, **more})
+    letters = DeadLetterPublisher(topic="dead", publisher=publisher, metrics=metrics)
+    parts: Any = SimpleNamespace(
+        settings=load_settings(None, topic_prefix="", trace=trace, dead_letter_share=1),
+        metrics=metrics,
+        tracer=Tracer(),
+        dead_letters=lambda: letters,
+    )
+    return recorder_of(parts, ledger, on_recent=on_recent)
 
 
 def recorder_of_partition(

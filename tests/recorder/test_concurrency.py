@@ -19,16 +19,14 @@ from sqlalchemy import text
 from catalog.database import Database, open_database
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
-from engine.recorder.days import DayRule
 from engine.recorder.pipeline import Recorder
 from tests.recorder.estate import Estate, build_estate
-from tests.recorder.flood import FRESH_MS, Flood, Message, assert_written
+from tests.recorder.flood import Flood, Message, assert_written
 from tests.recorder.scene import ConsumedPartition, ledger_on, record, recorder_over
 
 PARTITIONS = 4
 BATCH = 100
 NOW_MS = time.time_ns() // 1_000_000
-RULE = DayRule(max_age=FRESH_MS["detections"] / 1000, retention=30 * 86_400.0)
 
 
 @pytest.fixture
@@ -44,17 +42,6 @@ async def database(database_url: str, estate: Estate) -> AsyncIterator[Database]
 
 
 Partitions = dict[TopicPartition, Records]
-
-
-def recorder_of(database: Database, metrics: Metrics) -> Recorder:
-    """A new recorder, as in another process."""
-    return recorder_over(
-        ledger_on(database),
-        metrics,
-        rule=RULE,
-        oldest_delivery=FRESH_MS["notifications"] / 1000,
-        deadline=30.0,
-    )
 
 
 async def record_all(recorder: Recorder, partitions: Partitions) -> None:
@@ -94,7 +81,7 @@ async def test_two_recorders_that_both_own_every_partition(
     flood, partitions = flooded(estate, lambda _: dice.randrange(PARTITIONS))
     metrics = Metrics()
     await asyncio.gather(
-        *(record_all(recorder_of(database, metrics), partitions) for _ in range(2))
+        *(record_all(recorder_over(ledger_on(database), metrics), partitions) for _ in range(2))
     )
     await assert_written(database, flood.expected)
 
@@ -104,7 +91,9 @@ async def test_days_are_created_while_rows_pour_in(postgres_url: str) -> None:
     estate = await build_estate(postgres_url)
     database = open_database(postgres_url)
     flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)
-    recording = asyncio.create_task(record_all(recorder_of(database, Metrics()), partitions))
+    recording = asyncio.create_task(
+        record_all(recorder_over(ledger_on(database), Metrics()), partitions)
+    )
     last = datetime.fromtimestamp(NOW_MS / 1000, UTC).date()
     for age in range(4):  # the flood is of three days
         await ledger_on(database).create_days([last - timedelta(days=age)])

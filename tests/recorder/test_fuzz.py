@@ -7,8 +7,6 @@ it are counted, and `verify` computes the same figures independently.
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -130,26 +128,20 @@ def hurts(draw: st.DrawFn, scene: Scene, topic: str) -> tuple[bytes, int | None]
     return raw, timestamp
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Scene]:
-    async with open_scene(url) as scene:
-        yield Scene(scene)
-
-
-@pytest.fixture
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_recorder_continues_after_random_records(
-    runner: asyncio.Runner, postgres_url: str, topic: str
-) -> None:
-    context = opened(postgres_url)
-    scene = runner.run(context.__aenter__())
+def test_the_recorder_continues_after_random_records(postgres_url: str, topic: str) -> None:
+    with asyncio.Runner() as runner:
+        context = open_scene(postgres_url)
+        scene = Scene(runner.run(context.__aenter__()))
+        try:
+            pour_into(scene, topic, runner)
+            runner.run(assert_counted(scene, topic))
+        finally:
+            runner.run(context.__aexit__(None, None, None))
 
+
+def pour_into(scene: Scene, topic: str, runner: asyncio.Runner) -> None:
     @settings(
         max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
@@ -157,11 +149,7 @@ def test_the_recorder_continues_after_random_records(
     def pour(raw: list[tuple[bytes, int | None]]) -> None:
         runner.run(scene.write(topic, raw))
 
-    try:
-        pour()
-        runner.run(assert_counted(scene, topic))
-    finally:
-        runner.run(context.__aexit__(None, None, None))
+    pour()
 
 
 async def assert_counted(scene: Scene, topic: str) -> None:

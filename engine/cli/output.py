@@ -9,14 +9,7 @@ from typing import Any
 import orjson
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -71,12 +64,7 @@ def shown_progress(verb: str, noun: str) -> Iterator[Callable[..., None]]:
     much of the `total` is `completed`.
     """
     console = Console(stderr=True)
-    columns = (
-        TextColumn(f"{verb} {{task.fields[count]:,}} {noun}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    done = TextColumn(f"{verb} {{task.fields[count]:,}} {noun}")
+    columns = (done, *Progress.get_default_columns()[1:])
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         yield partial(progress.update, progress.add_task(verb, total=None, count=0))

@@ -6,6 +6,7 @@ What they need is imported late, so that the parent of several workers stays sma
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -51,8 +52,10 @@ async def run(
         raise typer.Exit(await supervise(role, workers, settings, context.find_root().obj))
 
     from engine.process.lifecycle import ParentProcess
+    from engine.process.logs import configure_logs
     from engine.wiring.run import ROLES, run_roles
 
+    configure_logs(settings)
     names = ROLES if role == "all" else (role,)
     parent = None if worker_of is None else ParentProcess.of(worker_of)
 
@@ -65,15 +68,13 @@ async def run(
         await ensure_topics(settings, Topics.of(settings).all())
         await run_roles(settings, names, stop, on_started=started, parent=parent)
 
-    if not embedded:
-        await _serve(settings, serve, roles=",".join(names))
-        return
-    from engine.cli.local_servers import embedded_settings
-    from engine.process.logs import configure_logs
+    async with AsyncExitStack() as stack:
+        if embedded:
+            from engine.cli.local_servers import embedded_settings
 
-    configure_logs(settings)
-    async with embedded_settings(settings, write_env) as own:
-        await _serve(own, serve, roles=",".join(names))
+            servers = embedded_settings(settings, write_env)
+            settings = await stack.enter_async_context(servers)
+        await _serve(settings, serve, roles=",".join(names))
 
 
 @command(app, "api")
@@ -83,9 +84,12 @@ async def api(context: typer.Context) -> None:
     Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
     API_METRICS_PORT.
     """
+    from engine.process.logs import configure_logs
     from engine.wiring.api import serve_api
 
-    await _serve(settings_of(context), serve_api)
+    settings = settings_of(context)
+    configure_logs(settings)
+    await _serve(settings, serve_api)
 
 
 async def _serve(
@@ -96,11 +100,9 @@ async def _serve(
     """Serve until SIGTERM or SIGINT sets the event."""
     from catalog.redis_connection import probe_redis
     from engine.process.lifecycle import stop_on_signals
-    from engine.process.logs import configure_logs
     from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
 
-    configure_logs(settings)
     stop = asyncio.Event()
     begin = time.monotonic()
     log.info("starting", version=engine_version(), **shown, **shown_servers(settings))

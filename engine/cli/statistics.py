@@ -50,9 +50,9 @@ async def statistics(
 ) -> None:
     """Show detections and notifications by day, venue, place and campaign.
 
-    A day is one of the venue's time zone. Detections are those of beacons; `of places` are those of
-    geofences and tags. The devices of a line are distinct, so lines cannot be added. Test devices
-    are left out. A visit counts for the day of its entry; `now` are those that go on.
+    A day is one of the venue's time zone. Detections are those of beacons, `place_detections` those
+    of geofences and tags. The devices of a line are distinct, so lines cannot be added. Test
+    devices are left out. A visit counts for the day of its entry; `now` are those that go on.
     """
     if csv_file is not None and (visits or as_json):
         raise typer.BadParameter("goes without --visits and --json", param_hint="csv")
@@ -90,18 +90,11 @@ def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
     if not lines:
         say(f"nothing from {choice.first} to {choice.last}")
         return
-    header = ("day", "company", "venue", "kind", "id", "name")
-    figures = ("detections", "devices", "notifications", "of places")
     rows = [
-        (
-            *(str(line.day), line.company or "-", line.venue or f"deleted ({line.venue_id})"),
-            *(line.kind, str(line.id), line.name or "deleted"),
-            "-" if line.kind == "campaign" else f"{line.detections:,}",
-            *(f"{line.devices:,}", f"{line.notifications:,}", f"{line.place_detections:,}"),
-        )
+        (*("-" if each is None else str(each) for each in line[:7]), *map("{:,}".format, line[7:]))
         for line in lines
     ]
-    print_table((*header, *figures), rows, numbers=len(figures))
+    print_table(StatisticLine._fields, rows, numbers=4)
 
 
 def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:

@@ -93,9 +93,9 @@ async def verify(
                 if as_json:
                     echo_json(each._asdict())
                 elif number <= _MOST_SHOWN:
-                    shown.append(_cells(each))
+                    shown.append(tuple("-" if cell is None else str(cell) for cell in each))
     if shown:
-        print_table(("company", "device", "udid", "figure", "topics", "SQL", ""), shown)
+        print_table(Difference._fields, shown)
     read = f"{recount.read:,} records ({recount.malformed:,} of them malformed)"
     for line in (f"compared {recount.compared:,} devices with {read}", *span.notes, *span.faults):
         say(line, err=True)
@@ -108,13 +108,6 @@ async def verify(
         "(--strict makes them a failure)"
     )
     say(f"no differences{edits if number else ''}", err=True)
-
-
-def _cells(each: "Difference") -> tuple[str, ...]:
-    device = str(each.device_id or ("missing" if each.udid else "all"))
-    note = "an edit of the catalog may explain it" if each.may_be_edit else ""
-    topics, sql = f"{each.topics:,}", f"{each.sql:,}"
-    return str(each.company_id), device, each.udid, each.figure, topics, sql, note
 
 
 class Interval(NamedTuple):

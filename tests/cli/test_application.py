@@ -1,6 +1,8 @@
 """Help, usage, and output of the commands, whichever command it is."""
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -50,7 +52,7 @@ def test_the_examples_of_the_help_are_understood(line: str) -> None:
         (["publish", "a.xyz"], "say --format jsonl or --format csv"),
         (["publish", "a.csv", "--rate", "5", "--speed", "2"], "goes without --rate"),
         (["publish", "a.csv", "--as-is"], "publishes JSON Lines unread"),
-        (["dead-letters", "replay", "--reason", "x"], "is not one of 'malformed_json'"),
+        (["dead-letters", "replay", "--reason", "x"], "is not one of malformed_json"),
         (["catalog", "load"], "FILE"),
         (["nonsense"], "nonsense"),
         (["run", "--embedded", "--workers", "2"], "one worker"),
@@ -80,6 +82,15 @@ def test_changed_settings_are_grouped_and_have_units(
         "Roles",
         "  PROXIMITY_MAX_DETECTION_AGE=600.0 s  [environment; default: 300.0]",
     ]
+
+
+def test_a_role_imports_only_its_own_libraries() -> None:
+    """Alembic, the connector's HTTP client and FastAPI take 10 MiB each."""
+    code = (
+        "import sys, engine.cli.run, engine.wiring.run, engine.wiring.trigger; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"alembic", "aiohttp", "fastapi"}.isdisjoint(done.stdout.split())
 
 
 def test_a_command_that_fails_says_why(

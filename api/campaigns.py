@@ -335,9 +335,9 @@ async def explain_campaign_of_venue(
     explanation = explain_campaign(subject.target, subject.campaign, question)
     (explained,) = explanation.campaigns
     checks = [*explanation.checks, *explained.checks]
-    if subject.place is None:  # nothing can be said about a beacon
-        of_beacon = (Reason.UNKNOWN_BEACON, Reason.INACTIVE_BEACON)
-        checks = [each for each in checks if each.check not in of_beacon]
+    if subject.place is None:  # nothing can be said about it
+        of_place = (Reason.UNKNOWN_GEOFENCE, Reason.INACTIVE_GEOFENCE)
+        checks = [each for each in checks if each.check not in of_place]
     place = {} if subject.place is None else {str(subject.place.kind): subject.place}
     return shown_campaign(explained) | {
         "at": explained.clock.written(at),

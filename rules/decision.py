@@ -21,7 +21,6 @@ from rules.model import (
     Place,
     PlaceKind,
     Reason,
-    VenueSnapshot,
     Zone,
 )
 from rules.schedule import Verdict, quiet_schedule, schedule_of
@@ -136,7 +135,7 @@ INACTIVE: Mapping[PlaceKind, Reason] = {
 class Target:
     """The object that campaigns are aimed at: a beacon, geofence, NFC tag or QR code.
 
-    `kind` says which. `reach` is the farthest zone that triggers, None for a target without zones.
+    `reach` is the farthest zone that triggers, None for a target without zones.
     `refusal` is the decision about every detection, whatever its zone and time, if there is one.
     `has_connector` says whether the company has set up a connector; `rules` are the company's.
     `fires_on` is what happens at it: a detection, or a moment of a visit with the minutes that a
@@ -148,11 +147,10 @@ class Target:
         "_before",
         "_in_zones",
         "_schedules",
-        "active",
         "current",
         "fires_on",
         "has_connector",
-        "kind",
+        "place",
         "reach",
         "refusal",
         "refusals",
@@ -162,23 +160,21 @@ class Target:
 
     def __init__(
         self,
-        venue: VenueSnapshot,
-        active: bool,
-        reach: Zone | None,
+        place: Place,
         campaigns: Sequence[CampaignSnapshot],
         has_connector: bool = True,
-        kind: PlaceKind = "beacon",
         rules: CompanyRules | None = None,
         fires_on: tuple[FiresOn, int] = ("detection", 0),
     ) -> None:
-        """The campaigns are ordered by priority, then by id.
+        """`campaigns` are all that are aimed at the place: by priority, then by id.
 
         Raises ValueError for a campaign whose time zone is not known.
         """
-        self.venue = venue
-        self.active = active
-        self.reach = reach
-        self.kind = kind
+        self.place = place
+        self.venue = venue = place.venue
+        self.reach: Zone | None = None
+        if isinstance(place, BeaconSnapshot) and fires_on[0] == "detection":
+            self.reach = place.reach
         self.rules = rules or CompanyRules(company_id=venue.company_id)
         self.refusals = _refusals_of(venue.company_id)
         self.refusal = self._refusal(campaigns)
@@ -191,23 +187,6 @@ class Target:
         ordered = sorted(campaigns, key=lambda campaign: (-campaign.priority, campaign.id))
         self._schedules = tuple((schedule_of(campaign), campaign) for campaign in ordered)
 
-    @classmethod
-    def of_place(
-        cls,
-        place: Place,
-        campaigns: Sequence[CampaignSnapshot],
-        has_connector: bool = True,
-        rules: CompanyRules | None = None,
-    ) -> "Target":
-        """A place as a target. `campaigns` are all that are aimed at it, active or not."""
-        reach = place.reach if isinstance(place, BeaconSnapshot) else None
-        return cls(place.venue, place.active, reach, campaigns, has_connector, place.kind, rules)
-
-    @property
-    def has_campaigns(self) -> bool:
-        """Whether any campaign is aimed at it, open or not."""
-        return bool(self._schedules)
-
     @property
     def campaigns(self) -> tuple[CampaignSnapshot, ...]:
         """The campaigns that are aimed at the target, open or not."""
@@ -215,16 +194,15 @@ class Target:
 
     def with_campaigns(self, *campaigns: CampaignSnapshot) -> "Target":
         """The target with these campaigns instead. With one campaign, a decision is its outcome."""
-        made = (self.venue, self.active, self.reach, campaigns, self.has_connector, self.kind)
-        return Target(*made, self.rules, self.fires_on)
+        return Target(self.place, campaigns, self.has_connector, self.rules, self.fires_on)
 
     def at_moment(self, moment: FiresOn, minutes: int) -> "Target":
         """The same target at a moment of a visit, whatever the zone."""
-        found = self._at_moments.get((moment, minutes))
-        if found is None:
-            made = (self.venue, self.active, None, self.campaigns, self.has_connector, self.kind)
-            found = self._at_moments[moment, minutes] = Target(*made, self.rules, (moment, minutes))
-        return found
+        at = moment, minutes
+        if at not in self._at_moments:
+            made = Target(self.place, self.campaigns, self.has_connector, self.rules, at)
+            self._at_moments[at] = made
+        return self._at_moments[at]
 
     def phase_at(self, t: float, time_zone: str | None = None) -> Phase:
         """The phase around `t` (epoch seconds) for devices in this zone; None if it is unknown.
@@ -283,8 +261,8 @@ class Target:
         """The first checks of all: they look at nothing of the detection but its place."""
         if not self.venue.active:
             return self.refusals.inactive_venue
-        if not self.active:
-            return refusal(INACTIVE[self.kind], self.venue.company_id)
+        if not self.place.active:
+            return refusal(INACTIVE[self.place.kind], self.venue.company_id)
         return None if campaigns else self.refusals.no_campaign
 
     def _with_connector(self, verdict: Verdict, campaign: CampaignSnapshot) -> Verdict:

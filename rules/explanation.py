@@ -182,7 +182,7 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
     found = "targeted" if aimed else "not targeted"
-    needed = f"{_NAMES[target.kind]} that the campaign names, or its tag"
+    needed = "a place that the campaign names, or its tag"
     checks = tuple(_shared_checks(alone, question, found, needed))
     explained = _explain_campaign(alone, campaign, question, checks)
     return Explanation(explained.reason, checks, (explained,))
@@ -209,14 +209,14 @@ def _shared_checks(
     An unknown place has no venue and no proximity to check.
     """
     zone = question.zone
-    kind = question.kind if target is None else target.kind
+    kind = question.kind if target is None else target.place.kind
     known = "unknown" if target is None else "known"
     needed = f"{_NAMES[kind]} of the catalog"
     yield ExplainedCheck(UNKNOWN[kind].reason, target is not None, known, needed)
     if target is not None:
         yield _activity(Reason.INACTIVE_VENUE, target.venue.active)
-        yield _activity(INACTIVE[kind], target.active)
-        aimed = target.has_campaigns
+        yield _activity(INACTIVE[kind], target.place.active)
+        aimed = bool(target.campaigns)
         yield ExplainedCheck(Reason.NO_CAMPAIGN, aimed, campaigns, needed_campaigns)
     if target is not None and target.reach is not None:
         found, is_known = zone.name.lower(), zone is not Zone.UNKNOWN
@@ -244,7 +244,7 @@ def _explain_campaign(
     checks = tuple(_campaign_checks(campaign, schedule, alone, question))
     failed = [each.check for each in (*shared, *checks) if not each.passed]
     next_at = None
-    if alone.has_campaigns:
+    if alone.campaigns:
         untimely = Reason.STALE in failed or Reason.FUTURE in failed
         origin = question.decided_at if untimely else question.detected_at
         next_at = _next_firing(awake(alone), question, origin)

@@ -386,10 +386,13 @@ async def read_campaign_at_place(
         async for fields in place_fields(table, session, table.model.id == number):
             (entry,) = map(decode_place, fields.values())
             aimed = [campaign] if campaign_id in entry.campaigns else []
-            target = Target.of_place(entry.place, aimed, has_connector, rules)
+            target = Target(entry.place, aimed, has_connector, rules)
             return CampaignAtPlace(campaign, entry.place, target)
     venue = copied(VenueSnapshot, await session.get_one(Venue, venue_id))
-    return CampaignAtPlace(campaign, None, Target(venue, True, None, (), has_connector))
+    nowhere = GeofenceSnapshot(
+        id=0, name="", active=True, latitude=0.0, longitude=0.0, radius=0.0, venue=venue
+    )
+    return CampaignAtPlace(campaign, None, Target(nowhere, (), has_connector))
 
 
 async def _first_target(session: AsyncSession, campaign_id: int) -> tuple[PlaceTable, int] | None:

@@ -71,10 +71,10 @@ class IndexedPlace:
         self.place = place
         self.campaigns = given
         try:
-            self.target = Target.of_place(place, given, has_connector, rules)
+            self.target = Target(place, given, has_connector, rules)
         except ValueError:
             self.campaigns = tuple(filter(_has_known_zone, given))
-            self.target = Target.of_place(place, self.campaigns, has_connector, rules)
+            self.target = Target(place, self.campaigns, has_connector, rules)
         venue = place.venue
         self.encoded_place: bytes | None = None
         self.plan: Any = None

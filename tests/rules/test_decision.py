@@ -11,7 +11,7 @@ EVENING = campaign(id=3, start_minute=1320, end_minute=1380)
 
 
 def target(*campaigns: CampaignSnapshot) -> Target:
-    return Target.of_place(beacon(venue=venue(company_id=7)), campaigns)
+    return Target(beacon(venue=venue(company_id=7)), campaigns)
 
 
 def at(

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rules.decision import UNKNOWN, Target, decide
-from rules.model import CampaignSnapshot, Decision, FiresOn, PlaceKind, Reason, Zone
+from rules.model import CampaignSnapshot, Decision, FiresOn, Place, PlaceKind, Reason, Zone
 from tests.rules import schedule_oracle
 from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
-from tests.rules.records import venue
+from tests.rules.records import beacon, geofence, tag, venue
 
 MAX_AGE = 300.0
 ORDER = [
@@ -66,9 +66,15 @@ class Case:
     def target(self) -> Target | None:
         if not self.known:
             return None
-        place = venue(active=self.venue_active)
-        reach = self.reach if self.kind == "beacon" else None
-        return Target(place, self.active, reach, self.campaigns, self.has_connector, self.kind)
+        fields = {"active": self.active, "venue": venue(active=self.venue_active)}
+        place: Place
+        if self.kind == "beacon":
+            place = beacon(reach=self.reach, **fields)
+        elif self.kind == "geofence":
+            place = geofence(**fields)
+        else:
+            place = tag(kind=self.kind, **fields)
+        return Target(place, self.campaigns, self.has_connector)
 
     def decision(self) -> Decision:
         """The decision of the rules."""
@@ -179,8 +185,8 @@ def test_a_moment_of_a_visit_fires_the_campaigns_of_that_moment_alone(case: Case
         ]
         zone = Zone.UNKNOWN  # a visit has begun, so it does not matter
         found = decide(there, zone, case.t, case.now, MAX_AGE, case.held)
-        alone = Target(target.venue, target.active, None, of_it, case.has_connector, case.kind)
-        expected = decide(alone, zone, case.t, case.now, MAX_AGE, case.held)
+        alone = Target(target.place, of_it, case.has_connector)
+        expected = decide(alone, Zone.IMMEDIATE, case.t, case.now, MAX_AGE, case.held)
         assert [each.id for each in found.granted] == [each.id for each in expected.granted]
 
 
@@ -192,11 +198,11 @@ def test_the_order_is_that_of_the_contract() -> None:
 def test_remembered_phases_never_change_an_answer(case: Case, data: st.DataObject) -> None:
     if not case.campaigns:
         return
-    target = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
+    target = Target(beacon(), case.campaigns, case.has_connector)
     around = st.one_of([instants(int(case.t), campaign) for campaign in case.campaigns])
     moments = data.draw(st.lists(around | st.just(case.t), min_size=1, max_size=12))
     for t in moments:
-        fresh = Target(venue(), True, Zone.FAR, case.campaigns, case.has_connector)
+        fresh = Target(beacon(), case.campaigns, case.has_connector)
         remembered = decide(target, Zone.NEAR, t, t, MAX_AGE, case.held)
         assert made(remembered) == made(decide(fresh, Zone.NEAR, t, t, MAX_AGE, case.held))
         phase = target.phase_at(t)

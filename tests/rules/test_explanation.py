@@ -43,7 +43,7 @@ def new_question(
 def at_beacon(
     question: Question | None = None, /, rules: CompanyRules | None = None, **fields: Any
 ) -> Explanation:
-    target = Target.of_place(beacon(), [campaign(**PARIS | fields)], False, rules)
+    target = Target(beacon(), [campaign(**PARIS | fields)], False, rules)
     return explain(target, question or new_question())
 
 
@@ -65,7 +65,7 @@ def compared(explanation: Explanation, check: Reason) -> str:
         (Reason.UNKNOWN_TAG, explain(None, new_question(kind="nfc")), "an NFC tag of the catalog"),
         (
             Reason.NO_CAMPAIGN,
-            explain(Target.of_place(beacon(), []), new_question()),
+            explain(Target(beacon(), []), new_question()),
             "no campaigns | a campaign that targets it",
         ),
         (Reason.TOO_FAR, at_beacon(new_question(zone=Zone.FAR)), "far | near or nearer"),
@@ -136,7 +136,7 @@ def test_a_campaign_far_ahead_sleeps_until_then() -> None:
     explanation = at_beacon(start=start, end=start, asleep=True)
     assert only(explanation).next_at == start.timestamp()
     assert only(explanation).blocked_by == ()
-    open_now = Target.of_place(beacon(), [campaign(asleep=True)])
+    open_now = Target(beacon(), [campaign(asleep=True)])
     explanation = explain(open_now, new_question())
     assert explanation.reason is Reason.INACTIVE
     content = only(explanation).checks[-2]
@@ -158,7 +158,7 @@ def test_the_next_moment_is_after_the_quiet_hours_and_within_the_caps() -> None:
 def test_the_last_place_is_the_campaigns_with_the_highest_priority() -> None:
     campaigns = [campaign(id=n, priority=p, **PARIS) for n, p in ((1, 5), (2, 9), (3, 5), (4, 0))]
     campaigns[2] = msgspec.structs.replace(campaigns[2], ignores_caps=True)
-    target = Target.of_place(beacon(), campaigns, True, CAPPED)
+    target = Target(beacon(), campaigns, True, CAPPED)
     found = explain(target, new_question(sent=(FRIDAY - 5,))).campaigns
     assert {each.campaign.id: each.reason.value for each in found} == {
         2: "granted",

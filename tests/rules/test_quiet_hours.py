@@ -11,7 +11,7 @@ from rules.decision import NOT_ASKED, Target, decide
 from rules.model import CampaignSnapshot, CompanyRules, QuietHours, Reason, Zone
 from rules.schedule import quiet_schedule
 from tests.rules import schedule_oracle
-from tests.rules.records import campaign, epoch, venue
+from tests.rules.records import campaign, epoch, geofence, venue
 
 YEARS = 2021, 2031
 HOURS = (QuietHours(1320, 480), QuietHours(60, 180), QuietHours(150, 150, 0b1000001))
@@ -81,8 +81,7 @@ def edges_around(hours: QuietHours, zone: str, change: int) -> Iterator[int]:
 def target(*campaigns: CampaignSnapshot, time_zone: str | None = "Europe/Paris") -> Target:
     hours = QuietHours(1320, 480)
     rules = CompanyRules(company_id=1, quiet_hours=hours, time_zone="Asia/Tokyo")
-    place = venue(time_zone=time_zone)
-    return Target(place, True, None, campaigns, rules=rules)
+    return Target(geofence(venue=venue(time_zone=time_zone)), campaigns, rules=rules)
 
 
 @pytest.mark.parametrize(

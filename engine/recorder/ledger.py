@@ -1,6 +1,6 @@
 """The port to SQL: one transaction that writes a batch and moves the partition's offset.
 
-Both ledgers (postgresql.py, sqlite.py) run the statements of statements.sql, and one test suite
+Both ledgers (dialects.py) run the statements of statements.sql, and one test suite
 checks both. Rows are passed as one JSON list of objects. The methods raise the driver's errors;
 engine.process.failures says which of them are temporary. Instants in rows are aware and in UTC.
 """

@@ -97,16 +97,16 @@ class Recorder:
 
         False if another recorder has written meanwhile, or if this one has and the answer was lost.
         """
-        for partition, place in new.items():
-            move = partial(self._move, partition, old.get(partition), place)
-            if not await self.until_answered(move):
+
+        async def move(topic: str, number: int) -> bool:
+            place = TopicPartition(topic, number)
+            async with self.ledger.transaction() as transaction:
+                return await transaction.move_position(topic, number, old.get(place), new[place])
+
+        for partition in new:
+            if not await self.until_answered(partial(move, *partition)):
                 return False
         return True
-
-    async def _move(self, partition: TopicPartition, old: Position | None, new: Position) -> bool:
-        topic, number = partition
-        async with self.ledger.transaction() as transaction:
-            return await transaction.move_position(topic, number, old, new)
 
 
 class PartitionRecorder(QueueWorker):

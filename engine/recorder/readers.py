@@ -133,11 +133,16 @@ class RecordReader(ABC):
         """The additions to the counters of devices, and their last known facts."""
         changes: Changes = {}
         known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
-        for message, device, *_ in counted:
+        for each in counted:
+            message, device, *_ = each
             if known.get(device) != message.device:
                 known[device] = message.device
                 _note_facts(changes.setdefault(device, DeviceChanges(*device)), message.device)
+            self.add_to(changes[device], each)
         return changes
+
+    def add_to(self, change: DeviceChanges, counted: Counted) -> None:  # noqa: B027
+        """Increase the counter of the device that the topic has, if any."""
 
     @abstractmethod
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
@@ -190,11 +195,8 @@ class DetectionReader(RecordReader):
             for place in places_of(each)
         ]
 
-    def changes(self, counted: list[Counted]) -> Changes:
-        changes = super().changes(counted)
-        for _, device, _, _, (place, _) in counted:
-            changes[device].nb_beacon += place.kind == "beacon"
-        return changes
+    def add_to(self, change: DeviceChanges, counted: Counted) -> None:
+        change.nb_beacon += counted.place[0].kind == "beacon"
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         rule, rows, traced = self.rule, NewRows(), self.trace != "none"
@@ -322,11 +324,8 @@ class NotificationReader(OwnTopicReader):
         zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
         return [each._replace(place=zones.get(each.message.venue.id)) for each in new]
 
-    def changes(self, counted: list[Counted]) -> Changes:
-        changes = super().changes(counted)
-        for _, device, *_ in counted:
-            changes[device].nb_campaign += 1
-        return changes
+    def add_to(self, change: DeviceChanges, counted: Counted) -> None:  # noqa: ARG002
+        change.nb_campaign += 1
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The figures leave out test devices, and notifications that count for no day."""

@@ -9,9 +9,9 @@ from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.recorder.days import DAY, DayRule
+from engine.recorder.dialects import PostgresLedger, SqliteLedger
 from engine.recorder.ledger import Ledger
 from engine.recorder.pipeline import ROLE, PartitionRecorder, Recorder
-from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import (
     AuthenticationReader,
     DetectionReader,
@@ -20,7 +20,6 @@ from engine.recorder.readers import (
     RecordReader,
 )
 from engine.recorder.retention import RecentCounts, Retention
-from engine.recorder.sqlite import SqliteLedger
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.wiring.parts import ProcessParts, Role
 

@@ -33,11 +33,10 @@ from engine.kafka.tracing import Tracer
 from engine.kafka.workers import PartitionRestartError, Records
 from engine.process.metrics import Metrics
 from engine.process.settings_sources import load_settings
+from engine.recorder.dialects import PostgresLedger, SqliteLedger
 from engine.recorder.ledger import Ledger
 from engine.recorder.pipeline import PartitionRecorder, Recorder
-from engine.recorder.postgresql import PostgresLedger
 from engine.recorder.readers import Trace
-from engine.recorder.sqlite import SqliteLedger
 from engine.wiring.recorder import recorder_of
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords

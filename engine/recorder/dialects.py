@@ -1,9 +1,11 @@
-"""The ledger on PostgreSQL, through asyncpg, with COPY for the traces of detections.
+"""The ledgers: on PostgreSQL, through asyncpg, with COPY for the traces of detections; on SQLite.
 
-A trace row goes into the partition of its UTC day, so that dropping a day costs nothing. Retention
-creates days ahead. A row of a day without one goes into the default partition, until it is created.
+In PostgreSQL a trace row goes into the partition of its UTC day, so that dropping a day costs
+nothing. Retention creates days ahead. A row of a day without one goes into the default partition,
+until it is created.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
@@ -12,8 +14,9 @@ from typing import Any
 from asyncpg import CheckViolationError
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from catalog.database import with_write_lock
 from engine.recorder.ledger import (
     ConflictError,
     DetectionRow,
@@ -25,14 +28,14 @@ from engine.recorder.ledger import (
 
 _TRACES = ("detection_trace", "authentication_trace")
 _DAY = timedelta(days=1)
-_SQL = statements(
+_POSTGRESQL = statements(
     now=lambda _: "now()",
     rows=lambda columns: f"SELECT * FROM json_to_recordset($1::json) AS row ({columns})",  # noqa: S608
     list=lambda type_: f"SELECT value::{type_} FROM json_array_elements_text($1::json) AS value",  # noqa: S608
     each=lambda column: f"unnest({column}) AS item (value)",
 )
-_SQL["add_devices_of_day"] = f"""
-WITH added AS ({_SQL["add_devices_of_day"].removesuffix(";")})
+_POSTGRESQL["add_devices_of_day"] = f"""
+WITH added AS ({_POSTGRESQL["add_devices_of_day"].removesuffix(";")})
 SELECT day, kind, ref, count(*) FROM added GROUP BY day, kind, ref
 """  # noqa: S608  # a statement of ours
 # Every process takes this lock, so that one at a time creates and drops partitions.
@@ -77,7 +80,7 @@ class PostgresLedger(Ledger):
     _row_id, _among = "ctid", "= ANY (ARRAY({}))"
     _traces = tuple(f"{table}_default" for table in _TRACES)
     _transaction = PostgresTransaction
-    _sql = _SQL
+    _sql = _POSTGRESQL
 
     async def create_days(self, days: Collection[date]) -> int:
         created = 0
@@ -136,3 +139,41 @@ def _days_in(parent: str, names: Iterable[str]) -> set[date]:
             at = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC)
             days.add(at.date())
     return days
+
+
+def _rows_of(columns: str) -> str:
+    values = []
+    for column in columns.split(", "):
+        name, type_ = column.split()
+        value = _value(f"json_extract(value, '$.{name}')", type_)
+        values.append(f"{value} AS {name}")
+    return f"SELECT {', '.join(values)} FROM json_each($1)"  # noqa: S608  # columns of ours
+
+
+def _value(text: str, type_: str) -> str:
+    """The value in the form in which SQLAlchemy writes it into SQLite."""
+    if type_ == "timestamptz":
+        return f"strftime('%Y-%m-%d %H:%M:%f000', {text})"
+    return f"replace({text}, '-', '')" if type_ == "uuid" else text
+
+
+_SQLITE = {
+    name: re.sub(r"\$(\d)", r"?\1", statement)
+    for name, statement in statements(
+        now=lambda _: _value("'now'", "timestamptz"),
+        rows=_rows_of,
+        list=lambda type_: f"SELECT {_value('value', type_)} FROM json_each($1)",  # noqa: S608
+        each=lambda column: f"json_each({column}) AS item",
+    ).items()
+}
+
+
+class SqliteLedger(Ledger):
+    """One transaction writes at a time, others wait for it. `engine` is aiosqlite's."""
+
+    _row_id, _among = "rowid", "IN ({})"
+    _traces = ("detection_trace", "authentication_trace")
+    _sql = _SQLITE
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(with_write_lock(engine))

@@ -126,28 +126,18 @@ class TopicSet:
 
     async def count(self, short: str) -> int:
         """How many records a topic holds."""
-        async with self.counting(short) as count:
-            return await count()
-
-    @asynccontextmanager
-    async def counting(self, short: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
-        """A function that counts the records of a topic quickly."""
         async with self._reader() as consumer:
-
-            async def count() -> int:
-                return sum((await self._ends(consumer, short)).values())
-
-            yield count
+            return sum((await self._ends(consumer, short)).values())
 
     async def until(
         self, short: str, count: int, check: Callable[[], object] = lambda: None
     ) -> None:
         """Wait until a topic holds so many records; `check` may raise meanwhile."""
-        async with self.counting(short) as counted:
+        async with self._reader() as consumer:
 
             async def is_enough() -> bool:
                 check()
-                return await counted() >= count
+                return sum((await self._ends(consumer, short)).values()) >= count
 
             await eventually(is_enough, deadline=DEADLINE, what=f"{count} in {short}")
 

@@ -174,7 +174,7 @@ async def _columns(
         if values.get("on", record.on) == "dwell":
             kept["dwell_minutes"] = record.dwell_minutes
     refuse(campaign_conflicts({**kept, **values}))
-    check_content(scope.caller.services.catalog_limits, {**kept, **values}, kept)
+    check_content(scope.caller.services.catalog_limits, {**kept, **values})
     columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
     found = await with_references(session, scope, values)
     scanned: list[ScanTag] = []

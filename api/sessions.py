@@ -9,7 +9,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
 from weakref import WeakValueDictionary
@@ -83,6 +83,7 @@ def network_of(address: str) -> str:
     return str(ip_network((int(parsed), 64), strict=False).network_address)
 
 
+@dataclass(kw_only=True, eq=False)
 class Sessions:
     """Finds, creates and ends sessions in SQL. `clock` gives the time, aware.
 
@@ -93,36 +94,28 @@ class Sessions:
     more than its share. Every method raises the errors of SQL.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        redis: RedisClient,
-        prefix: str,
-        most_failures: int,
-        window: int,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._database = database
-        self._redis = redis
-        self._prefix = prefix
-        self._most_failures = most_failures
-        self._window = window
-        self._clock = clock
-        # Failures without Redis: how many, and when they are forgotten (monotonic seconds).
-        self._own: dict[str, tuple[int, float]] = {}
-        # Checked for an unknown e-mail, so that the answer takes as long as for a known one.
-        self._nobody = hash_password(secrets.token_urlsafe())
-        # A semaphore exists while somebody holds it or waits for it.
-        self._waiting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        self._free = asyncio.Semaphore(_WORKERS)
+    database: Database
+    redis: RedisClient
+    prefix: str
+    most_failures: int
+    window: int
+    clock: Callable[[], datetime]
+    # Failures without Redis: how many, and when they are forgotten (monotonic seconds).
+    _own: dict[str, tuple[int, float]] = field(default_factory=dict)
+    # Checked for an unknown e-mail, so that the answer takes as long as for a known one.
+    _nobody: str = field(default_factory=lambda: hash_password(secrets.token_urlsafe()))
+    # A semaphore exists while somebody holds it or waits for it.
+    _waiting: WeakValueDictionary[str, asyncio.Semaphore] = field(
+        default_factory=WeakValueDictionary
+    )
+    _free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_WORKERS))
 
     async def find(self, email: str, token: str) -> SignedIn | None:
         """The account of a token, if the session is valid and the e-mail is the account's."""
         query = _SIGNED_IN.where(Session.token_hash == token_hash(token))
-        async with self._database.read() as session:
+        async with self.database.read() as session:
             row = (await session.execute(query)).one_or_none()
-        if row is None or row.valid <= self._clock() or row.email != email.strip().lower():
+        if row is None or row.valid <= self.clock() or row.email != email.strip().lower():
             return None
         return SignedIn(row.id, row.company_id, row.email, row.permission)
 
@@ -133,10 +126,10 @@ class Sessions:
         stored = await self._verified_hash(account, email, address, password)
         if stored is None:
             raise refusal
-        now, token = self._clock(), secrets.token_urlsafe(_TOKEN_BYTES)
+        now, token = self.clock(), secrets.token_urlsafe(_TOKEN_BYTES)
         # Only if the password that was checked is still the current one.
         query = _MAY_SIGN_IN.where(account, Account.password_hash == stored)
-        async with self._database.write.begin() as session:
+        async with self.database.write.begin() as session:
             found = await session.scalar(query.with_for_update(read=True, of=Account))
             if found is None:
                 raise refusal
@@ -161,7 +154,7 @@ class Sessions:
         async with self._free:
             hashed = await asyncio.to_thread(hash_password, new)
         query = select(Account).where(own, Account.password_hash == stored)
-        async with self._database.write.begin() as session:
+        async with self.database.write.begin() as session:
             session.info[KEPT_SESSION] = token_hash(token)
             found = await session.scalar(query.with_for_update())
             if found is None:
@@ -170,7 +163,7 @@ class Sessions:
 
     async def sign_out(self, token: str) -> None:
         """End the session of a token."""
-        async with self._database.write.begin() as session:
+        async with self.database.write.begin() as session:
             await session.execute(delete(Session).where(Session.token_hash == token_hash(token)))
 
     async def _verified_hash(
@@ -185,11 +178,11 @@ class Sessions:
         key = hashlib.sha256(f"{email}\n{network}".encode(errors="replace")).hexdigest()
         async with self._semaphore(key, 1):
             failures, seconds = await self._count(key, 0)
-            if failures >= self._most_failures:
+            if failures >= self.most_failures:
                 message = "too many attempts to sign in; try again later"
                 raise ApiError(429, message, headers={"retry-after": str(max(seconds, 1))})
             async with self._semaphore(network, _WORKERS), self._free:
-                async with self._database.read() as session:
+                async with self.database.read() as session:
                     query = _MAY_SIGN_IN.with_only_columns(Account.password_hash)
                     stored = await session.scalar(query.where(account))
                 checked = stored or self._nobody
@@ -203,16 +196,16 @@ class Sessions:
 
     async def _count(self, key: str, number: int) -> tuple[int, int]:
         """Add to the failures of a key. The sum, and the seconds until it is forgotten."""
-        name = f"{self._prefix}login:{key}"
+        name = f"{self.prefix}login:{key}"
         try:
             async with asyncio.timeout(_REDIS_SECONDS):
-                added = self._redis.eval(_ADD, 1, name, str(number), str(self._window))
+                added = self.redis.eval(_ADD, 1, name, str(number), str(self.window))
                 found, seconds = await added
             return int(found), int(seconds)
         except (RedisError, OSError) as error:
             _log.warning("logins are counted in this process only", error=type(error).__name__)
         now = time.monotonic()
         self._own = {each: kept for each, kept in self._own.items() if kept[1] > now}
-        before, ends = self._own.get(key, (0, now + self._window))
+        before, ends = self._own.get(key, (0, now + self.window))
         self._own[key] = before + number, ends
         return before + number, round(ends - now)

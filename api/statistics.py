@@ -4,8 +4,6 @@ Daily figures are exact, in SQL. Hours, reasons and recent detections are sums t
 connectors keep in Redis.
 """
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, datetime, time, timedelta
@@ -24,7 +22,7 @@ from api.permissions import PREFIX, Caller, may_read, services_of
 from api.tenancy import find, json_array, of_company, streamed
 from catalog.database import Database
 from catalog.models import Campaign, Venue
-from catalog.plain_text import for_csv
+from catalog.plain_text import csv_text
 from catalog.session import with_deleted
 from catalog.statistics import (
     WEEK,
@@ -331,10 +329,8 @@ async def _sheet(pages: AsyncIterator[list[StatisticLine]]) -> AsyncIterator[byt
     columns = list(StatisticLineAnswer.model_fields)
     rows: list[Any] = [columns]
     async for lines in pages:
-        rows += (for_csv(getattr(line, name) for name in columns) for line in lines)
-        stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows(rows)
-        yield stream.getvalue().encode()
+        rows += ([getattr(line, name) for name in columns] for line in lines)
+        yield csv_text(rows).encode()
         rows = []
 
 

@@ -5,7 +5,7 @@ operation can forget it. Without an author (when a catalog file is loaded) it wr
 says of a secret only that it changed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -127,15 +127,12 @@ def _value(field: AttributeState, *, before: bool) -> Any:
     history = field.history
     if field.key in _LINKS:
         side = history.deleted if before else history.added
-        return _ids([*(history.unchanged or ()), *(side or ())])
+        records = [*(history.unchanged or ()), *(side or ())]
+        return sorted(record.id for record in records)[:_MOST_LINKS]
     if before and history.deleted:
         return _plain(history.deleted[0])
     value = field.loaded_value
     return None if value is LoaderCallableStatus.NO_VALUE else _plain(value)
-
-
-def _ids(records: Iterable[Any]) -> list[int]:
-    return sorted(record.id for record in records)[:_MOST_LINKS]
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Limits on what one company may put into the catalog. Each is a setting.
 
-They apply to additions: records beyond a limit may be edited and deleted, but not added to.
+They apply to additions: records beyond a limit may be edited and deleted, but not added to. Only
+the content of a campaign must fit at each edit.
 
 A campaign is open at a beacon until its end while it is active and names the beacon, or one of the
 beacon's tags at the beacon's venue: each of these stands in the beacon's entry of the index.
@@ -38,22 +39,14 @@ class CatalogLimits:
 DEFAULT_LIMITS = CatalogLimits()
 
 
-def check_content(limits: CatalogLimits, new: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Raise LimitError if a campaign's content is too long, unless it was as long before."""
-    size, most = _size(new), limits.campaign_content
-    if size <= most or size <= _size(old):
-        return
-    longest = max(
-        (name for name in CONTENT_FIELDS if new.get(name)), key=lambda n: _size({n: new[n]})
-    )
-    raise LimitError(
-        longest,
-        f"accepted: {', '.join(CONTENT_FIELDS)} of at most {most} bytes together, not {size}",
-    )
-
-
-def _size(values: Mapping[str, Any]) -> int:
-    return sum(len((values.get(name) or "").encode()) for name in CONTENT_FIELDS)
+def check_content(limits: CatalogLimits, campaign: Mapping[str, Any]) -> None:
+    """Raise LimitError if a campaign's content is too long."""
+    sizes = {name: len((campaign.get(name) or "").encode()) for name in CONTENT_FIELDS}
+    size, most = sum(sizes.values()), limits.campaign_content
+    if size > most:
+        names = ", ".join(CONTENT_FIELDS)
+        message = f"accepted: {names} of at most {most} bytes together, not {size}"
+        raise LimitError(max(sizes, key=sizes.__getitem__), message)
 
 
 async def lock_company(session: AsyncSession, company_id: int) -> None:

@@ -425,7 +425,7 @@ class _CompanyLoader:
                     self.faults[f"{item.place}.{name}"] = message
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:
-            check_content(self.limits, kept | item.values, kept)
+            check_content(self.limits, kept | item.values)
         except LimitError as error:
             self.faults[f"{item.place}.{error.field}"] = str(error)
 

@@ -5,6 +5,8 @@ can move the cursor, overwrite earlier lines or rename the window. A spreadsheet
 begins like a formula.
 """
 
+import csv
+import io
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +21,13 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def for_terminal(text: str) -> str:
     """The text on one line; control characters are written as in JSON, \u001b."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """The rows as CSV, escaped as by `for_csv`."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(map(for_csv, rows))
+    return stream.getvalue()
 
 
 def for_csv(cells: Iterable[Any]) -> list[Any]:

@@ -318,11 +318,12 @@ async def explain_campaign_of_venue(
         subject = await read_campaign_at_place(session, company, venue_id, number, chosen)
     if subject is None:
         raise not_found("campaign")
+    campaign, place, target = subject
     history = DeviceHistory()
     if udid is not None:
         history = await services.device_history(company, udid, [number])
     at = (values.get("at") or services.clock()).timestamp()
-    zone = getattr(subject.place, "reach", Zone.IMMEDIATE)
+    zone = getattr(place, "reach", Zone.IMMEDIATE)
     if "proximity" in values:
         zone = Zone[values["proximity"].upper()]
     question = Question(
@@ -332,18 +333,17 @@ async def explain_campaign_of_venue(
         max_age=services.max_detection_age,
         history=history._replace(time_zone=time_zone),
     )
-    explanation = explain_campaign(subject.target, subject.campaign, question)
+    explanation = explain_campaign(target, campaign, question)
     (explained,) = explanation.campaigns
     checks = [*explanation.checks, *explained.checks]
-    if subject.place is None:  # nothing can be said about it
+    if place is None:  # nothing can be said about it
         of_place = (Reason.UNKNOWN_GEOFENCE, Reason.INACTIVE_GEOFENCE)
         checks = [each for each in checks if each.check not in of_place]
-    place = {} if subject.place is None else {str(subject.place.kind): subject.place}
     return shown_campaign(explained) | {
         "at": explained.clock.written(at),
         "proximity": zone.name.lower(),
         "beacon": None,
-        **place,
+        **({} if place is None else {str(place.kind): place}),
         "checks": checks,
     }
 

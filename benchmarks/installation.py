@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from benchmarks.link import Link
 from benchmarks.traffic_tally import QUIET, DetectionStream, TopicTally
-from catalog.accounts import NewAccount, create_account
+from catalog.accounts import create_account
 from catalog.database import open_database
 from catalog.inputs import ALL_PERMISSIONS
 from catalog.models import Venue
@@ -237,8 +237,14 @@ def _partner(world: World, service_url: str) -> Venue:
 async def _make_account(database_url: str) -> None:
     database = open_database(database_url)
     try:
-        new = NewAccount(company=HALL, email=EMAIL, password=PASSWORD, permission=ALL_PERMISSIONS)
-        await create_account(database, new, create_company=False, now=datetime.now(UTC))
+        await create_account(
+            database,
+            company=HALL,
+            email=EMAIL,
+            password=PASSWORD,
+            permission=ALL_PERMISSIONS,
+            now=datetime.now(UTC),
+        )
     finally:
         await database.close()
 

@@ -5,7 +5,6 @@ Passwords are hashed with argon2id, with the library's current parameters.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -50,44 +49,40 @@ async def find_company(session: AsyncSession, name_or_id: str | int) -> Company 
     return await session.scalar(select(Company).where(Company.id == int(name_or_id)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewAccount:
-    """An account to create; areas that `permission` lacks get level 0."""
-
-    company: str
-    email: str
-    password: str
-    permission: Mapping[str, int]
-    name: str | None = None
-    fonction: str | None = None
-
-
 async def create_account(
-    database: Database, new: NewAccount, *, create_company: bool, now: datetime
+    database: Database,
+    *,
+    company: str,
+    email: str,
+    password: str,
+    permission: Mapping[str, int],
+    create_company: bool = True,
+    now: datetime,
+    **profile: str | None,
 ) -> None:
-    """Create an account. Create a missing company too, if `create_company` allows it.
+    """Create an account; areas that `permission` lacks get level 0. `profile`: name, fonction.
 
-    Raises AccountError, SQLAlchemyError or OSError; then nothing has changed.
+    Create a missing company too, if `create_company` allows it. Raises AccountError,
+    SQLAlchemyError or OSError; then nothing has changed.
     """
-    hashed = _hashed(new.password)
+    hashed = _hashed(password)
     try:
         async with database.write.begin() as session:
-            company = await session.scalar(select(Company).where(Company.name == new.company))
-            if company is None and not create_company:
-                raise AccountError(f"there is no company {new.company!r}; see --create-company")
+            found = await session.scalar(select(Company).where(Company.name == company))
+            if found is None and not create_company:
+                raise AccountError(f"there is no company {company!r}; see --create-company")
             session.add(
                 Account(
-                    company=company or Company(name=new.company, create_on=now),
-                    email=new.email,
+                    company=found or Company(name=company, create_on=now),
+                    email=email,
                     password_hash=hashed,
-                    name=new.name,
-                    fonction=new.fonction,
-                    permission=dict.fromkeys(AREAS, NOTHING) | dict(new.permission),
+                    permission=dict.fromkeys(AREAS, NOTHING) | dict(permission),
                     create_on=now,
+                    **profile,
                 )
             )
     except IntegrityError:
-        raise AccountError(f"there is an account {new.email} already") from None
+        raise AccountError(f"there is an account {email} already") from None
 
 
 async def set_password(database: Database, email: str, password: str) -> None:

@@ -344,28 +344,18 @@ async def campaigns_at(
     return found
 
 
-class CampaignAtPlace(NamedTuple):
-    """A campaign and the place that the question is about; None if it targets none.
-
-    `target` has the campaign only if the campaign is aimed at the place.
-    """
-
-    campaign: CampaignSnapshot
-    place: Place | None
-    target: Target
-
-
 async def read_campaign_at_place(
     session: AsyncSession,
     company_id: int,
     venue_id: int,
     campaign_id: int,
     place: tuple[PlaceTable, int] | None,
-) -> CampaignAtPlace | None:
-    """A campaign of a company's venue at a place (its table and id) of the company.
+) -> tuple[CampaignSnapshot, Place | None, Target] | None:
+    """A campaign of a company's venue, a place (given as its table and id) of the company, and its
+    target, which has the campaign only if it is aimed at the place.
 
     None without the campaign. Without `place` it is the first that the campaign targets: active
-    ones first, then beacons, geofences, tags.
+    ones first, then beacons, geofences, tags; None if there is none.
     """
     wanted = and_(
         Campaign.id == campaign_id, Campaign.venue_id == venue_id, Venue.company_id == company_id
@@ -387,12 +377,12 @@ async def read_campaign_at_place(
             (entry,) = map(decode_place, fields.values())
             aimed = [campaign] if campaign_id in entry.campaigns else []
             target = Target(entry.place, aimed, has_connector, rules)
-            return CampaignAtPlace(campaign, entry.place, target)
+            return campaign, entry.place, target
     venue = copied(VenueSnapshot, await session.get_one(Venue, venue_id))
     nowhere = GeofenceSnapshot(
         id=0, name="", active=True, latitude=0.0, longitude=0.0, radius=0.0, venue=venue
     )
-    return CampaignAtPlace(campaign, None, Target(nowhere, (), has_connector))
+    return campaign, None, Target(nowhere, (), has_connector)
 
 
 async def _first_target(session: AsyncSession, campaign_id: int) -> tuple[PlaceTable, int] | None:

@@ -12,7 +12,6 @@ from sqlalchemy import select
 from typer import Argument, Option
 
 from catalog.accounts import (
-    NewAccount,
     create_account,
     list_accounts,
     set_active,
@@ -73,9 +72,16 @@ def create(
     values = _checked(AccountFields, **{k: v for k, v in given.items() if v is not None})
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
-    new = NewAccount(**values, company=owner, password=_password(password_stdin), permission=levels)
-    work = partial(create_account, new=new, create_company=create_company, now=datetime.now(UTC))
-    return _run(context, work, f"{new.email} can sign in for {owner}")
+    work = partial(
+        create_account,
+        **values,
+        company=owner,
+        password=_password(password_stdin),
+        permission=levels,
+        create_company=create_company,
+        now=datetime.now(UTC),
+    )
+    return _run(context, work, f"{values['email']} can sign in for {owner}")
 
 
 @command(group, "password", f"account password {_EMAIL}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from catalog.accounts import NewAccount, create_account
+from catalog.accounts import create_account
 from catalog.database import Database
 from catalog.inputs import ALL_PERMISSIONS
 from tests.servers.process import free_ports
@@ -42,14 +42,9 @@ class ApiProcess:
 
 async def make_account(database: Database, **other: Any) -> None:
     """The account that `sign_in` uses, with all permissions."""
-    values: dict[str, Any] = {
-        "company": "Harbour Mall",
-        "email": EMAIL,
-        "password": PASSWORD,
-        "permission": ALL_PERMISSIONS,
-    }
-    new = NewAccount(**values | other)
-    await create_account(database, new, create_company=True, now=datetime.now(UTC))
+    values: dict[str, Any] = {"email": EMAIL, "password": PASSWORD, "permission": ALL_PERMISSIONS}
+    values |= {"company": "Harbour Mall", "now": datetime.now(UTC)}
+    await create_account(database, **values | other)
 
 
 def api_rig(directory: Path, database_url: str, redis_url: str, **more: str) -> Rig:

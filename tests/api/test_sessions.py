@@ -10,10 +10,10 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import select
 
-from catalog.accounts import NewAccount, create_account, set_active, set_password
-from catalog.inputs import ALL_PERMISSIONS
+from catalog.accounts import set_active, set_password
 from catalog.models import Company, Session
 from tests.api.harness import PASSWORD, Harness, Headers, error_body
+from tests.api.process import make_account
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
@@ -23,8 +23,7 @@ NETWORK = "198.51.100.1"
 
 @pytest.fixture
 async def account(api: Harness) -> None:
-    new = NewAccount(company="Harbour", email=EMAIL, password=PASSWORD, permission=ALL_PERMISSIONS)
-    await create_account(api.database, new, create_company=True, now=datetime.now(UTC))
+    await make_account(api.database, company="Harbour", email=EMAIL, password=PASSWORD)
 
 
 async def attempt(
@@ -89,8 +88,7 @@ async def test_failures_count_by_account_and_network_together(api: Harness, acco
     assert 0 < int(refused.headers["retry-after"]) <= 300
     for elsewhere in ("2001:db8:0:1::1", "192.0.2.1"):
         assert await status(api, EMAIL, PASSWORD, elsewhere) == 200
-    new = NewAccount(company="Harbour", email="2@x.example", password=PASSWORD, permission={})
-    await create_account(api.database, new, create_company=False, now=datetime.now(UTC))
+    await make_account(api.database, company="Harbour", email="2@x.example", password=PASSWORD)
     assert await status(api, "2@x.example", PASSWORD, f"{network}1") == 200
     # An account that is not there is no different; a mapped address is no other network.
     for address in ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"):

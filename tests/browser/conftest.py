@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 import pytest
 from selenium.webdriver import Chrome
 
-from catalog.accounts import NewAccount, create_account
-from catalog.inputs import ALL_PERMISSIONS
 from engine.process.settings_sources import load_settings
 from engine.wiring.api import api_server
 from tests.api.harness import PASSWORD, Harness, Headers, harness
+from tests.api.process import make_account
 from tests.browser.page import BrowserPage, start_browser
 from tests.servers.missing import skipping
 from tests.servers.process import find_program
@@ -57,8 +55,7 @@ async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncItera
     )
     await make_schema(sqlite_url)
     async with harness(settings, with_console=True) as made:
-        new = NewAccount(company="Pier", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
-        await create_account(made.database, new, create_company=True, now=datetime.now(UTC))
+        await make_account(made.database, company="Pier", email=OWNER, password=PASSWORD)
         session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
         token = session.json()["session"]["token"]
         server, stop = api_server(made.app, settings), asyncio.Event()

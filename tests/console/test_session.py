@@ -1,13 +1,10 @@
 """Signing in and out, and what other sites try with a visitor's browser."""
 
-from datetime import UTC, datetime
-
 import httpx
 import pytest
 
-from catalog.accounts import NewAccount, create_account
-from catalog.inputs import ALL_PERMISSIONS
 from tests.api.harness import PASSWORD, Harness
+from tests.api.process import make_account
 from tests.console.addresses import addresses
 from tests.console.visitor import SITE, SeenPage, Visitor
 
@@ -31,8 +28,7 @@ async def sign_in(api: Harness, email: str, password: str, **headers: str) -> ht
 
 @pytest.fixture
 async def owner(api: Harness) -> str:
-    new = NewAccount(company="Harbour", email=OWNER, password=PASSWORD, permission=ALL_PERMISSIONS)
-    await create_account(api.database, new, create_company=True, now=datetime.now(UTC))
+    await make_account(api.database, company="Harbour", email=OWNER, password=PASSWORD)
     return OWNER
 
 

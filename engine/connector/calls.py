@@ -232,7 +232,8 @@ def try_span(tracer: Tracer, call: Call) -> Iterator[None]:
         raise
     finally:
         call.traceparent = parent
-        span.end_request(status=call.status, error=error)
+        status = call.status
+        span.end({} if status is None else {"http.response.status_code": status}, error=error)
 
 
 def _about_request(endpoint: Endpoint) -> dict[str, str | int]:

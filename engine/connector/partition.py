@@ -218,7 +218,7 @@ class CallPartition(QueueWorker):
         def on_result(result: CallResult) -> None:
             self._scheduled.pop(offset, None)
             pending.result = result
-            span.end(pending.outcome)
+            span.end({"proximity.outcome": pending.outcome})
             if self._is_open:  # else the partition was lost meanwhile
                 self._add_result(pending)
 

@@ -64,18 +64,11 @@ class Span:
         self.headers = headers
         self._span = span
 
-    def end(self, outcome: str, **attributes: str | int) -> None:
-        """End the span now."""
-        if self._span is not None:
-            self._span.set_attributes({"proximity.outcome": outcome, **attributes})
-            self._span.end()
-
-    def end_request(self, *, status: int | None, error: str | None) -> None:
-        """End the span of an HTTP request: the status of the reply, the kind of error if any."""
+    def end(self, attributes: Mapping[str, str | int], *, error: str | None = None) -> None:
+        """End the span now. `error` is the kind of the error, if the work has failed."""
         if self._span is None:
             return
-        if status is not None:
-            self._span.set_attribute("http.response.status_code", status)
+        self._span.set_attributes(attributes)
         if error is not None:
             from opentelemetry.trace import StatusCode
 

@@ -145,7 +145,7 @@ class PartitionRecorder(QueueWorker):
             else:
                 records = records[len(piece) :]
         for span in spans:
-            span.end("recorded")
+            span.end({"proximity.outcome": "recorded"})
         self.done_offset = self._next.offset
 
     def _spans(self, records: Records) -> list[Span]:

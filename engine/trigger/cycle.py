@@ -359,7 +359,8 @@ class Cycle:
         too_large = set(map(id, refused))
         for message in messages:
             if message.span is not None:
-                message.span.end("too_large" if id(message) in too_large else "published")
+                outcome = "too_large" if id(message) in too_large else "published"
+                message.span.end({"proximity.outcome": outcome})
         if too_large:
             messages = [each for each in messages if id(each) not in too_large]
         self._counter.count_sent(messages, self._clock())

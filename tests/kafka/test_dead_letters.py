@@ -1,10 +1,9 @@
 """Dead letters: their headers, what is too large, and the limit on their number."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import (
     PATIENCE,
@@ -115,12 +114,6 @@ class SmallTopics:
             raise MessageTooLargeError("out", too_large, [sizes[id(each)] for each in too_large])
 
 
-class OfRecord(NamedTuple):
-    topic: str
-    message: Outgoing
-    record: "ConsumerRecord[bytes, bytes]"
-
-
 def publishing(publisher: Any) -> tuple[DeadLetterPublisher, Metrics]:
     metrics = Metrics()
     letters = DeadLetterPublisher(
@@ -136,28 +129,6 @@ def counted(metrics: Metrics) -> dict[str, float]:
         for sample in family.samples
         if sample.name == "proximity_dead_letters_total"
     }
-
-
-def of_size(size: int, key: bytes = b"") -> OfRecord:
-    return OfRecord("out", Outgoing("out", key, b"x" * size, []), record(b"r", key=b"k"))
-
-
-async def test_for_a_message_too_large_a_dead_letter_of_its_record_leaves():
-    topics = SmallTopics(10)
-    letters, metrics = publishing(topics)
-    assert await publishing(None)[0].publish_or_dead_letter([]) == []  # begins no transaction
-    small, large, larger = of_size(10), of_size(11), of_size(12)
-    refused = await letters.publish_or_dead_letter(
-        [large, small, larger], write=lambda batch: [each.message for each in batch]
-    )
-    assert refused == [large, larger]
-    first, *dead = topics.left
-    assert first == small.message
-    assert [(each.topic, each.key, each.value) for each in dead] == [("dead", b"k", b"r")] * 2
-    stories = [dict(each.headers) for each in dead]
-    assert [story["reason"] for story in stories] == [b"too_large"] * 2
-    assert stories[0]["detail"] == b"the message for out would have 11 bytes"
-    assert counted(metrics) == {"too_large": 2}
 
 
 @pytest.mark.parametrize("key", [b"k", b"k" * 2000, None])

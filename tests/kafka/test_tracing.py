@@ -78,7 +78,7 @@ def test_a_sampled_context_gets_a_span_whose_context_is_sent_on(
 ) -> None:
     span = tracer.begin("work", [("traceparent", SAMPLED), STATE], {"proximity.company": 9})
     passed = dict(span.headers)
-    span.end("published")
+    span.end({"proximity.outcome": "published"})
     (made,) = exporter.get_finished_spans()
     assert made.parent is not None
     assert made.context is not None

@@ -125,7 +125,7 @@ async def test_the_device_says_its_zone(trigger: PushedTrigger) -> None:
     assert Counter(await sent(trigger))["traveller", 7] == 2
 
 
-async def test_the_zone_of_the_catalog_counts(trigger: PushedTrigger) -> None:
+async def test_the_zone_of_the_catalog_counts_as_it_is_now(trigger: PushedTrigger) -> None:
     await quiet(trigger)
     async with trigger.stores.database.write.begin() as session:
         session.add(Company(id=1, name="Harbour", create_on=TODAY))
@@ -136,24 +136,13 @@ async def test_the_zone_of_the_catalog_counts(trigger: PushedTrigger) -> None:
     await trigger.push(*(at_night(udid, minor=3) for udid in ("away", "tokyo", "none", "new")))
     assert await sent(trigger) == [("away", 7)]
     assert reasons(trigger) == Counter(granted=1, quiet_hours=3)
-
-
-async def test_a_zone_that_was_learned_is_known_before_anything_is_sent(
-    trigger: PushedTrigger,
-) -> None:
-    """The device was in New York; the catalog knows since then that it is in Paris."""
-    await quiet(trigger)
-    async with trigger.stores.database.write.begin() as session:
-        session.add(Company(id=1, name="Harbour", create_on=TODAY))
-        zone = {"time_zone": "America/New_York"}
-        session.add(Device(company_id=1, udid="phone", create_on=TODAY, update_on=TODAY, **zone))
-    await trigger.push(at_night("phone", minor=3))
+    # It has come home meanwhile.
     async with trigger.stores.database.write.begin() as session:
         await session.execute(update(Device).values(time_zone="Europe/Paris"))
     trigger.role.intake.devices._recent.clear()  # that of the last seconds
-    await trigger.push(at_night("phone", 61, minor=3))
-    assert await sent(trigger) == [("phone", 7)]
-    assert reasons(trigger) == Counter(granted=1, quiet_hours=1)
+    await trigger.push(at_night("away", 61, minor=3))
+    assert await sent(trigger) == [("away", 7)]
+    assert reasons(trigger) == Counter(granted=1, quiet_hours=4)
 
 
 async def test_an_edit_of_the_rules_counts_for_what_waits(trigger: PushedTrigger) -> None:

@@ -17,7 +17,8 @@ from rules.model import StoredDecision, Zone
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
-from tests.trigger.pushed import NOW, PushedTrigger, detection, pushed_trigger
+from tests.trigger.conftest import MakeTrigger
+from tests.trigger.pushed import NOW, PushedTrigger, detection
 
 AT = NOW / 1000
 
@@ -132,15 +133,12 @@ async def test_a_flood_costs_no_more_than_its_budget(feed: Feed):
     assert await feed.reasons("ben") == []
 
 
-async def test_where_nothing_is_to_be_kept_nothing_is(
-    embedded_kafka: str, embedded_redis_url: str, sqlite_url: str, topic_prefix: str
-):
-    servers = embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix
-    async with pushed_trigger(*servers, recent_decisions=0) as trigger:
-        await trigger.write_index(beacon_entry([1]) | campaign_entry(1))
-        await trigger.push(detection())
-        await cancel([asyncio.create_task(trigger.role.intake.feed.run())])
-        assert not [key async for key in trigger.redis.scan_iter("*decisions*")]
+async def test_where_nothing_is_to_be_kept_nothing_is(trigger_with: MakeTrigger):
+    trigger = await trigger_with(recent_decisions=0)
+    await trigger.write_index(beacon_entry([1]) | campaign_entry(1))
+    await trigger.push(detection())
+    await cancel([asyncio.create_task(trigger.role.intake.feed.run())])
+    assert not [key async for key in trigger.redis.scan_iter("*decisions*")]
 
 
 async def test_no_batch_waits_for_the_feed(feed: Feed, monkeypatch: pytest.MonkeyPatch):

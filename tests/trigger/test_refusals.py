@@ -1,10 +1,8 @@
 """With the compiled filter and without it the trigger does the same."""
 
-import json
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +17,8 @@ from rules.model import CompanyRules, Zone
 from rules.visits import VisitBook
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.servers.compiled import compiled
-from tests.trigger.pushed import PushedTrigger, detection, pushed_trigger
+from tests.trigger.conftest import MakeTrigger
+from tests.trigger.pushed import PushedTrigger, detection
 
 MOMENTS = (("enter", None), ("dwell", None), ("exit", "silence"), ("exit", "signal"))
 PHONES = [f"phone-{number}" for number in range(8)]
@@ -40,28 +39,22 @@ class CountingFilter:
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
 async def trigger(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    embedded_kafka: str,
-    embedded_redis_url: str,
-    sqlite_url: str,
-    topic_prefix: str,
-) -> AsyncIterator[PushedTrigger]:
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, trigger_with: MakeTrigger
+) -> PushedTrigger:
     """A trigger that notes no decisions of devices, for which it would decode all small batches."""
     if request.param:
         compiled("engine.trigger.refusal_filter")
     else:
         monkeypatch.setitem(sys.modules, "engine.trigger.refusal_filter", None)
-    servers = (embedded_kafka, embedded_redis_url, sqlite_url, topic_prefix)
-    async with pushed_trigger(*servers, recent_decisions=0) as pushed:
-        intake = pushed.role.intake
-        assert (intake.refusals is not None) is request.param
-        if intake.refusals is not None:
-            counting: Any = CountingFilter(intake.refusals)
-            pushed.role = replace(pushed.role, intake=replace(intake, refusals=counting))
-            await pushed.worker.abandon()
-            pushed.worker = pushed.assigned()
-        yield pushed
+    pushed = await trigger_with(recent_decisions=0)
+    intake = pushed.role.intake
+    assert (intake.refusals is not None) is request.param
+    if intake.refusals is not None:
+        counting: Any = CountingFilter(intake.refusals)
+        pushed.role = replace(pushed.role, intake=replace(intake, refusals=counting))
+        await pushed.worker.abandon()
+        pushed.worker = pushed.assigned()
+    return pushed
 
 
 def undecoded(trigger: PushedTrigger) -> int:
@@ -142,7 +135,7 @@ async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
         trigger.worker.offer(records[:count])
         await trigger.until_finished()
         records = records[count:]
-    bodies = [json.loads(each.value or b"") for each in await trigger.left("presence")]
+    bodies = await trigger.sent("presence")
     assert expected == Counter(
         (each["id"], each.get("cause"), each["detections"], each.get("rssi_max")) for each in bodies
     )

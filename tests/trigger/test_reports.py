@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,24 +13,16 @@ from engine.trigger.grants import Message
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
-from tests.trigger.pushed import PushedTrigger, pushed_trigger
+from tests.trigger.conftest import MakeTrigger
+from tests.trigger.pushed import PushedTrigger
 
 AT = "2026-11-20T18:40:00Z"  # NOW of the pushed trigger
 
 
 @pytest.fixture
-async def gateways(
-    embedded_kafka: str, embedded_redis_url: str, sqlite_url: str, topic_prefix: str
-) -> AsyncIterator[PushedTrigger]:
+async def gateways(trigger_with: MakeTrigger, topic_prefix: str) -> PushedTrigger:
     """A trigger whose topic of detections holds reports of Minew gateways."""
-    async with pushed_trigger(
-        embedded_kafka,
-        embedded_redis_url,
-        sqlite_url,
-        topic_prefix,
-        detection_topics=f"{topic_prefix}detections=minew",
-    ) as pushed:
-        yield pushed
+    return await trigger_with(detection_topics=f"{topic_prefix}detections=minew")
 
 
 def report(*minors: int, mac: str = "AC233FC03641", **fields: Any) -> bytes:
@@ -133,14 +125,3 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     assert len(await sent(gateways)) == 5
     assert (worker._bytes, worker._parts) == (0, {})
     assert gateways.role.in_flight.held == 0
-
-
-async def test_more_sightings_than_one_cycle_takes(gateways: PushedTrigger) -> None:
-    minors = range(2, 302)
-    beacons: dict[str, bytes] = {}
-    for minor in minors:
-        beacons |= beacon_entry([7], minor=minor)
-    await gateways.write_index(beacons | campaign_entry(7, delay=0))
-    await gateways.push(report(*minors), report(2))
-    assert len(await sent(gateways)) == 301
-    assert gateways.worker.done_offset == 2

@@ -202,13 +202,11 @@ class Letter:
         return Outgoing(self.topic or "", self.key, self.value, headers)
 
     def cells(self) -> tuple[str, ...]:
-        """The cells of the table: of the value its first bytes, on one line."""
-        value = "(null)"
-        if self.value is not None:
-            text = self.value[:_PREVIEW_BYTES].decode("utf-8", "backslashreplace")
-            value = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-            value += "…" * (len(self.value) > _PREVIEW_BYTES)
-        return self.origin, self.reason, self.detail, self.failed_at, value
+        """The cells of the table: of the value its first bytes."""
+        value = b"(null)" if self.value is None else self.value
+        shown = value[:_PREVIEW_BYTES].decode("utf-8", "backslashreplace")
+        shown += "…" * (len(value) > _PREVIEW_BYTES)
+        return self.origin, self.reason, self.detail, self.failed_at, shown
 
     def as_json(self) -> dict[str, Any]:
         """All fields for programs; bytes that are no text as base64."""

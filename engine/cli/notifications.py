@@ -9,7 +9,6 @@ import msgspec
 import typer
 from typer import Option
 
-from catalog.plain_text import for_terminal
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
 from engine.cli.output import say
 from engine.kafka.messages import Notification, parse
@@ -59,7 +58,10 @@ async def tail(
                 continue
             names = (None, str(found.campaign.id), found.campaign.name.casefold())
             if (campaign and campaign.casefold()) in names and udid in (None, found.device.udid):
-                say(compact(value) if as_json else one_line(found))
+                line = (
+                    msgspec.json.format(value, indent=-1).decode() if as_json else one_line(found)
+                )
+                say(line)
                 count = None if count is None else count - 1
                 if count == 0:
                     return
@@ -98,19 +100,13 @@ def read_notification(value: bytes) -> Notification | None:
         return None
 
 
-def compact(value: bytes) -> str:
-    """The same JSON on one line, every field as it was published."""
-    return for_terminal(msgspec.json.format(value, indent=-1).decode())
-
-
 def one_line(notification: Notification) -> str:
     """The time, the campaign, the device and the text on the phone."""
     try:
         at = f"{datetime.fromtimestamp(parse(notification.triggered_at)).astimezone():%H:%M:%S}"
     except (ValueError, OverflowError):
         at = "--:--:--"
-    line = (
+    return (
         f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
         f"{notification.title}. {notification.push} [{notification.format}]"
     )
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -36,7 +36,7 @@ async def test_the_list_says_what_where_and_why(proximity: Proximity) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{proximity.topic_prefix}detections/1/42" in done.stdout
     assert "it says [why]" in done.stdout
-    assert "not json\\n" in done.stdout
+    assert "not json\\u000a" in done.stdout
     assert done.stdout.endswith("2 dead letters: 1 invalid_field, 1 malformed_json\n")
     limited = proximity("dead-letters", "list", "--limit", "1")
     assert "the first 1 are shown (--limit)" in limited.stdout

@@ -14,6 +14,7 @@ levels; if it is given, areas that it omits are 0 on a new account and unchanged
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -87,9 +88,10 @@ from catalog.models import (
     Venue,
 )
 from catalog.secrets import MISSING_SECRET_KEY, Cipher, encrypted
+from connectors.errors import HostUnresolvedError, UrlForbiddenError
 
 # The fault of a connector's url (it is not public, say), or None.
-UrlFault = Callable[[str], Awaitable[str | None]]
+CheckUrl = Callable[[str], Awaitable[None]]
 Key = tuple[Any, ...]
 _CHUNK = 500
 # Fields of the interface's answers. A file that was made from an answer may hold them; ignored.
@@ -116,18 +118,18 @@ async def load_document(
     *,
     limits: CatalogLimits = DEFAULT_LIMITS,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    url_fault: UrlFault | None = None,
+    check_url: CheckUrl | None = None,
 ) -> LoadSummary:
     """Load a document in one transaction, and count what it changed.
 
-    `session_factory` is the database's `write`. A document with a connector needs `cipher`, and
-    `url_fault` checks its url. Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then
-    nothing has changed.
+    `session_factory` is the database's `write`. A document with a connector needs `cipher`;
+    `check_url` raises EgressError for its url. Raises LoadError, SQLAlchemyError, OSError or
+    TimeoutError; then nothing has changed.
     """
     faults, summary = Faults(), LoadSummary(Counter)
     companies = read_document(raw, faults)
-    if url_fault is not None:
-        await _check_urls(chain(*companies), url_fault, faults)
+    if check_url is not None:
+        await _check_urls(chain(*companies), check_url, faults)
     try:
         async with session_factory.begin() as session:
             for company in companies:
@@ -320,10 +322,13 @@ def _objects(
                 faults[f"{here}[{number}]"] = "accepted: an object"
 
 
-async def _check_urls(items: Iterable[_Item], url_fault: UrlFault, faults: Faults) -> None:
+async def _check_urls(items: Iterable[_Item], check_url: CheckUrl, faults: Faults) -> None:
     for item in (each for each in items if each.kind == "connector" and "url" in each.values):
-        if fault := await url_fault(item.values["url"]):
-            faults[f"{item.place}.url"] = fault
+        try:
+            with suppress(HostUnresolvedError):  # it may be found later
+                await check_url(item.values["url"])
+        except UrlForbiddenError as error:
+            faults[f"{item.place}.url"] = str(error)
 
 
 # The database.

@@ -3,8 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Coroutine
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +17,6 @@ from catalog.load import LoadError, LoadSummary, load_document
 from catalog.redis_connection import connect_redis, probe_redis
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
-from connectors.errors import HostUnresolvedError, UrlForbiddenError
 from engine.cli.command import (
     CommandError,
     begin_quietly,
@@ -98,7 +95,7 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
         raw,
         None if key is None else open_cipher(key.get_secret_value()),
         limits=catalog_limits(settings),
-        url_fault=partial(_url_fault, egress),
+        check_url=egress.check,
     )
 
 
@@ -118,16 +115,6 @@ async def update_index(settings: Settings, database: Database) -> None:
                     await asyncio.sleep(_PAUSE)
     finally:
         await redis.aclose()
-
-
-async def _url_fault(egress: EgressGuard, url: str) -> str | None:
-    """The fault of a connector's url, or None; a name that does not resolve now is accepted."""
-    try:
-        with suppress(HostUnresolvedError):
-            await egress.check(url)
-    except UrlForbiddenError as error:
-        return str(error)
-    return None
 
 
 @command(index, "rebuild")

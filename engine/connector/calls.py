@@ -59,11 +59,12 @@ _COPIED_FIELDS = tuple(
 class PendingCall:
     """A record of connector-calls on its way, and what has become of it.
 
-    `notification_id` owns the claim; `detected_at` is epoch seconds; `known` is the catalog's
-    record of the device. `call` is missing if none could be made.
+    `topic` is that of the notification, whose id owns the claim; `detected_at` is epoch seconds;
+    `known` is the catalog's record of the device. `call` is missing if none could be made.
     """
 
     record: ConsumerRecord[bytes, bytes]
+    topic: str
     message: ConnectorCall
     notification_id: bytes
     detected_at: float
@@ -84,12 +85,10 @@ class PendingCall:
             return self.result.fault.value
         return "declined" if isinstance(self.result, Declined) else "published"
 
-    def notification(self, topic: str) -> Outgoing | None:
-        """The notification, if the reply has content; else None."""
-        content = self.result
-        if not isinstance(content, Content):
-            return None
-        message = self.message
+    def notification(self) -> Outgoing:
+        """The notification with the content of the reply."""
+        message, content = self.message, self.result
+        assert isinstance(content, Content)  # noqa: S101
         copied: dict[str, Any] = {name: getattr(message, name) for name in _COPIED_FIELDS}
         notification = Notification(
             **copied,
@@ -102,7 +101,7 @@ class PendingCall:
         headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
         if self.span is not None:
             headers += self.span.headers
-        return Outgoing(topic, message.device.udid.encode(), _encode(notification), headers)
+        return Outgoing(self.topic, message.device.udid.encode(), _encode(notification), headers)
 
     def dead_letter(self) -> DeadLetter | None:
         """The dead letter, if the call failed; else None."""
@@ -150,14 +149,14 @@ class PendingCall:
         )
 
 
-def decode_call(record: ConsumerRecord[bytes, bytes]) -> PendingCall:
-    """One call. Raises the errors in UNDECODABLE."""
+def decode_call(record: ConsumerRecord[bytes, bytes], topic: str) -> PendingCall:
+    """One call, whose notification goes to `topic`. Raises the errors in UNDECODABLE."""
     message = _decode(record.value or b"")
     _check(message)
     notification_id = uuid.UUID(message.id)
     if str(notification_id) != message.id:
         raise ValueError(f"id: {shown(message.id)} is no UUID in lower case with dashes")
-    return PendingCall(record, message, notification_id.bytes, parse(message.detected_at))
+    return PendingCall(record, topic, message, notification_id.bytes, parse(message.detected_at))
 
 
 def _check(message: ConnectorCall) -> None:

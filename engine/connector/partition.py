@@ -24,11 +24,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import TopicPartition
 
 from connectors.errors import EndpointError
 from connectors.model import Call, CallFault, CallResult, Content, Declined, Failed
@@ -38,7 +38,6 @@ from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.detections import decode_records
 from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position, write_ranges
-from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import TransactionalPublisher
@@ -57,15 +56,6 @@ _MOST_RESULTS = 1000  # published together
 _IDLE_SECONDS = 1.0
 _REDIS_PAUSE = 1.0
 _CLAIMS = "claims to update"  # the operation, in the log
-
-
-class _Notification(NamedTuple):
-    """A message with its cause, for DeadLetterPublisher."""
-
-    topic: str
-    call: PendingCall
-    message: Outgoing
-    record: ConsumerRecord[bytes, bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +181,8 @@ class CallPartition(QueueWorker):
     async def _receive(self, records: Records) -> None:
         """Start every call of a batch. Raises permanent errors."""
         with self._step("decode"):
-            calls, letters = decode_records(records, decode_call, self._role.limit)
+            decode = partial(decode_call, topic=self._role.topics.notifications)
+            calls, letters = decode_records(records, decode, self._role.limit)
         with self._step("devices"):
             known = await self._role.devices.find([call.device_key for call in calls])
         self._offsets.begin_all([record.offset for record in records])
@@ -325,21 +316,15 @@ class CallPartition(QueueWorker):
 
     async def _publish(self, calls: Sequence[PendingCall], letters: list[DeadLetter]) -> None:
         """Publish notifications and dead letters. One with too large a notification has failed."""
-        topic = self._role.topics.notifications
-        notifications = [
-            _Notification(topic, call, message, call.record)
-            for call in calls
-            if (message := call.notification(topic))
-        ]
+        answered = [call for call in calls if isinstance(call.result, Content)]
         letters += [letter for call in calls if (letter := call.dead_letter())]
         refused = await self._publisher.publish_or_dead_letter(
-            notifications, write=lambda batch: [each.message for each in batch]
+            answered, write=lambda batch: [call.notification() for call in batch]
         )
-        for _, call, message, _ in refused:
-            detail = f"the notification would have {len(message.value or b'')} bytes"
-            call.result = Failed(CallFault.TOO_LARGE, detail)
+        for call in refused:
+            call.result = Failed(CallFault.TOO_LARGE, "the notification is too large for its topic")
         # While Redis is down such a claim is kept for its delay.
-        await self._update_claims([each.call for each in refused])
+        await self._update_claims(refused)
         await self._publisher.publish(letters)
 
     async def _commit(self, finishing: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from connectors.model import (
 )
 from connectors.request import build_request
 from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
-from engine.kafka.detections import decode_records
+from engine.kafka.detections import Record, decode_records
 from engine.kafka.messages import (
     ConnectorCall,
     KnownDevice,
@@ -40,8 +40,12 @@ TOPICS = Topics.named("t.")
 CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
 
 
+def decode(each: Record) -> PendingCall:
+    return decode_call(each, TOPICS.notifications)
+
+
 def received(**fields: Any) -> PendingCall:
-    decoded = decode_records([record(msgspec.json.encode(message(**fields)))], decode_call)
+    decoded = decode_records([record(msgspec.json.encode(message(**fields)))], decode)
     assert decoded.dead_letters == []
     (one,) = decoded.messages
     return one
@@ -101,8 +105,7 @@ def test_the_document_that_a_service_receives(
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:
-    out = answered(CONTENT, DeviceRecord(4, 77, False)).notification(TOPICS.notifications)
-    assert out is not None
+    out = answered(CONTENT, DeviceRecord(4, 77, False)).notification()
     assert (out.topic, out.key) == ("t.notifications", "phone é".encode())
     assert out.headers == [("id", ID.encode()), ("campaign", b"7")]
     got = msgspec.json.decode(out.value or b"", type=Notification)
@@ -143,8 +146,7 @@ def test_another_place_than_a_beacon(kind: str) -> None:
     one = answered(CONTENT, **(NO_BEACON | {kind: DOOR}))
     body = build_call(one, ENDPOINT, 300.0).document
     assert body[kind] == {"id": 12, "name": "door"}
-    out = one.notification(TOPICS.notifications)
-    assert out is not None
+    out = one.notification()
     for each in (body, json.loads(out.value or b"")):
         assert {"beacon", "proximity", "geofence", "nfc", "qrcode"} & each.keys() == {kind}
 
@@ -192,7 +194,7 @@ def with_value(place: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 def is_handled(value: bytes | None) -> bool:
     """Whether it was a call. Passes it through every step, or raises."""
-    decoded_calls, dead = decode_records([record(value)], decode_call)
+    decoded_calls, dead = decode_records([record(value)], decode)
     assert (len(decoded_calls), len(dead)) in ((1, 0), (0, 1))
     for letter in dead:
         assert letter.outgoing("t.dead-letters", 0.0).value == value
@@ -210,7 +212,8 @@ def _take_every_step(one: PendingCall) -> None:
         Failed(CallFault.TIMEOUT, "no reply in time"),
     ):
         one.result = result
-        one.notification(TOPICS.notifications)
+        if isinstance(result, Content):
+            one.notification()
         if (letter := one.dead_letter()) is not None:
             letter.outgoing(TOPICS.dead_letters, 0.0)
         if (update := one.claim_update()) is not None:

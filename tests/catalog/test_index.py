@@ -78,7 +78,7 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
         listing = records.campaign(elsewhere, beacons=[beacon], active=False)
         tagged = records.campaign(venue, tags=[tag], format="connector")
         not_here = records.campaign(elsewhere, tags=[tag])
-        connector = records.connector(company)
+        connector = records.connector(company, parameters="token")
         session.add_all([listing, tagged, not_here, connector])
         park, gone = records.geofence(venue, tags=[tag]), records.geofence(records.venue(company))
         label = records.scan_tag(elsewhere, "nfc", value="é")

@@ -162,8 +162,7 @@ class Explanation(NamedTuple):
 def explain(target: Target | None, question: Question) -> Explanation:
     """Explain why each campaign of a target fires for a detection, or does not."""
     reason, campaigns = question.decide(target).reason, target.campaigns if target else ()
-    count = f"{len(campaigns) or 'no'} campaign{'' if len(campaigns) == 1 else 's'}"
-    checks = tuple(_shared_checks(target, question, count, "a campaign that targets it"))
+    checks = tuple(_shared_checks(target, question))
     if target is None:
         return Explanation(reason, checks, ())
     explained = []
@@ -181,9 +180,7 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     """Explain one campaign, which may or may not be aimed at the target."""
     aimed = any(each.id == campaign.id for each in target.campaigns)
     alone = target.with_campaigns(*([campaign] if aimed else []))
-    found = "targeted" if aimed else "not targeted"
-    needed = "a place that the campaign names, or its tag"
-    checks = tuple(_shared_checks(alone, question, found, needed))
+    checks = tuple(_shared_checks(alone, question))
     explained = _explain_campaign(alone, campaign, question, checks)
     return Explanation(explained.reason, checks, (explained,))
 
@@ -201,9 +198,7 @@ def awake_campaign(campaign: CampaignSnapshot) -> CampaignSnapshot:
     return msgspec.structs.replace(campaign, asleep=False)
 
 
-def _shared_checks(
-    target: Target | None, question: Question, campaigns: str, needed_campaigns: str
-) -> Iterator[ExplainedCheck]:
+def _shared_checks(target: Target | None, question: Question) -> Iterator[ExplainedCheck]:
     """The checks that need no campaign, in the order of the contract.
 
     An unknown place has no venue and no proximity to check.
@@ -216,8 +211,10 @@ def _shared_checks(
     if target is not None:
         yield _activity(Reason.INACTIVE_VENUE, target.venue.active)
         yield _activity(INACTIVE[kind], target.place.active)
-        aimed = bool(target.campaigns)
-        yield ExplainedCheck(Reason.NO_CAMPAIGN, aimed, campaigns, needed_campaigns)
+        count = len(target.campaigns)
+        found = f"{count or 'no'} campaign{'' if count == 1 else 's'}"
+        needed = "a campaign that targets it"
+        yield ExplainedCheck(Reason.NO_CAMPAIGN, count > 0, found, needed)
     if target is not None and target.reach is not None:
         found, is_known = zone.name.lower(), zone is not Zone.UNKNOWN
         yield ExplainedCheck(Reason.UNKNOWN_PROXIMITY, is_known, found, "immediate, near or far")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -168,6 +168,7 @@ class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     `uuid` is in canonical form: lower case, with dashes.
     """
 
+    kind: ClassVar[PlaceKind] = "beacon"
     id: int
     name: str
     uuid: str
@@ -177,15 +178,11 @@ class BeaconSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     reach: Zone
     venue: VenueSnapshot
 
-    @property
-    def kind(self) -> PlaceKind:
-        """What kind of place it is."""
-        return "beacon"
-
 
 class GeofenceSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="geofence"):
     """A circle on the map, of a venue: degrees, and a radius in metres."""
 
+    kind: ClassVar[PlaceKind] = "geofence"
     id: int
     name: str
     active: bool
@@ -193,11 +190,6 @@ class GeofenceSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
     longitude: float
     radius: float
     venue: VenueSnapshot
-
-    @property
-    def kind(self) -> PlaceKind:
-        """What kind of place it is."""
-        return "geofence"
 
 
 class TagSnapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tag"):
@@ -269,11 +261,6 @@ class Decision(msgspec.Struct, frozen=True, eq=False):
         counts = self.throttled, len(self.granted), self.company_id, len(self.capped)
         tally = _shared_tally(self.reason, self.closed, *counts)
         msgspec.structs.force_setattr(self, "tally", tally)
-
-    @property
-    def outcomes(self) -> Counts:
-        """How many campaigns each reason refused, `throttled` and `capped` included."""
-        return self.tally.outcomes
 
     @property
     def by_campaign(self) -> Iterator[tuple[int, Reason]]:

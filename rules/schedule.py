@@ -175,17 +175,6 @@ class Schedule:
     `start` and `end` (epoch s) are its first and last second. `clock` converts to its local time.
     """
 
-    __slots__ = (
-        "_active",
-        "_asleep",
-        "_over_at",
-        "_pieces",
-        "_weekdays",
-        "clock",
-        "end",
-        "start",
-    )
-
     def __init__(self, campaign: CampaignSnapshot) -> None:
         """Raises ValueError for an unknown time zone and for dates without an offset."""
         self._active = campaign.active

@@ -178,7 +178,7 @@ class DecisionFeed:
         if len(self._seen) >= _MOST_DEVICES or not 0 <= now - self._seen_since < _REPEAT_SECONDS:
             self._seen, self._seen_since = {}, now
         seen = self._seen.setdefault(udid, set())
-        outcome = beacon.place.kind, beacon.reference.id, decision.reason, decision.outcomes
+        outcome = beacon.place.kind, beacon.reference.id, decision.reason, decision.tally.outcomes
         if decision.granted or len(seen) >= _MOST_OUTCOMES:
             seen.clear()  # later outcomes are no repeats
         if outcome in seen:

@@ -148,7 +148,7 @@ def fate(campaign: CampaignSnapshot, case: Case) -> str:
 
 
 def made(decision: Decision) -> tuple[str, dict[str, int], list[int]]:
-    counts = {reason.value: count for reason, count in decision.outcomes}
+    counts = {reason.value: count for reason, count in decision.tally.outcomes}
     return decision.reason.value, counts, [campaign.id for campaign in decision.granted]
 
 

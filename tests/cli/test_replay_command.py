@@ -60,18 +60,10 @@ def test_two_catalogs_side_by_side(files: Path, capsys: pytest.CaptureFixture[st
     assert replay(files, *other, "--json", "--sends", str(sent)) == 0
     output, _ = capsys.readouterr()
     found: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
-    assert found[0] | {"seconds": 0, "source": ""} == {
-        "kind": "replay",
-        "source": "",
-        "records": 4,
-        "undecodable": 0,
-        "first_fault": None,
-        "detections": 4,
-        "seconds": 0,
-        "begins_cold": False,
-        "notifications": {"one.json": 3, "two.json": 5},
-        "devices": {"one.json": 3, "two.json": 3},
-    }
+    summary = found[0]
+    assert (summary["kind"], summary["detections"], summary["undecodable"]) == ("replay", 4, 0)
+    assert summary["notifications"] == {"one.json": 3, "two.json": 5}
+    assert summary["devices"] == {"one.json": 3, "two.json": 3}
     campaigns = {(c["catalog"], c["campaign"]): c for c in found if c["kind"] == "campaign"}
     assert {
         key: (c["sent"], c["only_here"], c["devices_only_here"]) for key, c in campaigns.items()

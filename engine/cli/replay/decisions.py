@@ -26,7 +26,7 @@ from engine.trigger.place_cache import IndexedPlace, visited_at
 from engine.trigger.visits import follow_detection, observation
 from rules.decision import decide, with_caps
 from rules.model import CampaignSnapshot, Decision, Reason
-from rules.schedule import fixed_clock, zone_clock
+from rules.schedule import schedule_of
 from rules.visits import (
     MARGIN,
     VisitBook,
@@ -181,11 +181,7 @@ class ReplayPeriod(NamedTuple):
 def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
     """The beginning of the hour that contains an instant (epoch s), in the campaign's local time,
     as the interface writes it: an hour that a clock change repeats is two, with other offsets."""
-    offset = campaign.start.utcoffset()
-    if campaign.time_zone is None and offset is not None:
-        written = fixed_clock(offset).written(instant)
-    else:
-        written = zone_clock(campaign.time_zone or "UTC").written(instant)
+    written = schedule_of(campaign).clock.written(instant)
     return f"{written[:13]}:00:00{written[19:]}"
 
 

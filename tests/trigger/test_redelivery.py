@@ -143,7 +143,7 @@ async def fail_twice(trigger: PushedTrigger) -> None:
     role = trigger.role.publishing_with(cast(Publisher, RefusedPublisher()))
     worker = role.worker_for(trigger.partition, Position(0), lambda: None)
     worker.offer(trigger.records([detection(), b"no json"]))
-    await eventually(lambda: worker.failure and not role.cycle._sends, what="both have failed")
+    await eventually(lambda: worker.failure and role.cycle.failure, what="both have failed")
     assert isinstance(worker.failure, TopicAuthorizationFailedError)
     await worker.abandon()
 

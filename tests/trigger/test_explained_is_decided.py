@@ -68,7 +68,7 @@ def outcomes(explanation: Explanation) -> Counter[Reason]:
 def draws(now: float) -> Iterator[tuple[int, str, Zone, float, float]]:
     """Detections of a few devices, in time, most of them at the beacon that is open."""
     draw = random.Random(20261122)
-    for _ in range(80):
+    for _ in range(50):
         now += draw.choice((0, 1, 15, 45, 61))
         minor = draw.choice((KNOWN,) * 8 + (OFF, EMPTY, CLOSED, STRANGE))
         zone = draw.choice((Zone.IMMEDIATE, Zone.NEAR, Zone.NEAR, Zone.NEAR, *Zone))

@@ -15,7 +15,6 @@ from api.answers import (
     ReasonName,
     Timestamp,
     ZoneName,
-    unavailable,
 )
 from api.bodies import LISTING, Listing, from_one
 from api.devices import CampaignOutcomeAnswer
@@ -110,8 +109,6 @@ async def live_decisions(
     request. An answer has at most 200 decisions, the oldest first.
     """
     found = await caller.services.live_decisions(caller.company_id, after)
-    if found is None:
-        raise unavailable("too many companies watch at once; try again", seconds=10)
     decisions = [each for each in found.decisions if _matches(each, lieu, campaign, reason)]
     return {"after": found.after, "decisions": decisions}
 

@@ -59,8 +59,8 @@ class Services:
     Functions take a company's id first. Those that read Redis raise its errors. `nudge` is called
     after each commit, so that the index in Redis is updated at once. `check_url` raises EgressError
     for a url that no connector may call, `try_connector` NothingToTryError. Without `cipher`
-    connectors can be neither stored nor shown. `live_decisions` is None while too many companies
-    are watched. `max_detection_age` is in seconds, `max_body` in bytes.
+    connectors can be neither stored nor shown. `max_detection_age` is in seconds, `max_body` in
+    bytes.
     """
 
     database: Database
@@ -72,7 +72,7 @@ class Services:
     past_calls: Callable[[int], Awaitable[CallHistory]]
     device_history: Callable[[int, str, Collection[int]], Awaitable[DeviceHistory]]
     recent_decisions: Callable[[int, str], Awaitable[list[StoredDecision]]]
-    live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions | None]]
+    live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions]]
     role_reports: Callable[[], Awaitable[list[RoleReport]]]
     recent_detections: Callable[[int], Awaitable[dict[int, int]]]
     held_data: Callable[[int, str], Awaitable[DeviceData]]

@@ -17,11 +17,11 @@ from typer import Argument, Option
 from api.devices import shown_decisions
 from api.reports import LiveDecision
 from catalog.models import Device
-from engine.cli.command import CommandError, Json, begin_quietly, command, new_app, telling
+from engine.cli.command import Json, begin_quietly, command, new_app, telling
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, company_named, open_migrated_stores, open_redis
 from engine.kafka.messages import format_instant
-from engine.redis.decisions import MOST_WATCHERS, TailFilter, TailStore
+from engine.redis.decisions import TailFilter, TailStore
 from engine.redis.devices import DeviceKey
 from engine.wiring.parts import build_decision_store, device_eraser, redis_options
 from rules.model import Reason
@@ -151,11 +151,7 @@ async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[Live
     after, renewed_at = "0-0", None
     while True:
         if renewed_at is None or clock() >= renewed_at + _RENEW_SECONDS:
-            if not await store.watch(wanted):
-                raise CommandError(
-                    f"{MOST_WATCHERS} others watch already: end one of them (a killed one is "
-                    "removed after five seconds)"
-                )
+            await store.watch(wanted)
             if renewed_at is None:
                 say("watching; Ctrl-C ends", err=True)
             renewed_at = clock()

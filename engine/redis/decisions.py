@@ -75,7 +75,6 @@ def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
     return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
 
 
-MOST_WATCHERS = 250
 _MOST_KEPT = 2000  # in a stream
 _WATCH_SECONDS = 5.0
 _LEASE_MS = 10_000
@@ -108,11 +107,8 @@ class TailStore:
         self._stream = f"{prefix}watched:"
         self._deadline = deadline
 
-    async def watch(self, wanted: TailFilter) -> bool:
-        """Register for five seconds, or renew that; False if too many others watch."""
-        others = set(await self.watchers()) - {wanted}
-        if len(others) >= MOST_WATCHERS:
-            return False
+    async def watch(self, wanted: TailFilter) -> None:
+        """Register for five seconds, or renew that."""
         async with asyncio.timeout(self._deadline):
             now = await shared_time(self._redis)
             pipeline: Any = self._redis.pipeline(transaction=False)
@@ -120,7 +116,6 @@ class TailStore:
             pipeline.zremrangebyscore(self._watchers, "-inf", now)
             pipeline.pexpire(self._watchers, _LEASE_MS)
             await pipeline.execute()
-        return True
 
     async def leave(self, wanted: TailFilter) -> None:
         """Remove a watcher and its stream."""
@@ -165,15 +160,12 @@ class TailStore:
                     found.append(_read_decision(fields[b"d"]))
         return LiveDecisions(after, found)
 
-    async def of_company(
-        self, company_id: int, after: str | None, now: float
-    ) -> LiveDecisions | None:
+    async def of_company(self, company_id: int, after: str | None, now: float) -> LiveDecisions:
         """The decisions of a company for the pages of its accounts, which share one watcher.
 
-        None while too many watch. `now` is in epoch seconds.
+        `now` is in epoch seconds.
         """
         wanted = TailFilter(f"company-{company_id}", company_id)
-        if not await self.watch(wanted):
-            return None
+        await self.watch(wanted)
         begin = after or f"{int((now - _BACK_SECONDS) * 1000)}-0"
         return await self.read(wanted.name, begin, most=_PAGE)

@@ -154,7 +154,7 @@ def histories(draw: st.DrawFn) -> list[list[ClaimRequest]]:
 
 
 @settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

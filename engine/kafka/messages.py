@@ -23,7 +23,9 @@ LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a date
 LONGEST_UDID = 255
 LONGEST_UUID = 64
 LONGEST_VALUE = 1024  # of a tag
+LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
 
+Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what SQL can store
 Unsigned16 = Annotated[int, Meta(ge=0, le=65535)]
 DigitString = Annotated[
     str,
@@ -153,7 +155,7 @@ class Authentication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class CampaignReference(msgspec.Struct, frozen=True, gc=False):
     """The campaign that fired."""
 
-    id: int
+    id: Id
     name: str
     hash: str | None
 
@@ -161,30 +163,30 @@ class CampaignReference(msgspec.Struct, frozen=True, gc=False):
 class CompanyReference(msgspec.Struct, frozen=True, gc=False):
     """The company that owns venue, campaign and device."""
 
-    id: int
+    id: Id
 
 
 class VenueReference(msgspec.Struct, frozen=True, gc=False):
     """The venue of the place."""
 
-    id: int
+    id: Id
     name: str
 
 
 class BeaconReference(msgspec.Struct, frozen=True, gc=False):
     """The detected beacon; `uuid` in lower case with dashes."""
 
-    id: int
+    id: Id
     name: str
     uuid: str
-    major: int
-    minor: int
+    major: Unsigned16
+    minor: Unsigned16
 
 
 class PlaceReference(msgspec.Struct, frozen=True, gc=False):
     """The geofence, NFC tag or QR code at which the device is."""
 
-    id: int
+    id: Id
     name: str
 
 
@@ -229,7 +231,7 @@ class VisitedPlace(msgspec.Struct, frozen=True, gc=False):
     """The beacon, geofence or venue of a visit. The name is empty once the place was deleted."""
 
     kind: Literal["beacon", "geofence", "venue"]
-    id: int
+    id: Id
     name: str
 
 
@@ -252,7 +254,7 @@ class PresenceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     entered_at: str
     last_seen: str
     exited_at: str | None = None
-    duration_seconds: int | None = None
+    duration_seconds: Id | None = None
     detections: int
     rssi_max: float | None = None
     cause: Literal["silence", "signal", "reported", "edited"] | None = None
@@ -261,7 +263,7 @@ class PresenceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class ConnectorEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How to call the company's connector. `parameters` and `secret` stay encrypted."""
 
-    id: int
+    id: Id
     name: str
     url: str
     method: str
@@ -277,7 +279,7 @@ class ConnectorCall(Firing, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     campaign, each a number of notifications and seconds. `connector` is absent if it has none.
     """
 
-    delay: int
+    delay: Annotated[int, Meta(ge=0, le=LONGEST_DELAY)]
     caps: tuple[Cap, ...] = ()
     connector: ConnectorEndpoint | None = None
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,7 @@ from engine.kafka.dead_letters import (
 from engine.kafka.detections import DecodedDetection, Record, decode_records
 from engine.kafka.messages import (
     Authentication,
+    Id,
     KnownDevice,
     PresenceEvent,
     ReceivedDevice,
@@ -262,9 +263,6 @@ class OwnTopicReader(RecordReader):
         return [each for id_, each in by_id.items() if id_ not in known]
 
 
-Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # what SQL can store
-
-
 class Reference(msgspec.Struct, frozen=True, gc=False):
     """The id of a campaign, company, venue or place."""
 
@@ -412,12 +410,8 @@ class PresenceReader(OwnTopicReader):
     def decode(record: Record) -> Counted:
         message = _decode_event(record.value or b"")
         check_device(message.device)
-        seconds = message.duration_seconds
-        if seconds is None and message.type == "exit":
+        if message.duration_seconds is None and message.type == "exit":
             raise ValueError("duration_seconds is missing")
-        for number in (message.place.id, message.venue.id, message.company.id, seconds or 0):
-            if not 0 <= number < _INT64:
-                raise ValueError(f"{number} is no id and no number of seconds that SQL can store")
         UUID(message.id)
         device = (message.company.id, message.device.udid)
         return Counted(message, device, parse_text(message.entered_at), record)

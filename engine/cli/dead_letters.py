@@ -251,9 +251,7 @@ class Progress(dict[str, int]):
 
     def to_commit(self) -> OffsetAndMetadata:
         """The offset and metadata for the group's commit."""
-        of_all = self.begin(None)
-        ahead = {reason: offset for reason, offset in self.items() if offset > of_all}
-        return OffsetAndMetadata(of_all, msgspec.json.encode(ahead).decode() if ahead else "")
+        return OffsetAndMetadata(self.begin(None), msgspec.json.encode(self).decode())
 
     def begin(self, reason: str | None) -> int:
         """Where a replay continues, of one reason or of all."""

@@ -46,11 +46,11 @@ async def tail(
     The command joins no consumer group and commits nothing.
     """
     settings = begin_quietly(context)
-
-    def begin() -> None:
-        say(f"reading {Topics.of(settings).notifications}; Ctrl-C ends", err=True)
-
-    async with aclosing(published(settings, from_beginning, begin)) as values:
+    topic = Topics.of(settings).notifications
+    values = published(
+        settings, from_beginning, lambda: say(f"reading {topic}; Ctrl-C ends", err=True)
+    )
+    async with aclosing(values):
         async for value in values:
             found = read_notification(value)
             if found is None:

@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -30,16 +29,15 @@ class RepeatFilter(logging.Filter):
     While a broker is down, aiokafka logs many times a second.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._clock = clock
         self._last: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is new. Messages are compared by their format, not their values."""
         if not record.name.startswith(_QUIET):
             return True
-        key, now = (record.name, str(record.msg)), self._clock()
+        key, now = (record.name, str(record.msg)), time.monotonic()
         is_due = now - self._last.get(key, float("-inf")) >= _REPEAT_SECONDS
         if is_due:
             self._last[key] = now

@@ -324,11 +324,10 @@ async def _example(settings: Settings, campaign: str) -> bytes:
 
 async def _show_notifications(settings: Settings) -> None:
     """Show each as it comes, until cancelled."""
-
-    def begin() -> None:
-        say("Notifications as they come:")
-
-    async with aclosing(published(settings, from_beginning=False, on_begin=begin)) as values:
+    values = published(
+        settings, from_beginning=False, on_begin=lambda: say("Notifications as they come:")
+    )
+    async with aclosing(values):
         async for value in values:
             if (notification := read_notification(value)) is not None:
                 say(one_line(notification))

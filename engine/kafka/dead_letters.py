@@ -67,7 +67,7 @@ class DeadLetterLimit:
             return
         dead = {letter.record.offset for letter in letters}
         failed = {_name(letter.record) for letter in letters}
-        good = [record for record in records if record.offset not in dead]
+        good = [each for each in records if each.offset not in dead] if dead else records
         if good:
             self._failing.clear()
             # Where records fail, every good key counts, and new ones push out none that are known.

@@ -319,6 +319,9 @@ class Publisher:
         by_place: dict[_Place, list[_Batch]] = {}
         open_batches: dict[_Place, _Batch] = {}
         refusals, now = self._refusals, int(time.time() * 1000)
+        bounds = {
+            each: (refusals.batch_bytes(each), refusals.refused_from(each)) for each in partitions
+        }
         topic, place, most, alone, refused = "", ("", 0), 0, 0, 0
         key: bytes | None = _NO_KEY
         batch: _Batch | None = None
@@ -328,7 +331,7 @@ class Publisher:
                 topic, key = outgoing.topic, outgoing.key
                 place = topic, _key_hash(key) % partitions[topic]
                 batch = open_batches.get(place)
-                most, refused = refusals.batch_bytes(topic), refusals.refused_from(topic)
+                most, refused = bounds[topic]
                 refused -= len(key or b"")
                 alone = min(_ALONE_BYTES, most, refused - 1)
             size = 0 if value is None else len(value)

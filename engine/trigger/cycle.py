@@ -286,7 +286,7 @@ class Cycle:
             udid = detection.message.device.udid
             claims = remembered.young.get(udid, _NO_CLAIMS)
             if (
-                (claims and not each.plan.held_by.isdisjoint(claims))
+                (claims and each.plan.may_be_denied(claims))
                 or detection.detected_at < oldest
                 or (changed and id(each) in changed)
             ):

@@ -84,18 +84,14 @@ class DecisionCounter:
         metrics.connector_handovers.inc(calls)
         for name, count in formats.items():
             metrics.notifications.labels(name).inc(count)
-        sent = [e for e in messages if e.campaign.format != "connector"] if calls else messages
-        timely = [
-            each
-            for each in sent
-            if each.decided.detection.event is None or not each.decided.is_exit
-        ]
+        sent = [each.decided for each in messages if each.campaign.format != "connector"]
         ages: Counter[float] = Counter()
-        for at, n in Counter([each.decided.detection.detected_at for each in timely]).items():
+        times = Counter([each.detection.detected_at for each in sent if not each.is_exit])
+        for at, n in times.items():
             ages[max(0.0, now - at)] += n
         metrics.latency.observe_counts(ages)
         if self.sums is not None:
-            companies = Counter([each.decided.decision.company_id for each in sent])
+            companies = Counter([each.decision.company_id for each in sent])
             for company, count in companies.items():
                 self.sums.figures.note_notifications(company, count)
 

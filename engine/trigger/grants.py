@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
@@ -59,6 +59,11 @@ class Plan(msgspec.Struct, frozen=True):
     caps: bytes
     size: int
     has_notifications: bool
+
+    def may_be_denied(self, claims: Mapping[int, float]) -> bool:
+        """Whether one of these claims of a device may deny a campaign."""
+        # Not the other way round: that would pass over all claims, which may be hundreds.
+        return not claims.keys().isdisjoint(self.held_by)
 
 
 def plan_of(decision: Decision, beacon: IndexedPlace | None) -> Plan:
@@ -224,7 +229,7 @@ def decide_from_memory(
         return decision
     udid, granted = detection.message.device.udid, decision.granted
     claims = remembered.young.get(udid, _NO_CLAIMS)
-    if not elsewhere and (not claims or plan_of(decision, beacon).held_by.isdisjoint(claims)):
+    if not elsewhere and not (claims and plan_of(decision, beacon).may_be_denied(claims)):
         return decision
     granted = remembered.not_held(claims, granted, at)
     granted = tuple(each for each in granted if each.id not in elsewhere)
@@ -281,10 +286,9 @@ def _identity(detection: DecodedDetection, at: int) -> bytes:
     record, event, udid = detection.record, detection.event, detection.message.device.udid
     if event is not None:
         return b"\0%b\0visit\0%b" % (udid.encode(), event.id.bytes)
-    identity = f"\0{udid}\0{record.topic}\0{record.partition}\0{record.offset}\0{at}"
-    if detection.index:
-        identity += f"\0{detection.index}"
-    return identity.encode()
+    source = record.topic.encode(), record.partition, record.offset
+    identity = b"\0%b\0%b\0%d\0%d\0%d" % (udid.encode(), *source, at)
+    return identity + b"\0%d" % detection.index if detection.index else identity
 
 
 @lru_cache(maxsize=4096)

@@ -60,17 +60,17 @@ class MessageWriter:
 
     def messages(self, sending: Iterable[DecidedDetection]) -> list[Message]:
         """The messages of the granted campaigns, to be written, noted as not acknowledged."""
-        messages = list[Message]()
+        sending, calls, others = list(sending), self._connector_calls, self._notifications
         for decided in sending:
-            granted, record = decided.decision.granted, decided.detection.record
-            decided.unsent = len(granted)
-            for campaign, id_ in zip(granted, decided.ids, strict=True):
-                is_call = campaign.format == "connector"
-                topic = self._connector_calls if is_call else self._notifications
-                message = Message(topic, decided, campaign, id_)
-                if record.headers:  # else there is no trace to look for
-                    message.span = self._span_of(decided, campaign)
-                messages.append(message)
+            decided.unsent = len(decided.ids)
+        messages = [
+            Message(calls if campaign.format == "connector" else others, decided, campaign, id_)
+            for decided in sending
+            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True)
+        ]
+        if any(each.detection.record.headers for each in sending):  # else there are no traces
+            for message in messages:
+                message.span = self._span_of(message.decided, message.campaign)
         return messages
 
     def write(self, messages: Iterable[Message], now: float) -> Iterator[Outgoing]:

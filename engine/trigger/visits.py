@@ -219,8 +219,8 @@ class PartitionVisits:
             self._published.append(number)
 
     async def save(self) -> None:
-        """Write all changes, and forget acknowledged events, so that the next owner does
-        not publish it again. Raises as `follow`."""
+        """Write all changes, and forget acknowledged events, which the next owner then does not
+        publish again. Raises as `follow`."""
         await self._write([])
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class PartitionVisits:
         placed = [
             (each, place, place.company_reference.id)
             for each in (*located.detections, *located.left)
-            if (place := places.get(each.key)) is not None and (place.visited or located.grids)
+            if (place := places.get(each.key)) is not None and place.target.rules.tracks_visits
         ]
         nowhere = [
             (each, None, decision.company_id)

@@ -6,10 +6,9 @@ memory (decisions.py). output.py shows the counts.
 """
 
 import asyncio
-import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -20,7 +19,6 @@ from typer import Argument, Option
 
 from catalog.database import chunked
 from catalog.load import LoadError
-from catalog.migrate import migrate
 from engine.cli.catalog import refused_document
 from engine.cli.command import (
     CommandError,
@@ -40,7 +38,7 @@ from engine.cli.detection_file import (
     form_of,
 )
 from engine.cli.output import echo_json, shown_progress
-from engine.cli.replay.catalogs import ReplayedCatalog, copy_catalog, loaded_over, read_catalog
+from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
 from engine.cli.replay.output import ReplayFindings, SentCsv, json_lines, print_findings
 from engine.cli.servers import open_migrated_database
@@ -223,20 +221,16 @@ async def _catalogs(settings: Settings, request: ReplayRequest) -> list[Replayed
     """
     files = [each for each in (request.catalog, request.compare) if each is not None]
     contents = [(_name(file, files), file.read_bytes()) for file in files]
-    catalogs, known = list[ReplayedCatalog](), frozenset[int]()
-    with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
-        base = Path(directory) / "base.sqlite3"
-        if request.without_sql:
-            await migrate(f"sqlite:///{base}")
-        else:
-            async with open_migrated_database(settings) as database:
-                if request.catalog is None:
-                    catalogs.append(await read_catalog(database, _AS_IT_IS))
-                if contents:
-                    known = await copy_catalog(database, base)
+    catalogs, limits = list[ReplayedCatalog](), catalog_limits(settings)
+    async with AsyncExitStack() as stack:
+        database = None
+        if not request.without_sql:
+            database = await stack.enter_async_context(open_migrated_database(settings))
+            if request.catalog is None:
+                catalogs.append(await read_catalog(database, _AS_IT_IS))
         for name, raw in contents:
             try:
-                async with loaded_over(base, raw, catalog_limits(settings)) as copy:
+                async with loaded_over(database, raw, limits) as (copy, known):
                     catalogs.append(await read_catalog(copy, name, known))
             except LoadError as error:
                 raise refused_document(name, error) from None

@@ -5,10 +5,9 @@ ids.
 """
 
 import secrets
-import shutil
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -136,49 +135,44 @@ def _awake(field: bytes) -> CampaignSnapshot:
     return awake_campaign(entries.decode_campaign(field).without_content())
 
 
-async def copy_catalog(source: Database, path: Path) -> frozenset[int]:
-    """Copy the catalog of `source` to a new file, and of the devices those that have a time zone.
-
-    Returns the ids of its campaigns. Raises SQLAlchemyError or OSError.
-    """
-    await migrate(f"sqlite:///{path}")
-    target = open_database(f"sqlite:///{path}")
-    try:
-        async with (
-            open_snapshot(source) as reader,
-            with_write_lock(target.engine).begin() as writer,
-        ):
-            for table in map(Base.metadata.tables.__getitem__, _TABLES):
-                query = select(table)
-                if table.name == "device":
-                    query = query.where(table.c.time_zone.is_not(None))
-                if "deleted_at" in table.c:
-                    query = query.where(table.c.deleted_at.is_(None))
-                async with reader.stream(query) as rows:
-                    async for chunk in rows.mappings().partitions(_CHUNK):
-                        await writer.execute(insert(table), [dict(row) for row in chunk])
-            return frozenset(await writer.scalars(select(Campaign.id)))
-    finally:
-        await target.close()
-
-
 @asynccontextmanager
-async def loaded_over(base: Path, raw: bytes, limits: CatalogLimits) -> AsyncIterator[Database]:
-    """A database with a document loaded over the catalog in the file `base`, which is not changed.
+async def loaded_over(
+    database: Database | None, raw: bytes, limits: CatalogLimits
+) -> AsyncIterator[tuple[Database, frozenset[int]]]:
+    """A temporary copy of a database's catalog, or an empty one, with a document loaded over it.
 
-    Accounts and devices of the document are ignored, and the hosts of connectors are
-    not resolved. Raises LoadError, SQLAlchemyError or OSError.
+    With it come the ids of the campaigns that are in `database`. Accounts and devices of the
+    document are ignored, and the hosts of connectors are not resolved. Raises LoadError,
+    SQLAlchemyError or OSError.
     """
-    path = base.with_name(f"{secrets.token_hex(4)}.sqlite3")
-    shutil.copyfile(base, path)
-    database = open_database(f"sqlite:///{path}")
-    try:
-        # Nobody reads the secrets of the copy.
-        cipher = open_cipher(secrets.token_urlsafe(32))
-        await load_document(database.write, _places_only(raw), cipher, limits=limits)
-        yield database
-    finally:
-        await database.close()
+    with TemporaryDirectory(prefix="proximity-") as directory:
+        url = f"sqlite:///{directory}/catalog.sqlite3"
+        await migrate(url)
+        copy = open_database(url)
+        try:
+            known = frozenset[int]() if database is None else await _copy(database, copy)
+            # Nobody reads the secrets of the copy.
+            cipher = open_cipher(secrets.token_urlsafe(32))
+            await load_document(copy.write, _places_only(raw), cipher, limits=limits)
+            yield copy, known
+        finally:
+            await copy.close()
+
+
+async def _copy(source: Database, target: Database) -> frozenset[int]:
+    """Copy the catalog, and of the devices those that have a time zone. Returns the ids of its
+    campaigns."""
+    async with open_snapshot(source) as reader, with_write_lock(target.engine).begin() as writer:
+        for table in map(Base.metadata.tables.__getitem__, _TABLES):
+            query = select(table)
+            if table.name == "device":
+                query = query.where(table.c.time_zone.is_not(None))
+            if "deleted_at" in table.c:
+                query = query.where(table.c.deleted_at.is_(None))
+            async with reader.stream(query) as rows:
+                async for chunk in rows.mappings().partitions(_CHUNK):
+                    await writer.execute(insert(table), [dict(row) for row in chunk])
+        return frozenset(await writer.scalars(select(Campaign.id)))
 
 
 def _places_only(raw: bytes) -> bytes:

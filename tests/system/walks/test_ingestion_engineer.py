@@ -174,24 +174,6 @@ async def test_the_readme_on_real_servers(user: User) -> None:
         return sum(int(line["notifications"]) for line in lines) >= 3
 
     await eventually(is_counted, what="SQL has counted")
-    await publish_what_is_no_detection(user)
     assert re.search(r" campaign .*  Welcome +0 +\d +\d +0$", user("statistics"), re.MULTILINE)
     assert re.search(r"^no differences$", user("verify"), re.MULTILINE)
     await engine.stop()
-
-
-async def publish_what_is_no_detection(user: User) -> None:
-    """A faulty record becomes a dead letter, and the partition continues."""
-    example = (ROOT / "docs/examples/detections.jsonl").read_text().splitlines()[0]
-    wrong = json.dumps(json.loads(example) | {"major": 70_000})
-    strange = user.directory / "strange.jsonl"
-    strange.write_text(f"not JSON at all\n{wrong}\n{example}\n")
-    user("publish", str(strange), "--as-is")
-
-    def listed() -> str:
-        printed = user("dead-letters", "list")
-        return printed if printed.splitlines()[-1].startswith("2 dead letters: ") else ""
-
-    printed = await eventually(listed, what="both are dead letters")
-    assert re.search(r" malformed_json .* not JSON at all", printed), printed
-    assert re.search(r" invalid_field .*major: 70000", printed), printed

@@ -59,18 +59,8 @@ UNUSUAL_TEXTS = (
     '"\udcff"',  # encoded as a byte that is not UTF-8
 )
 SIGNALS = (
-    "-60",
-    "-60.5",
-    "-59.0",
-    "-72.2",
-    "-72.5",
-    "-52.9",
-    "-53",
-    "-1",
-    "-0.0",
-    "0",
-    "7",
-    "-99",
+    *("-60", "-60.5", "-59.0", "-72.2", "-72.5", "-52.9", "-53"),
+    *("-1", "-0.0", "0", "7", "-99"),
 )
 UNUSUAL_SIGNALS = (
     *("-", "1e3", "-1e999", '"-60"', "-060", "60.", ".5", "true"),
@@ -123,18 +113,8 @@ UNUSUAL_TAGS = (
 )
 KEYS = ('"ours"',)
 UNUSUAL_KEYS = (
-    *(
-        '"ending"',
-        '"off"',
-        '"empty"',
-        '"made up"',
-        '""',
-        "null",
-        "1",
-        f'"{"k" * 255}"',
-        f'"{"k" * 256}"',
-    ),
-    *('"ours", "api_key":"off"', '"o\\u0075rs"'),
+    *(f'"{each}"' for each in ("ending", "off", "empty", "made up", "", "k" * 255, "k" * 256)),
+    *("null", "1", '"ours", "api_key":"off"', '"o\\u0075rs"'),
 )
 OTHERS = {
     "geofence": (GEOFENCES, UNUSUAL_GEOFENCES),

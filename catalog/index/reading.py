@@ -164,11 +164,6 @@ async def place_fields(
         yield fields
 
 
-beacon_fields = partial(place_fields, BEACONS)
-geofence_fields = partial(place_fields, GEOFENCES)
-scan_tag_fields = partial(place_fields, SCAN_TAGS)
-
-
 async def fields_of_deleted(
     places: PlaceTable, session: AsyncSession, condition: ColumnElement[bool]
 ) -> set[str]:
@@ -248,9 +243,9 @@ async def rules_fields(session: AsyncSession, condition: ColumnElement[bool] = _
 READERS: dict[str, Callable[..., Chunks]] = {
     "connectors": connector_fields,
     "campaigns": campaign_fields,
-    "beacons": beacon_fields,
-    "geofences": geofence_fields,
-    "tags": scan_tag_fields,
+    "beacons": partial(place_fields, BEACONS),
+    "geofences": partial(place_fields, GEOFENCES),
+    "tags": partial(place_fields, SCAN_TAGS),
     "applications": application_fields,
     "circles": circle_fields,
     "rules": rules_fields,

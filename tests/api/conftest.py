@@ -10,8 +10,7 @@ from argon2.profiles import CHEAPEST
 
 from catalog.database import Database, open_database
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.api.harness import Bodies, Harness, Headers, harness
+from tests.api.harness import Bodies, Harness, Headers, app_settings, harness
 from tests.api.process import ApiProcess, api_rig, make_account
 from tests.servers.schema import make_schema
 from tests.system.rig import Rig
@@ -26,13 +25,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
-    return load_settings(
-        database_url=database_url,
-        redis_url=redis_url,
-        secret_key="a passphrase of the test",
-        connector_allow_networks="127.0.0.0/8",
-        kafka_bootstrap_servers="127.0.0.1:9",
-    )
+    return app_settings(database_url, redis_url)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from catalog.inputs import ALL_PERMISSIONS
 from catalog.models import Account, Base, Company, Session
 from connectors.client import client_context
 from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from engine.wiring.api import build_services
 from engine.wiring.parts import Stores, open_stores
 
@@ -104,6 +105,18 @@ class Harness:
             of = {"create_on": now, "valid": now + timedelta(hours=1)}
             session.add(Session(account_id=account.id, token_hash=token_hash(token), **of))
         return {"x-service-key": email, "x-service-token": token}
+
+
+def app_settings(database_url: str, redis_url: str, **more: Any) -> Settings:
+    """Settings on these stores; connectors may call this machine, and there is no Kafka."""
+    return load_settings(
+        database_url=database_url,
+        redis_url=redis_url,
+        secret_key="a passphrase of the test",
+        connector_allow_networks="127.0.0.0/8",
+        kafka_bootstrap_servers="127.0.0.1:9",
+        **more,
+    )
 
 
 @asynccontextmanager

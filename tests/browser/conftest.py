@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeVar
 import pytest
 from selenium.webdriver import Chrome
 
-from engine.process.settings_sources import load_settings
 from engine.wiring.api import api_server
-from tests.api.harness import PASSWORD, Harness, Headers, harness
+from tests.api.harness import PASSWORD, Harness, Headers, app_settings, harness
 from tests.api.process import make_account
 from tests.browser.page import BrowserPage, start_browser
 from tests.servers.missing import skipping
@@ -45,14 +44,7 @@ def _browser() -> Iterator[Chrome]:
 
 @pytest.fixture
 async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncIterator[BrowserVisit]:
-    settings = load_settings(
-        database_url=sqlite_url,
-        redis_url=redis_url,
-        secret_key="a passphrase of the test",
-        connector_allow_networks="127.0.0.0/8",
-        api_port=0,
-        kafka_bootstrap_servers="127.0.0.1:9",
-    )
+    settings = app_settings(sqlite_url, redis_url, api_port=0)
     await make_schema(sqlite_url)
     async with harness(settings, with_console=True) as made:
         await make_account(made.database, company="Pier", email=OWNER, password=PASSWORD)

@@ -23,9 +23,7 @@ def test_a_new_key_in_front_still_reads_the_old():
         old.decrypt(both.encrypt("x"))
 
 
-@pytest.mark.parametrize(
-    "key", ["", " , ", "shorties", "fifteen shorts!", "short" * 10, f"{PHRASE},shortie"]
-)
+@pytest.mark.parametrize("key", ["", " , ", "shorties", "fifteen shorts!", f"{PHRASE},shortie"])
 def test_a_weak_key_is_refused(key: str):
     with pytest.raises(SecretKeyError, match="16 characters or more") as caught:
         open_cipher(key)

@@ -6,8 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
-from tests.api.harness import Bodies, Harness, harness
+from tests.api.harness import Bodies, Harness, app_settings, harness
 from tests.console.visitor import Visitor
 from tests.servers.schema import make_schema
 
@@ -15,13 +14,7 @@ from tests.servers.schema import make_schema
 @pytest.fixture
 def settings(sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
-    return load_settings(
-        database_url=sqlite_url,
-        redis_url=redis_url,
-        secret_key="a passphrase of the test",
-        connector_allow_networks="127.0.0.0/8",
-        kafka_bootstrap_servers="127.0.0.1:9",
-    )
+    return app_settings(sqlite_url, redis_url)
 
 
 @pytest.fixture

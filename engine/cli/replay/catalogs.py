@@ -82,8 +82,8 @@ async def read_catalog(
     async with open_snapshot(database) as connection, AsyncSession(connection) as session:
         places = [
             place
-            for read in (reading.beacon_fields, reading.geofence_fields, reading.scan_tag_fields)
-            for place in await _all(read(session), entries.decode_place)
+            for kind in ("beacons", "geofences", "tags")
+            for place in await _all(reading.READERS[kind](session), entries.decode_place)
         ]
         data: dict[str, Any] = {}
         async for fields in reading.application_fields(session):

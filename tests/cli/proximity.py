@@ -10,6 +10,7 @@ from typing import IO, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Producer
 
+from tests.servers.process import free_ports
 from tests.servers.product_process import ROOT, run_product
 
 _DEADLINE = 60.0
@@ -105,3 +106,17 @@ def detection(udid: str, **more: Any) -> bytes:
         "device": {"udid": udid},
     }
     return json.dumps(fields | more).encode()
+
+
+def ports() -> dict[str, str]:
+    """Free ones. The image gives `run` and `api`, which are two processes, one for metrics."""
+    first = free_ports()
+    metrics = dict.fromkeys(("METRICS_PORT", "API_METRICS_PORT"), str(first))
+    given = metrics | {"API_PORT": str(first + 1), "METRICS_HOST": "127.0.0.1"}
+    return {f"PROXIMITY_{name}": value for name, value in given.items()}
+
+
+def findings_of(done: Any) -> dict[str, tuple[str, str]]:
+    """The state and the result of each finding of `check --json`."""
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {f"{row['part']} {row['what']}": (row["state"], row["told"]) for row in rows}

@@ -20,8 +20,7 @@ from engine.cli.check import (
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.cli.check_output import findings_of, ports
-from tests.cli.proximity import Proximity
+from tests.cli.proximity import Proximity, findings_of, ports
 from tests.servers.postgres import execute
 from tests.servers.schema import make_schema
 

@@ -10,8 +10,7 @@ from engine.kafka.consumer import group_consumer
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import ensure_topics
 from engine.process.settings_sources import load_settings
-from tests.cli.check_output import findings_of, ports
-from tests.cli.proximity import Proximity, detection
+from tests.cli.proximity import Proximity, detection, findings_of, ports
 from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, SecuredKafkaServer
 from tests.servers.missing import KAFKA, skipping
 from tests.servers.process import started

@@ -7,7 +7,7 @@ Anything that is valid and about neither has no sighting.
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -71,22 +71,14 @@ def _gateway(name: str) -> ReceivedDevice:
     return ReceivedDevice(udid=f"gateway:{name}")
 
 
-class IBeaconFrame(NamedTuple):
-    """The content of an iBeacon frame; `tx_power` in dBm at one metre."""
-
-    uuid: str
-    major: int
-    minor: int
-    tx_power: int
-
-
 _MANUFACTURER = 0xFF
 _APPLE_IBEACON = bytes.fromhex("4c000215")  # 21 bytes follow
 _IBEACON_LENGTH = 25
 
 
-def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
-    """The iBeacon frame of an advertisement, or None, also for an advertisement that is cut off.
+def _ibeacon_fields(advertisement: bytes) -> _Object | None:
+    """What the iBeacon frame of an advertisement says of a detection; None if there is no frame,
+    also for an advertisement that is cut off.
 
     An advertisement is a sequence of structures of length, type and data (Bluetooth Core
     Specification, supplement, part A; Apple's "Proximity Beacon Specification").
@@ -99,12 +91,12 @@ def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
             return None  # cut off, or padded with zeros
         is_ibeacon = data[:4] == _APPLE_IBEACON and len(data) == _IBEACON_LENGTH
         if advertisement[at + 1] == _MANUFACTURER and is_ibeacon:
-            return IBeaconFrame(
-                data[4:20].hex(),
-                int.from_bytes(data[20:22]),
-                int.from_bytes(data[22:24]),
-                int.from_bytes(data[24:25], signed=True),
-            )
+            return {
+                "uuid": data[4:20].hex(),
+                "major": int.from_bytes(data[20:22]),
+                "minor": int.from_bytes(data[22:24]),
+                "tx_power": int.from_bytes(data[24:25], signed=True),  # dBm at one metre
+            }
         at = end
     return None
 
@@ -112,12 +104,10 @@ def ibeacon_frame(advertisement: bytes) -> IBeaconFrame | None:
 def _sighting(
     position: int, beacon: Any, device: ReceivedDevice, at: float | None = None, **more: Any
 ) -> Sighting:
-    """The sighting of a beacon with the fields uuid, major and minor; `rssi` is its or given."""
-    more.setdefault("rssi", getattr(beacon, "rssi", None))
-    message = Detection(
-        uuid=beacon.uuid, major=beacon.major, minor=beacon.minor, device=device, **more
-    )
-    return Sighting(position, message, at)
+    """The sighting of a beacon with the fields uuid, major, minor and rssi."""
+    names = ("uuid", "major", "minor", "rssi")
+    fields = {name: getattr(beacon, name) for name in names}
+    return Sighting(position, Detection(**fields, device=device, **more), at)
 
 
 class _MinewIBeacon(
@@ -296,13 +286,15 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
     device = _gateway(upload.source_id)
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
-        frame = None if packet is None else ibeacon_frame(base64.b64decode(packet, validate=True))
-        if frame is None:
+        fields = (
+            None if packet is None else _ibeacon_fields(base64.b64decode(packet, validate=True))
+        )
+        if fields is None:
             continue
         at = event.timestamp
         seconds = None if at is None else at / 1000 if at > _LATEST_SECONDS else float(at)
-        more = {"rssi": event.rssi, "tx_power": frame.tx_power}
-        yield _sighting(index, frame, device, _timestamp(seconds), **more)
+        message = Detection(**fields, rssi=event.rssi, device=device)
+        yield Sighting(index, message, _timestamp(seconds))
 
 
 class _KioPage(msgspec.Struct, gc=False):

@@ -17,7 +17,6 @@ from typer.exceptions import TyperException
 from catalog.accounts import find_company
 from catalog.database import Database, open_database
 from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
-from catalog.migrate import pending
 from catalog.models import Company
 from catalog.redis_connection import RedisClient, connect_redis, probe_redis
 from connectors.errors import ConnectorError
@@ -27,7 +26,7 @@ from engine.kafka.producer import MessageTooLargeError, Publisher
 from engine.process.errors import ProcessError, SettingsError
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings, shown
-from engine.wiring.parts import Stores, open_stores
+from engine.wiring.parts import Stores, open_stores, refuse_old_schema
 
 _LONGEST_ID = 18  # digits
 # Errors whose message is the line.
@@ -108,11 +107,11 @@ async def open_redis(settings: Settings) -> AsyncIterator[RedisClient]:
 async def open_migrated_database(
     settings: Settings, *, command_timeout: float = 30.0
 ) -> AsyncIterator[Database]:
-    """SQL. Raises CommandError if migrations are missing."""
+    """SQL. Raises SchemaError if migrations are missing."""
     url = settings.database_url.get_secret_value()
     database = open_database(url, command_timeout=command_timeout)
     try:
-        await _refuse_old_tables(database)
+        await refuse_old_schema(database)
         yield database
     finally:
         await database.close()
@@ -124,7 +123,7 @@ async def open_migrated_stores(settings: Settings) -> AsyncIterator[Stores]:
     await probe_redis(settings.redis_url.get_secret_value())
     async with open_stores(settings) as stores:
         await stores.redis.ping()
-        await _refuse_old_tables(stores.database)
+        await refuse_old_schema(stores.database)
         yield stores
 
 
@@ -152,11 +151,6 @@ async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
                 # The transaction is idle while the topics are read, which may take long.
                 await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             yield connection
-
-
-async def _refuse_old_tables(database: Database) -> None:
-    if await pending(database.engine):
-        raise CommandError("the database lacks what this version needs; run: proximity migrate")
 
 
 async def company_named(session: AsyncSession, name_or_id: str) -> Company:

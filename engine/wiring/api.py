@@ -36,7 +36,7 @@ from engine.wiring.parts import (
     device_eraser,
     open_stores,
     outbox_drainer,
-    refuse_old_schema,
+    refuse_old_schema_if_known,
     sql_answers,
 )
 
@@ -71,7 +71,7 @@ async def serve_api(
     """
     metrics = Metrics()
     async with open_stores(settings) as stores:
-        await refuse_old_schema(stores)
+        await refuse_old_schema_if_known(stores.database)
         drainer = outbox_drainer(stores, metrics)
 
         async def is_ready() -> bool:

@@ -103,23 +103,23 @@ async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
         log.warning("closing took too long", what=what, seconds=_CLOSE_SECONDS)
 
 
-async def refuse_old_schema(stores: Stores) -> None:
-    """Raise SchemaError if SQL answers and lacks migrations.
-
-    SQL that is down, or hangs, is no obstacle.
-    """
-    try:
-        missing = await within(_SCHEMA_SECONDS, pending(stores.database.engine))
-    except Exception as error:  # a role can wait for SQL, but not for a wrong schema
-        if not database_may_recover(error):
-            raise
-        log.warning("SQL does not answer, going on without it", error=describe(error))
-        return
-    if missing:
+async def refuse_old_schema(database: Database) -> None:
+    """Raise SchemaError if SQL lacks migrations."""
+    if missing := await pending(database.engine):
         raise SchemaError(
             f"the database lacks {len(missing)} migration(s), first {missing[0]}: "
             "run `proximity migrate`"
         )
+
+
+async def refuse_old_schema_if_known(database: Database) -> None:
+    """As refuse_old_schema; SQL that is down, or hangs, is no obstacle."""
+    try:
+        await within(_SCHEMA_SECONDS, refuse_old_schema(database))
+    except Exception as error:  # a role can wait for SQL, but not for a wrong schema
+        if not database_may_recover(error):
+            raise
+        log.warning("SQL does not answer, going on without it", error=describe(error))
 
 
 Service = Callable[[], Coroutine[Any, Any, None]]

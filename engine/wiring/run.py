@@ -30,7 +30,7 @@ from engine.wiring.parts import (
     Role,
     open_stores,
     outbox_drainer,
-    refuse_old_schema,
+    refuse_old_schema_if_known,
     sql_answers,
 )
 
@@ -64,7 +64,7 @@ async def run_roles(
         await publisher.start()
         cluster = await stack.enter_async_context(KafkaCluster(settings, _KAFKA_SECONDS))
         tracer = await stack.enter_async_context(open_tracer(settings))
-        await refuse_old_schema(stores)
+        await refuse_old_schema_if_known(stores.database)
         parts = ProcessParts(
             settings=settings, stores=stores, publisher=publisher, metrics=metrics, tracer=tracer
         )

@@ -26,7 +26,7 @@ def test_load_twice_and_rebuild(command: Proximity, redis_url: str) -> None:
     file = command.write("catalog.json", json.dumps(demo_document(datetime.now(UTC))).encode())
     for early in (command("catalog", "load", file), command("index", "rebuild")):
         assert (early.returncode, early.stdout) == (1, "")
-        assert "run: proximity migrate" in early.stderr
+        assert "run `proximity migrate`" in early.stderr
     assert command("migrate").returncode == 0
     done = command("catalog", "load", file)
     assert (done.returncode, done.stderr) == (0, "")

@@ -105,8 +105,7 @@ def _sighting(
     position: int, beacon: Any, device: ReceivedDevice, at: float | None = None, **more: Any
 ) -> Sighting:
     """The sighting of a beacon with the fields uuid, major, minor and rssi."""
-    names = ("uuid", "major", "minor", "rssi")
-    fields = {name: getattr(beacon, name) for name in names}
+    fields = {name: getattr(beacon, name) for name in ("uuid", "major", "minor", "rssi")}
     return Sighting(position, Detection(**fields, device=device, **more), at)
 
 
@@ -286,9 +285,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
     device = _gateway(upload.source_id)
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
-        fields = (
-            None if packet is None else _ibeacon_fields(base64.b64decode(packet, validate=True))
-        )
+        fields = _ibeacon_fields(base64.b64decode(packet or "", validate=True))
         if fields is None:
             continue
         at = event.timestamp

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from catalog.database import Database, chunked
+from catalog.database import Database
 from catalog.erasure import (
     DeviceData,
     DeviceRows,
@@ -24,8 +24,6 @@ from catalog.redis_connection import RedisClient
 from engine.redis.claims import claims_key, places_field
 from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
-
-_AT_ONCE = 500
 
 
 class DeviceEraser:
@@ -78,19 +76,14 @@ class DeviceEraser:
         self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
     ) -> int:
         """Count or delete the keys and claims in Redis. Returns how many existed."""
-        redis, prefix = self._redis, self._prefix.encode()
-        claims = claims_key(prefix, device.udid)
-        found = 0
+        prefix, claims = self._prefix.encode(), claims_key(self._prefix.encode(), device.udid)
+        on_key, on_field = ("EXISTS", "HEXISTS") if only_count else ("UNLINK", "HDEL")
+        pipeline: Any = self._redis.pipeline(transaction=False)
         for key in (copy_key(self._prefix, device), decisions_key(prefix, device)):
-            call = redis.exists(key) if only_count else redis.unlink(key)
-            found += int(await self._bounded(call))
-        fields = [places_field(device.company_id), *map(str, campaigns)]
-        for listed in chunked(fields, _AT_ONCE):
-            pipeline = redis.pipeline(transaction=False)
-            for field in listed:
-                pipeline.hexists(claims, field) if only_count else pipeline.hdel(claims, field)
-            found += sum(await self._bounded(pipeline.execute()))
-        return found
+            pipeline.execute_command(on_key, key)
+        for field in (places_field(device.company_id), *map(str, campaigns)):
+            pipeline.execute_command(on_field, claims, field)
+        return int(sum(await self._bounded(pipeline.execute())))
 
     async def _bounded(self, call: Awaitable[Any]) -> Any:
         async with asyncio.timeout(self._deadline):

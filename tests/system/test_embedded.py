@@ -32,3 +32,11 @@ async def test_a_detection_through_an_embedded_engine(tmp_path: Path) -> None:
         assert "GET /" not in engine.output  # probes and scrapes have no line each
     finally:
         rig.close()
+
+
+async def test_the_embedded_broker_cannot_do_exactly_once(tmp_path: Path, sqlite_url: str) -> None:
+    done = Rig(tmp_path, {}).start(
+        "run", "--embedded", DELIVERY="exactly_once", DATABASE_URL=sqlite_url
+    )
+    assert await done.ended() == 1
+    assert "PROXIMITY_DELIVERY=exactly_once needs a real Kafka" in done.output

@@ -178,7 +178,7 @@ class IndexStore:
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
         for reply in replies:
             if isinstance(reply, ResponseError) and str(reply).startswith("LOST"):
-                raise IndexWriteError(str(reply))
+                raise IndexWriteError(f"the index was lost while it was written: {reply}")
             if isinstance(reply, Exception):
                 raise reply
         return replies

@@ -10,11 +10,11 @@ import typer
 from typer import Argument
 
 from catalog.database import Database
-from catalog.errors import IndexWriteError, RedisUrlError
-from catalog.index.drain import OUTAGES, DrainResult, IndexStore, drain_once, rebuild_if_missing
+from catalog.errors import RedisUrlError
+from catalog.index.drain import OUTAGES, DrainResult, drain_once, rebuild_if_missing
 from catalog.index.drain import rebuild as build_again
 from catalog.load import LoadError, LoadSummary, load_document
-from catalog.redis_connection import connect_redis, probe_redis
+from catalog.redis_connection import probe_redis
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.cli.command import (
@@ -28,7 +28,7 @@ from engine.cli.command import (
 from engine.cli.output import count_of, say
 from engine.cli.servers import open_migrated_database, open_migrated_stores, reason_of
 from engine.process.settings import Settings
-from engine.wiring.parts import catalog_limits, redis_options
+from engine.wiring.parts import catalog_limits, open_stores
 
 _DRAIN_SECONDS = 5.0
 _PAUSE = 0.1
@@ -65,7 +65,7 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
             outcomes = (f"{count[each]} {each}" for each in ("created", "updated", "unchanged"))
             say(f"{kind}: {', '.join(outcomes)}")
         try:
-            await update_index(settings, database)
+            await update_index(settings)
         except (RedisUrlError, *OUTAGES) as error:
             say(
                 f"the index in Redis is not up to date yet ({reason_of(error)}): "
@@ -99,22 +99,18 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
     )
 
 
-async def update_index(settings: Settings, database: Database) -> None:
+async def update_index(settings: Settings) -> None:
     """Bring the index in Redis up to date with SQL now, within 5 s.
 
     Raises RedisUrlError and those of catalog.index.drain.OUTAGES. The outbox then keeps the
     changes, and any process that reaches SQL and Redis writes them.
     """
-    redis = connect_redis(settings.redis_url.get_secret_value())
-    store = IndexStore(**redis_options(settings, redis))
-    try:
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            await rebuild_if_missing(database, store)
-            while (outcome := await drain_once(database, store)) is not DrainResult.IDLE:
-                if outcome is DrainResult.BUSY:  # another process is writing the index
-                    await asyncio.sleep(_PAUSE)
-    finally:
-        await redis.aclose()
+    async with open_stores(settings) as stores, asyncio.timeout(_DRAIN_SECONDS):
+        of = (stores.database, stores.index_store)
+        await rebuild_if_missing(*of)
+        while (outcome := await drain_once(*of)) is not DrainResult.IDLE:
+            if outcome is DrainResult.BUSY:  # another process is writing the index
+                await asyncio.sleep(_PAUSE)
 
 
 @command(index, "rebuild")
@@ -129,9 +125,6 @@ async def rebuild(context: typer.Context) -> None:
     settings = begin_quietly(context)
     with telling(lambda: "the index is as it was"):
         async with open_migrated_stores(settings) as stores:
-            try:
-                built = await build_again(stores.database, stores.index_store)
-            except IndexWriteError as error:
-                raise CommandError(f"the index was lost while it was built: {error}") from None
+            built = await build_again(stores.database, stores.index_store)
     kinds = ("beacons", "geofences", "tags", "campaigns", "connectors")
     say(f"the index is built: {', '.join(f'{built[kind]} {kind}' for kind in kinds)}")

@@ -121,7 +121,7 @@ async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
         database = open_database(settings.database_url.get_secret_value())
         stack.push_async_callback(database.close)
         await write_catalog(settings, database, msgspec.json.encode(document))
-        await update_index(settings, database)
+        await update_index(settings)
         async with running_engine(settings) as engine:
             await publish_readings(settings, readings, began)
             await until_done(engine.metrics, database, len(readings))

@@ -133,7 +133,7 @@ async def _run(seconds: float, directory: Path | None) -> None:
         database = open_database(settings.database_url.get_secret_value())
         stack.push_async_callback(database.close)
         await write_catalog(settings, database, msgspec.json.encode(document))
-        await update_index(settings, database)
+        await update_index(settings)
         (venue,) = document["companies"][0]["venues"]
         active = sum(each["active"] for each in venue["campaigns"])
         say(

@@ -167,7 +167,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
                 self.denied += 1
         self.ids = ids
         if self.beacon is not None:
-            target = _target(self.detection, self.beacon)
+            target = target_of(self.detection, self.beacon)
             phase = target.phase_at(self.detection.detected_at, self.time_zone)
             self.decision = phase.granting(tuple(kept), capped)
 
@@ -221,7 +221,7 @@ def decide_from_memory(
     """
     if beacon is None:
         return unknown(detection.key)
-    target, at, event = _target(detection, beacon), detection.detected_at, detection.event
+    target, at, event = target_of(detection, beacon), detection.detected_at, detection.event
     if event is not None and event.type == "exit":
         max_age = inf
     decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS, time_zone)
@@ -240,7 +240,7 @@ def decide_from_memory(
     return target.phase_at(at, time_zone).granting(granted, capped)
 
 
-def _target(detection: DecodedDetection, beacon: IndexedPlace) -> Target:
+def target_of(detection: DecodedDetection, beacon: IndexedPlace) -> Target:
     """The place as a target of the detection, or of the moment of a visit."""
     event = detection.event
     return beacon.target if event is None else beacon.target.at_moment(event.type, event.minutes)

@@ -172,7 +172,7 @@ class PartitionVisits:
             elif events := book.observe(visitor, visited, seen):
                 source = decode_record(source, self._tracking.path_loss_exponent)
             if events:
-                found += _pending(events, source)
+                found += moments_of(events, source)
         if book.mark > mark:
             self._seen, self._moved_at = book.mark, self._tracking.clock()
         for kind, count in book.late.items():
@@ -188,7 +188,7 @@ class PartitionVisits:
         clock_says = self._clock_says or 0.0
         until = self._seen + max(0.0, clock_says - self._moved_at)
         events = self._book.expire(until, _MOST_AT_ONCE)
-        firing = await self._write(list(_pending(events, None)))
+        firing = await self._write(list(moments_of(events, None)))
         if len(events) < _MOST_AT_ONCE and self._clock_says == clock_says:
             self._clock_says = None
         return firing
@@ -286,12 +286,7 @@ class PartitionVisits:
                 each.event = event = replace(event, cause="edited")
             fires = None
             if place is not None and event.visit.kind != "venue":
-                udid, at = each.device.udid.encode(), round(event.at * 1000)
-                record: ConsumerRecord[bytes, bytes] = ConsumerRecord(
-                    *(*self._partition, each.offset, at, 0, udid, None, None, len(udid), 0, ())
-                )  # stands for the one of the event, which may be long gone
-                message = Detection(device=each.device)
-                detection = DecodedDetection(record, message, key, each.zone, event.at, event=event)
+                detection = as_detection(each, *self._partition)
                 zone = remembered_time_zone(detection, place, tracking.devices)
                 decision = decide_from_memory(
                     detection, place, self._remembered, now, tracking.max_age, (), zone
@@ -363,15 +358,27 @@ def follow_detection(
     return events
 
 
-def _pending(
+def moments_of(
     events: Iterable[VisitEvent], detection: DecodedDetection | None
 ) -> Iterator[PendingEvent]:
+    """The events with what is known of the device; `detection` led to those not by silence."""
     offset = -1 if detection is None else detection.record.offset
     for event in events:
         device, zone = ReceivedDevice(udid=event.visitor[1]), Zone.UNKNOWN
         if detection is not None and event.cause != "silence":
             device, zone = detection.message.device, detection.zone
         yield PendingEvent(event, device, zone, offset)
+
+
+def as_detection(moment: PendingEvent, topic: str, partition: int) -> DecodedDetection:
+    """What the rules decide at an event: a detection of the visit's place, at its time."""
+    event, udid = moment.event, moment.device.udid.encode()
+    record: ConsumerRecord[bytes, bytes] = ConsumerRecord(
+        *(topic, partition, moment.offset, round(event.at * 1000)),
+        *(0, udid, None, None, len(udid), 0, ()),
+    )  # stands for the one of the event, which may be long gone
+    message, key = Detection(device=moment.device), _key_of(event.visit)
+    return DecodedDetection(record, message, key, moment.zone, event.at, event=event)
 
 
 def _key_of(visit: Visit) -> PlaceKey:

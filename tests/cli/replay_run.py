@@ -2,12 +2,14 @@
 
 import csv
 import io
+from math import inf
 from typing import Any, NamedTuple
 
 import orjson
 
 from engine.cli.replay import ReplayRequest, perform
-from engine.cli.replay.decisions import ReplayPeriod
+from engine.cli.replay.catalogs import ReplayedCatalog
+from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
 from engine.cli.replay.output import ReplayFindings
 from engine.process.settings import Settings
 
@@ -56,3 +58,18 @@ def document(*campaigns: dict[str, Any], **company: Any) -> bytes:
     beacon = TRIPLE | {"name": "Door", "active": True, "proximity": "far"}
     venue |= {"beacons": [beacon], "campaigns": campaigns}
     return orjson.dumps({"companies": [{"name": "Mall", "venues": [venue]} | company]})
+
+
+def catalog_replay(
+    catalog: ReplayedCatalog, max_age: float, visits: VisitSettings | None = None
+) -> CatalogReplay:
+    """Without a shift; with the visits of the companies that ask for them, or by the settings."""
+    followed = VisitReplay(
+        settings=visits,
+        catalog=catalog,
+        since=-inf,
+        shift=0.0,
+        max_age=max_age,
+        path_loss_exponent=2.0,
+    )
+    return CatalogReplay(catalog, max_age, followed)

@@ -99,7 +99,7 @@ def test_visits_with_other_settings_beside_the_present_ones(
         ("exit=60,margin=6", "venue"): (2, 0, 70),
     }
     assert visits["one.json", "venue"]["lengths"]["1"] == 1
-    assert found[0]["notifications"] == {"one.json": 1}
+    assert found[0]["notifications"] == {"one.json": 1, "exit=60,margin=6": 1}
     assert replay(files, "--visits", "margin=8") == 0
     lines = capsys.readouterr().out.splitlines()
     table = lines[lines.index("Visits") :]

@@ -36,7 +36,7 @@ from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, Reason, Zone
-from tests.cli.replay_run import UUID, document
+from tests.cli.replay_run import UUID, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
 from tests.rules.records import UUID as RULES_UUID
 from tests.rules.records import beacon, campaign, epoch, geofence, tag
@@ -54,7 +54,7 @@ def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") ->
     }
     made: dict[Any, IndexedPlace] = {KEY: IndexedPlace(beacon(), campaigns, None)}
     catalog = ReplayedCatalog(name, made, named)
-    return CatalogReplay(catalog, max_age=300.0)
+    return catalog_replay(catalog, 300.0)
 
 
 def detection(udid: str, at: float, late: float = math.nan) -> DecodedDetection:
@@ -75,7 +75,7 @@ def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
     seen = [detection("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
     assert times(replayed.decide(seen, counted=True)) == [0, 60, 120, 400]
     assert times(replayed.decide([detection("b", 10)], counted=True)) == [10]
-    assert replayed.reached == {7: {"a", "b"}}
+    assert replayed.reached == {7: {"a": 4, "b": 1}}
     assert replayed.sent == 5
 
 
@@ -90,7 +90,7 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     data = {application_field("k"): owner, geofences_field(1): grid}
     named = {7: ReplayedCampaign(*PLACE, "c", 7, "html")}
     catalog = ReplayedCatalog("x", places, named, data)
-    replayed = CatalogReplay(catalog, max_age=300.0)
+    replayed = catalog_replay(catalog, 300.0)
     entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
     signals: list[dict[str, Any]] = [
         {"position": Coordinates(48.0, 2.0), "api_key": "k"},

@@ -9,20 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.detection_file import FileRecord
-from engine.cli.replay.catalogs import ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.cli.replay.decisions import VisitReplay, VisitSettings
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace
-from rules.model import Zone
-from tests.rules.records import UUID, beacon, epoch
+from rules.model import CompanyRules, Zone
+from tests.cli.replay_run import catalog_replay
+from tests.rules.records import UUID, beacon, campaign, epoch
 
 NOON = epoch("2026-11-20T12:00:00Z")
 KEYS = [BeaconKey(UUID, 1, minor) for minor in (1, 2)]
 PLACES: dict[Any, IndexedPlace] = {
     **{key: IndexedPlace(beacon(id=key.minor, minor=key.minor), [], None) for key in KEYS},
 }
-OWN = VisitSettings()
+OWN, LONGER = VisitSettings(), VisitSettings(60)
 
 
 def following(
@@ -31,7 +32,6 @@ def following(
     since: float = -math.inf,
 ) -> VisitReplay:
     return VisitReplay(
-        name="",
         settings=settings,
         catalog=ReplayedCatalog("x", places, {}),
         since=since,
@@ -61,9 +61,10 @@ def all_of(replay: VisitReplay, detections: list[DecodedDetection]) -> dict[str,
     """Visits, flaps, seconds and lengths by kind, after the end."""
     for each in detections:
         replay.follow(each, [each])
+    replay.finish()
     return {
         kind: (each.visits, each.flaps, each.seconds, dict(each.lengths))
-        for kind, each in replay.finished().items()
+        for kind, each in replay.tallies.items()
     }
 
 
@@ -122,3 +123,31 @@ def test_a_weak_signal_ends_a_visit_beyond_the_margin(margin: float, visits: int
     detections = [*near, *far, *back]
     found = all_of(following(VisitSettings(margin=margin)), detections)
     assert (found["beacon"][0], found["venue"][0]) == (visits, 1)
+
+
+def test_moments_of_visits_fire_campaigns() -> None:
+    """One goes away for 40 s, which is an exit by the silence of 30 s."""
+    fires = [
+        campaign(id=1, on="enter", delay=0),
+        campaign(id=2, on="dwell", dwell_minutes=1, delay=0),
+        campaign(id=3, on="exit", delay=0),
+        campaign(id=4, on="enter", delay=3600),
+    ]
+    rules = CompanyRules(company_id=1, tracks_visits=True)
+    named = {each.id: ReplayedCampaign("Mall", "Hall", "c", each.id, "html") for each in fires}
+    place = IndexedPlace(beacon(minor=1), fires, None, rules=rules)
+    catalog = ReplayedCatalog("x", {KEYS[0]: place}, named)
+    present, longer = (catalog_replay(catalog, 300.0, settings) for settings in (OWN, LONGER))
+    as_run = catalog_replay(catalog, 300.0)
+    detections = [seen("a", at) for at in (0, 20, 60, 80, 100, 120)]
+    sent = []
+    for each in (as_run, present, longer):
+        granted = each.decide(detections, counted=True) + each.finish()
+        sent.append(sorted((g.campaign.id, g.detection.detected_at - NOON) for g in granted))
+    enters, exits = [(1, 0.0), (1, 60.0)], [(3, 20.0), (3, 120.0)]
+    assert sent[0] == sent[1] == [*enters, (2, 120.0), *exits, (4, 0.0)]
+    assert sent[2] == [(1, 0.0), (2, 60.0), (3, 120.0), (4, 0.0)]
+    rows = present.outcome(longer).campaigns, longer.outcome(present).campaigns
+    lost, gained = ({row.campaign.campaign_id: row.only_here for row in each} for each in rows)
+    assert (lost, gained) == ({1: 1, 2: 0, 3: 1, 4: 0}, {1: 0, 2: 0, 3: 0, 4: 0})
+    assert {row.campaign.campaign_id: row.sent for row in rows[0]} == {1: 2, 2: 1, 3: 2, 4: 1}

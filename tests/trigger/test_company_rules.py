@@ -12,10 +12,10 @@ from sqlalchemy import update
 
 from catalog.models import Company, Device
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
-from engine.cli.replay.decisions import CatalogReplay
 from engine.kafka.detections import BeaconKey, decode_record
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules, QuietHours
+from tests.cli.replay_run import catalog_replay
 from tests.redis.index_writer import (
     beacon_entry,
     campaign_entry,
@@ -205,7 +205,7 @@ async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: Pushed
         for minor, numbers in aimed.items()
     }
     named = dict.fromkeys(made, ReplayedCampaign("Mall", "Hall", "c", 7, "html"))
-    replay = CatalogReplay(ReplayedCatalog("x", places, named), max_age=inf)
+    replay = catalog_replay(ReplayedCatalog("x", places, named), inf)
     sent = replay.decide([decode_record(each, 2.0) for each in records], counted=True)
     ids = {notification_id(each.detection, each.campaign) for each in sent}
     assert {str(uuid.UUID(bytes=each)) for each in ids} == set(live)

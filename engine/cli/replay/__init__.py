@@ -39,7 +39,13 @@ from engine.cli.detection_file import (
 )
 from engine.cli.output import echo_json, shown_progress
 from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
-from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
+from engine.cli.replay.decisions import (
+    CatalogReplay,
+    Grant,
+    ReplayPeriod,
+    VisitReplay,
+    VisitSettings,
+)
 from engine.cli.replay.output import ReplayFindings, SentCsv, json_lines, print_findings
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
@@ -182,6 +188,7 @@ async def perform(
         async with aclosing(detections):
             async for batch in detections:
                 _decide(batch, request, replays, findings, written)
+        _compare([each.finish() for each in replays], request, replays, written)
         findings.seconds = time.monotonic() - begin
     if findings.records and findings.records == findings.undecodable:
         raise CommandError(f"there is no detection in {findings.source}; {findings.first_fault}")
@@ -208,10 +215,20 @@ def _decide(
             each.detected_at += request.shift
         findings.decided += len(detections) if counted else 0
         sent = [replay.decide(detections, counted=counted) for replay in replays]
-        for replay, mine, theirs in zip(replays, sent, sent[::-1], strict=True):
-            only = replay.note_only(mine, theirs) if len(sent) > 1 else ()
-            if written is not None:
-                written.add(replay.catalog.name, mine, only)
+        _compare(sent, request, replays, written)
+
+
+def _compare(
+    sent: list[list[Grant]],
+    request: ReplayRequest,
+    replays: Sequence[CatalogReplay],
+    written: SentCsv | None,
+) -> None:
+    """Note what only one catalog sends, and write all."""
+    for replay, mine, theirs in zip(replays, sent, sent[::-1], strict=True):
+        only = () if request.compare is None else replay.note_only(mine, theirs)
+        if written is not None:
+            written.add(replay.catalog.name, mine, only)
 
 
 async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
@@ -246,26 +263,28 @@ def _name(file: Path, files: Sequence[Path]) -> str:
 def _replays(
     settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
 ) -> list[CatalogReplay]:
-    """One for each catalog."""
-    max_age, shift, tried = settings.max_detection_age, request.shift, list[VisitReplay]()
+    """One for each catalog, or for each of two settings of visits."""
+    tried: list[VisitSettings | None] = [None] * len(catalogs)
     if request.visits is not None:
-        (catalog,) = catalogs
-        tried = [
+        tried = [VisitSettings(), request.visits]
+        catalogs = [*catalogs, catalogs[0]._replace(name=request.visits.name)]
+    max_age, shift = settings.max_detection_age, request.shift
+    return [
+        CatalogReplay(
+            catalog,
+            max_age,
             VisitReplay(
-                name=name,
                 settings=visits,
                 catalog=catalog,
                 since=request.period.since + shift,
                 shift=shift,
                 max_age=max_age,
                 path_loss_exponent=settings.path_loss_exponent,
-            )
-            for name, visits in (
-                (catalog.name, VisitSettings()),
-                (request.visits.name, request.visits),
-            )
-        ]
-    return [CatalogReplay(each, max_age, shift, tried) for each in catalogs]
+            ),
+            shift,
+        )
+        for catalog, visits in zip(catalogs, tried, strict=True)
+    ]
 
 
 async def _of_file(

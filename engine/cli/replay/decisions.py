@@ -20,10 +20,11 @@ from catalog.index.entries import application_field, geofences_field
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
-from engine.trigger.grants import unknown
+from engine.redis.visits import PendingEvent
+from engine.trigger.grants import target_of, unknown
 from engine.trigger.locate import is_exit, places_of
 from engine.trigger.place_cache import IndexedPlace, visited_at
-from engine.trigger.visits import follow_detection, observation
+from engine.trigger.visits import as_detection, follow_detection, moments_of, observation
 from rules.decision import decide, with_caps
 from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import schedule_of
@@ -80,11 +81,11 @@ class VisitReplay:
     """Follows devices through detections, each partition of Kafka in its order, as the trigger.
 
     A file is in order of time for each device only, so time moves for each alone. Visits that began
-    before `since` (epoch s) are not in `tallies`. `name` is that of the settings in reports.
+    before `since` (epoch s) are not in `tallies`. With `settings` every place is followed, else
+    those of companies that ask for presence or have a campaign that needs it.
     """
 
-    name: str
-    settings: VisitSettings
+    settings: VisitSettings | None
     catalog: ReplayedCatalog
     since: float
     shift: float
@@ -94,42 +95,54 @@ class VisitReplay:
         default_factory=lambda: defaultdict(VisitTally)
     )
     _books: dict[object, VisitBook] = field(default_factory=dict)
+    _visits_at: dict[IndexedPlace, Sequence[VisitPlace]] = field(default_factory=dict)
     # The last exits.
     _left: dict[tuple[VisitorKey, VisitKind, int], float] = field(default_factory=dict)
 
     def follow(
         self, detection: DecodedDetection, placed: Collection[DecodedDetection] | Decision
-    ) -> None:
-        """Note a detection, which is `placed` so, or nowhere."""
+    ) -> list[PendingEvent]:
+        """Note a detection, which is `placed` so, or nowhere. Returns the events."""
         record, udid, known = detection.record, detection.message.device.udid, self.catalog
         whole = (record.topic, record.partition) if record.timestamp >= 0 else udid
-        book = self._books.setdefault(whole, VisitBook(margin=self.settings.margin))
+        book, found = self._books.get(whole), list[PendingEvent]()
         for each in (detection,) if isinstance(placed, Decision) else placed:
             place = known.places.get(each.key)
             decided = placed if isinstance(placed, Decision) else unknown(each.key)
             company = decided.company_id if place is None else place.company_reference.id
+            visited = () if place is None else self._visited(place)
+            if book is None and visited:
+                margin = MARGIN if self.settings is None else self.settings.margin
+                book = self._books[whole] = VisitBook(margin=margin)
+            if book is None or (place is not None and not visited):
+                continue
             seen = observation(
                 *(each, place, arrival(each, self.shift), self.max_age, self.path_loss_exponent)
             )
             if seen is not None:
-                visitor, visited = (company, udid), self._visited(place)
                 grid = known.company_data.get(geofences_field(company))
-                self._count(follow_detection(book, each, seen, visitor, visited, grid))
+                events = follow_detection(book, each, seen, (company, udid), visited, grid)
+                self._count(events)
+                found += moments_of(events, each)
+        return found
 
-    def finished(self) -> Mapping[VisitKind, VisitTally]:
-        """The tallies, once nothing more comes: every visit ends at its last detection."""
-        for book in self._books.values():
-            self._count(book.expire(inf))
-        return self.tallies
+    def finish(self) -> list[PendingEvent]:
+        """Nothing more comes: every visit ends at its last detection."""
+        events = [event for book in self._books.values() for event in book.expire(inf)]
+        self._count(events)
+        return list(moments_of(events, None))
 
-    def _visited(self, place: IndexedPlace | None) -> Sequence[VisitPlace]:
-        """As the trigger does, if all companies ask for visits."""
-        if place is None:
-            return ()
-        silence = self.settings.exit or place.place.venue.visit_silence
-        venue = replace(place.place.venue, visit_silence=silence)
-        rules = replace(place.target.rules, tracks_visits=True)
-        return visited_at(replace(place.place, venue=venue), (), rules)
+    def _visited(self, place: IndexedPlace) -> Sequence[VisitPlace]:
+        if self.settings is None:
+            return place.visited
+        visited = self._visits_at.get(place)
+        if visited is None:
+            silence = self.settings.exit or place.place.venue.visit_silence
+            venue = replace(place.place.venue, visit_silence=silence)
+            rules = replace(place.target.rules, tracks_visits=True)
+            visited = visited_at(replace(place.place, venue=venue), place.campaigns, rules)
+            self._visits_at[place] = visited
+        return visited
 
     def _count(self, events: Iterable[VisitEvent]) -> None:
         for event in events:
@@ -203,8 +216,8 @@ class CampaignRow(NamedTuple):
 class Outcome(NamedTuple):
     """The results for one catalog: `detections` by the furthest check that any campaign reached.
 
-    `hours` has the notifications of a campaign by local hour. `visits` are by the name of their
-    settings, and empty unless they were followed.
+    `hours` has the notifications of a campaign by local hour. `visits` are empty unless settings of
+    visits are compared.
     """
 
     name: str
@@ -213,11 +226,11 @@ class Outcome(NamedTuple):
     devices: int
     campaigns: Sequence[CampaignRow]
     hours: Sequence[tuple[ReplayedCampaign, str, int]]
-    visits: Mapping[str, Mapping[VisitKind, VisitTally]]
+    visits: Mapping[VisitKind, VisitTally]
 
 
 class Grant(NamedTuple):
-    """A campaign that a detection fires."""
+    """A campaign that a detection, or a moment of a visit, fires."""
 
     detection: DecodedDetection
     place: IndexedPlace
@@ -226,9 +239,12 @@ class Grant(NamedTuple):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same for the same detection and campaign in two catalogs."""
-        each = self.detection
-        return id(each.record), each.index, each.key, self.named.key
+        """The same for the same detection or moment and campaign in two catalogs."""
+        each, cause = self.detection, self.detection.event
+        source: object = id(each.record)
+        if cause is not None:
+            source = cause.visitor[1], cause.type, cause.minutes, cause.at
+        return source, each.index, each.key, self.named.key
 
 
 @dataclass
@@ -237,15 +253,15 @@ class CatalogReplay:
 
     `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
     of a detection is the delay of its record, because the trigger would have decided it on arrival.
-    A detection from a file has no record, and is never stale or in the future. `visits` are
-    followed beside. `reached` has the devices of each campaign.
+    A detection from a file has no record, and is never stale or in the future. `reached` has the
+    notifications of each campaign by device.
     """
 
     catalog: ReplayedCatalog
     max_age: float
+    visits: VisitReplay
     shift: float = 0.0
-    visits: Sequence[VisitReplay] = ()
-    reached: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    reached: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     sent: int = 0
     # Not bounded, because a forgotten claim would be granted again.
     _claims: defaultdict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
@@ -253,6 +269,7 @@ class CatalogReplay:
     _sent: defaultdict[DeviceKey, list[float]] = field(default_factory=lambda: defaultdict(list))
     # Many detections share a decision, so there are few different pairs.
     _decisions: Counter[tuple[IndexedPlace | None, Decision]] = field(default_factory=Counter)
+    _at_moments: Counter[Decision] = field(default_factory=Counter)  # of visits
     _hours: Counter[tuple[int, str]] = field(default_factory=Counter)  # notifications
     _only: Counter[int] = field(default_factory=Counter)
 
@@ -263,18 +280,22 @@ class CatalogReplay:
         """
         granting: list[Grant] = []
         for detection in detections:
-            placed = self._placed(detection)
-            for each in self.visits:
-                each.follow(detection, placed)
+            placed, now = self._placed(detection), arrival(detection, self.shift)
             if isinstance(placed, Decision):
                 self._decisions[None, placed] += counted
             elif not is_exit(detection):
-                granting += self._fire(placed, counted=counted)
-        if not counted:
-            return []
+                granting += self._fire(placed, now, counted=counted)
+            granting += self._fire_moments(self.visits.follow(detection, placed), now, counted)
+        return self._note(granting) if counted else []
+
+    def finish(self) -> list[Grant]:
+        """Nothing more comes: visits end. Returns the grants of that."""
+        return self._note(self._fire_moments(self.visits.finish(), 0.0, counted=True))
+
+    def _note(self, granting: list[Grant]) -> list[Grant]:
         self.sent += len(granting)
         for detection, _, campaign, _ in granting:
-            self.reached[campaign.id].add(detection.message.device.udid)
+            self.reached[campaign.id][detection.message.device.udid] += 1
             self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
         return granting
 
@@ -286,13 +307,28 @@ class CatalogReplay:
         owner = data.get(application_field(message.api_key or ""))
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
 
-    def _fire(self, placed: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
+    def _fire_moments(
+        self, moments: Iterable[PendingEvent], now: float, counted: bool
+    ) -> list[Grant]:
+        """Decide what moments of visits fire; `now` is when they were found."""
+        granting: list[Grant] = []
+        for each in moments:
+            if each.event.visit.kind != "venue":
+                granting += self._fire([as_detection(each, "", 0)], now, counted=counted)
+        return granting
+
+    def _fire(
+        self, placed: Iterable[DecodedDetection], now: float, *, counted: bool
+    ) -> list[Grant]:
         """Decide a detection at its places, where it fires a campaign once."""
         fired = dict[int, Grant]()
         for each in placed:
             place = self.catalog.places.get(each.key)
-            decision = self._decided(each, place, fired)
-            self._decisions[place, decision] += counted
+            decision = self._decided(each, place, now, fired)
+            if each.event is None:
+                self._decisions[place, decision] += counted
+            else:
+                self._at_moments[decision] += counted
             if place is not None:
                 self._claim(each, decision)
                 for campaign in decision.granted:
@@ -301,17 +337,22 @@ class CatalogReplay:
         return list(fired.values())
 
     def _decided(
-        self, detection: DecodedDetection, place: IndexedPlace | None, fired: Collection[int]
+        self,
+        detection: DecodedDetection,
+        place: IndexedPlace | None,
+        now: float,
+        fired: Collection[int],
     ) -> Decision:
         """The decision; `fired` has what the same position fires already."""
         if place is None:
             return unknown(detection.key)
-        at, now = detection.detected_at, arrival(detection, self.shift)
-        device, target = detection.message.device, place.target
+        at, event = detection.detected_at, detection.event
+        max_age = inf if event is not None and event.type == "exit" else self.max_age
+        device, target = detection.message.device, target_of(detection, place)
         key = DeviceKey(target.venue.company_id, device.udid)
         zone = device.time_zone or self.catalog.time_zones.get(key)
         held = self._claims.get(device.udid, _NO_CLAIMS)
-        decision = decide(target, detection.zone, at, now, self.max_age, held, zone)
+        decision = decide(target, detection.zone, at, now, max_age, held, zone)
         granted = tuple(each for each in decision.granted if each.id not in fired)
         if len(granted) < len(decision.granted):
             decision = target.phase_at(at, zone).granting(granted)
@@ -342,21 +383,25 @@ class CatalogReplay:
             own = dict(decision.by_campaign)
             for campaign in place.campaigns if place is not None else ():
                 reasons[campaign.id][own.get(campaign.id, decision.reason).value] += count
-        theirs: Mapping[object, set[str]] = {}
+        for decision, count in (+self._at_moments).items():
+            for id_, reason in decision.by_campaign:
+                reasons[id_][reason.value] += count
+        theirs: Mapping[object, Counter[str]] = {}
         if other is not None:
             known = other.catalog.campaigns.items()
             theirs = {each.key: other.reached[id_] for id_, each in known}
-        campaigns = [  # also those without any detection
-            CampaignRow(
-                each,
-                reasons[id_][Reason.GRANTED],
-                len(self.reached[id_]),
-                dict(reasons[id_].most_common()),
-                None if other is None else self._only[id_],
-                None if other is None else len(self.reached[id_] - theirs.get(each.key, set())),
+        campaigns, compares_visits = list[CampaignRow](), self.visits.settings is not None
+        for id_, each in named.items():  # also those without any detection
+            mine, their = self.reached[id_], theirs.get(each.key, Counter())
+            only = (mine - their).total() if compares_visits else self._only[id_]
+            campaigns.append(
+                CampaignRow(
+                    *(each, reasons[id_][Reason.GRANTED], len(mine)),
+                    dict(reasons[id_].most_common()),
+                    None if other is None else only,
+                    None if other is None else len(mine.keys() - their.keys()),
+                )
             )
-            for id_, each in named.items()
-        ]
         return Outcome(
             self.catalog.name,
             dict(detections.most_common()),
@@ -364,5 +409,5 @@ class CatalogReplay:
             len(set().union(*self.reached.values())),
             sorted(campaigns, key=lambda row: (-row.sent, row.campaign[:3])),
             sorted((named[id_], hour, sent) for (id_, hour), sent in self._hours.items()),
-            {each.name: each.finished() for each in self.visits},
+            self.visits.tallies if compares_visits else {},
         )

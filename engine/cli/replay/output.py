@@ -9,11 +9,11 @@ from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.output import LENGTH_NAMES, count_of, print_table, say
-from engine.cli.replay.decisions import Grant, Outcome, VisitTally
+from engine.cli.replay.decisions import Grant, Outcome
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
 from rules.model import Reason
-from rules.visits import LENGTHS, VisitKind
+from rules.visits import LENGTHS
 
 _MOST_HOURS = 48
 # Title, header, rows, and how many of the last columns are numbers.
@@ -113,17 +113,10 @@ def _campaigns(outcomes: Sequence[Outcome]) -> ReportTable:
     return "Campaigns", (*header, *compared), rows, 3 + len(compared)
 
 
-def _tallies(outcome: Outcome) -> Iterator[tuple[str, VisitKind, VisitTally]]:
-    """The visits by the name of their settings and the kind of place."""
-    for name, tallies in outcome.visits.items():
-        for kind, tally in tallies.items():
-            yield name, kind, tally
-
-
 def _visits(outcomes: Sequence[Outcome]) -> ReportTable:
     figures = ("visits", "back in 5 min", "mean", *LENGTH_NAMES)
     rows = []
-    found = [each for outcome in outcomes for each in _tallies(outcome)]
+    found = [(each.name, *tally) for each in outcomes for tally in each.visits.items()]
     for name, kind, tally in sorted(found, key=lambda each: each[1]):
         ended = tally.lengths.total()
         mean = f"{tally.seconds / ended / 60:.1f} min" if ended else "-"
@@ -166,10 +159,10 @@ def json_lines(findings: ReplayFindings) -> Iterator[dict[str, Any]]:
         for row in outcome.campaigns:
             figures = row.campaign._asdict() | dict(zip(row._fields[1:], row[1:], strict=True))
             yield {"kind": "campaign", "catalog": outcome.name, **figures}
-        for name, kind, tally in _tallies(outcome):
+        for kind, tally in outcome.visits.items():
             yield {
                 "kind": "visits",
-                "catalog": name,
+                "catalog": outcome.name,
                 "place": kind,
                 "visits": tally.visits,
                 "flaps": tally.flaps,

@@ -69,12 +69,12 @@ class RememberedClaims:
 
     Claims of connector campaigns have the negative id and are remembered for a short time only: the
     connector role may give them back. What a company's caps deny is remembered in the same way, by
-    the company. `young` has them by device and is read by others too; only this class changes it.
+    the company. `by_device` is read by others too; only this class changes it.
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
         self._memory = memory
-        self.young: dict[str, dict[int, float]] = {}
+        self.by_device: dict[str, dict[int, float]] = {}
         self._brief: deque[tuple[float, str, int]] = deque()
         self._is_closed = False
 
@@ -115,9 +115,9 @@ class RememberedClaims:
         """
         if self._is_closed:
             return
-        known = self.young.get(udid)
+        known = self.by_device.get(udid)
         if known is None:
-            known = self.young[udid] = {}
+            known = self.by_device[udid] = {}
         before = len(known)
         if read is not None:
             known[READ] = 0.0
@@ -138,7 +138,7 @@ class RememberedClaims:
         the second; with the third for some seconds only: a place may be given back."""
         if self._is_closed:
             return
-        known = self.young.setdefault(udid, {})
+        known = self.by_device.setdefault(udid, {})
         before, (after, until, briefly) = len(known), denied
         for key, at in ((_CAPPED_AFTER, after), (_CAPPED_UNTIL, until)):
             known[key + company_id] = at / 1000
@@ -160,24 +160,24 @@ class RememberedClaims:
 
     def forget_half(self) -> None:
         """Forget the devices that have been known longest."""
-        for udid in list(islice(self.young, (len(self.young) + 1) // 2)):
-            self._memory.held -= _size(self.young.pop(udid))
+        for udid in list(islice(self.by_device, (len(self.by_device) + 1) // 2)):
+            self._memory.held -= _size(self.by_device.pop(udid))
 
     def close(self) -> None:
         """Forget all claims, because the assignment has ended."""
         self._is_closed = True
-        self._memory.held -= sum(map(_size, self.young.values()))
+        self._memory.held -= sum(map(_size, self.by_device.values()))
         self._memory.end(self)
-        self.young.clear()
+        self.by_device.clear()
         self._brief.clear()
 
     def _forget_first(self) -> None:
         _, udid, key = self._brief.popleft()
-        known = self.young.get(udid, {})
+        known = self.by_device.get(udid, {})
         if known.pop(key, None) is not None:
             self._memory.held -= 1 if known else 1 + _DEVICE
         if not known:
-            self.young.pop(udid, None)
+            self.by_device.pop(udid, None)
 
 
 def _size(claims: Mapping[int, float]) -> int:

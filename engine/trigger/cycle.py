@@ -284,7 +284,7 @@ class Cycle:
         for each in taken:
             detection, remembered = each.detection, each.partition.remembered
             udid = detection.message.device.udid
-            claims = remembered.young.get(udid, _NO_CLAIMS)
+            claims = remembered.by_device.get(udid, _NO_CLAIMS)
             if (
                 (claims and each.plan.may_be_denied(claims))
                 or detection.detected_at < oldest

@@ -228,7 +228,7 @@ def decide_from_memory(
     if not decision.granted:
         return decision
     udid, granted = detection.message.device.udid, decision.granted
-    claims = remembered.young.get(udid, _NO_CLAIMS)
+    claims = remembered.by_device.get(udid, _NO_CLAIMS)
     if not elsewhere and not (claims and plan_of(decision, beacon).may_be_denied(claims)):
         return decision
     granted = remembered.not_held(claims, granted, at)

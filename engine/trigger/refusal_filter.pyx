@@ -120,7 +120,7 @@ cdef class RefusalFilter:
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
             self._by_key.clear()
-        self._claims = remembered.young
+        self._claims = remembered.by_device
         self._now = now
         self._oldest, self._newest = now - self._max_age, now + self._max_age
         for record in records:

@@ -22,7 +22,7 @@ def free(
     remembered: RememberedClaims, at: float, *campaigns: CampaignSnapshot, udid: str = "phone"
 ) -> list[int]:
     """The ids of the campaigns that memory does not deny."""
-    claims = remembered.young.get(udid, {})
+    claims = remembered.by_device.get(udid, {})
     found = remembered.not_held(claims, campaigns or (HOURLY, DAILY), at)
     return [each.id for each in found]
 
@@ -43,7 +43,7 @@ def test_what_was_read_denies_no_call() -> None:
     assert free(one, 101, udid="other") == [1, 2]
     one.close()
     one.remember("phone", claim_keys([HOURLY]), 100.0, NOW)
-    assert (memory.held, one.young) == (0, {})
+    assert (memory.held, one.by_device) == (0, {})
 
 
 def test_full_memory_forgets_what_it_has_known_longest() -> None:
@@ -73,9 +73,9 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
             truth.setdefault((udid, id_), []).append(at)
         elif kind == "expire":
             one.forget_expired(at)
-        for id_, known in one.young.get(udid, {}).items():
+        for id_, known in one.by_device.get(udid, {}).items():
             assert known in truth[udid, id_]
-        held = sum(len(each) + 3 for part in remembered for each in part.young.values())
+        held = sum(len(each) + 3 for part in remembered for each in part.by_device.values())
         assert memory.held == held <= 4 * most + 6
     for each in remembered:
         each.close()

@@ -209,7 +209,7 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
     assert pair.cycles() == 1
     assert await pair.sent() == (["b"] if step == "claims" else ["a", "b"])
     held = pair.workers[1].remembered
-    assert list(map(len, held.young.values())) == [2]
+    assert list(map(len, held.by_device.values())) == [2]
     assert pair.trigger.role.claim_memory.held == 2 + 3, "see ClaimMemory"
     # The partition comes back.
     pair.workers[0] = pair.trigger.assigned()

@@ -126,8 +126,8 @@ class Mall:
         self.remembered.remember("sent", claim_keys([hourly, call]), NOON - 30, NOON)
         read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
         self.remembered.remember("read", [], NOON, NOON, read=read)
-        self.remembered.young.pop("new")
-        self.remembered.young.pop(LONG)
+        self.remembered.by_device.pop("new")
+        self.remembered.by_device.pop(LONG)
         for minor in (*range(1, 7), 8):  # so that each beacon has a phase
             self.decisions(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
         for known in self.cache.known.values():

@@ -99,6 +99,9 @@ def workloads(count: int) -> dict[str, Workload]:
         Workload(
             "steady", "devices roam; 95% of the requested claims are held", roaming, 2, True, 95
         ),
+        Workload(
+            "steady-capped", "as steady, under three caps", roaming, 2, True, 95, company=_CAPS
+        ),
         Workload("sweep", "a new device each time; every detection grants", count, 1),
     )
     return {workload.name: workload for workload in every}

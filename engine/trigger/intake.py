@@ -4,9 +4,8 @@ refuse early (compiled) -> decode -> locate -> resolve -> decide from memory
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,11 +28,6 @@ if TYPE_CHECKING:
     from engine.trigger.refusal_filter import RefusalFilter, Seen
 
 
-# Where the filter refuses fewer than one in so many detections of a batch that is not small, the
-# next batches pass it by: it costs a third as much as decoding.
-_FILTERS, _SMALL, _UNFILTERED = 8, 50, 7
-
-
 class TakenIn(NamedTuple):
     """What is left of records: detections that may fire, and those that cannot be decoded.
 
@@ -49,8 +43,7 @@ class TakenIn(NamedTuple):
 class Intake:
     """The parts that all partitions share. `clock` gives epoch seconds.
 
-    `refusals` is None where nothing is compiled. A partition of which it refuses little passes it
-    by, for so many batches as `unfiltered` has.
+    `refusals` is None where nothing is compiled.
     """
 
     decoders: Mapping[str, DetectionDecoder]
@@ -62,7 +55,6 @@ class Intake:
     metrics: Metrics
     max_age: float
     clock: Callable[[], float] = time.time
-    unfiltered: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     async def take_in(self, records: Records, partition: "TriggerPartition") -> TakenIn:
         """Decide records of one partition, in order.
@@ -94,19 +86,14 @@ class Intake:
     ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Seen]]":
         """The decoded detections, the decisions of those that were refused before, and of these
         what visits need."""
-        place = records[0].topic, records[0].partition
         decoder = self.decoders[records[0].topic]
         if (
             self.refusals is None
             or not isinstance(decoder, OwnFormatDecoder)
-            or self.unfiltered[place]
             or self.feed.wants(len(records))
         ):
-            self.unfiltered[place] = max(0, self.unfiltered[place] - 1)
             return await decoder.decode(records), [], []
         others, refused, seen = self.refusals.split(records, remembered, self.clock())
-        if len(refused) * _FILTERS < len(records) > _SMALL:
-            self.unfiltered[place] = _UNFILTERED
         batch = await decoder.decode(others, records)
         self.feed.note_undecoded(refused)
         return batch, refused, seen

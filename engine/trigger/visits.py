@@ -361,7 +361,8 @@ def follow_detection(
 def moments_of(
     events: Iterable[VisitEvent], detection: DecodedDetection | None
 ) -> Iterator[PendingEvent]:
-    """The events with what is known of the device; `detection` led to those not by silence."""
+    """Adds the device and zone to each event: those of `detection`, which led to the events. An
+    exit by silence has no detection, and names the udid alone."""
     offset = -1 if detection is None else detection.record.offset
     for event in events:
         device, zone = ReceivedDevice(udid=event.visitor[1]), Zone.UNKNOWN

@@ -49,7 +49,7 @@ def parse_delay(text: str) -> int:
     """
     seconds = _seconds(text.strip()) if len(text) <= _LONGEST_TEXT else None
     if seconds is None or seconds > LONGEST_DELAY:
-        raise ValueError(f"not a cache delay; accepted: {ACCEPTED}")
+        raise ValueError(f"not a delay; accepted: {ACCEPTED}")
     return seconds
 
 

@@ -118,8 +118,7 @@ class FileRecord(msgspec.Struct, gc=False):
 class DetectionFile:
     """A file, or standard input for `-`, which is first read to its end, as is a pipe.
 
-    `size` is in bytes. `is_lines`: it is JSON Lines, which is known with the first block. Raises
-    OSError.
+    `size` is in bytes. Raises OSError.
     """
 
     def __init__(self, path: Path, form: Format) -> None:
@@ -131,7 +130,6 @@ class DetectionFile:
             shutil.copyfileobj(self._stream, whole)
             self._stream = whole
         self.size = self._stream.seek(0, os.SEEK_END)
-        self.is_lines = form is Format.JSONL
         self._form = form
 
     def __enter__(self) -> Self:
@@ -158,7 +156,6 @@ class DetectionFile:
             header = self._header(*first)
             entries = (_row(header, number, line) for number, line in lines)
         elif first[1].lstrip().startswith(b"["):
-            self.is_lines = False
             entries = self._items()
         else:
             entries = (Entry(*each) for each in chain([first], lines) if each[1])

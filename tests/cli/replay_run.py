@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from engine.cli.replay import ReplayRequest, perform
+from engine.cli.replay import replayed_rows
 from engine.cli.replay.catalogs import ReplayedCatalog
-from engine.cli.replay.decisions import CatalogReplay, ReplayPeriod, VisitReplay, VisitSettings
-from engine.cli.replay.output import ReplayFindings
+from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
 from engine.process.settings import Settings
 
-_ALWAYS = ReplayPeriod()
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 
 TRIPLE = {"uuid": UUID, "major": 1, "minor": 1}
@@ -29,13 +27,18 @@ class Sent(NamedTuple):
     udid: str
 
 
-async def replayed(settings: Settings, **request: Any) -> tuple[ReplayFindings, list[Sent]]:
-    """The findings of a replay, and the notifications that it would have sent, by id."""
+def reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """The detections by reason, of the results of one catalog."""
+    return {row["reason"]: row["detections"] for row in rows if row["kind"] == "reason"}
+
+
+async def replayed(settings: Settings, **request: Any) -> tuple[list[dict[str, Any]], list[Sent]]:
+    """The results of a replay, and the notifications that it would have sent, by id."""
     stream = io.StringIO()
-    findings = await perform(settings, ReplayRequest(**request), stream)
+    found = await replayed_rows(settings, **request, sends=stream)
     stream.seek(0)
     rows = [Sent(*(row[name] for name in Sent._fields)) for row in csv.DictReader(stream)]
-    return findings, sorted(rows)
+    return found, sorted(rows)
 
 
 def campaign(name: str, **fields: Any) -> dict[str, Any]:
@@ -63,13 +66,8 @@ def document(*campaigns: dict[str, Any], **company: Any) -> bytes:
 def catalog_replay(
     catalog: ReplayedCatalog, max_age: float, visits: VisitSettings | None = None
 ) -> CatalogReplay:
-    """Without a shift; with the visits of the companies that ask for them, or by the settings."""
+    """With the visits of the companies that ask for them, or by the settings."""
     followed = VisitReplay(
-        settings=visits,
-        catalog=catalog,
-        since=-inf,
-        shift=0.0,
-        max_age=max_age,
-        path_loss_exponent=2.0,
+        settings=visits, catalog=catalog, since=-inf, max_age=max_age, path_loss_exponent=2.0
     )
-    return CatalogReplay(catalog, max_age, followed)
+    return CatalogReplay(catalog, followed)

@@ -38,6 +38,7 @@ from rules.geofences import Circle, GeofenceGrid
 from rules.model import CampaignSnapshot, Reason, Zone
 from tests.cli.replay_run import UUID, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
+from tests.cli.replay_run import reasons as counts_by_reason
 from tests.rules.records import UUID as RULES_UUID
 from tests.rules.records import beacon, campaign, epoch, geofence, tag
 from tests.servers.schema import make_schema
@@ -73,8 +74,8 @@ def times(grants: list[Grant]) -> list[float]:
 def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
     replayed = replay(campaign(id=7, delay=60))
     seen = [detection("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
-    assert times(replayed.decide(seen, counted=True)) == [0, 60, 120, 400]
-    assert times(replayed.decide([detection("b", 10)], counted=True)) == [10]
+    assert times(replayed.decide(seen)) == [0, 60, 120, 400]
+    assert times(replayed.decide([detection("b", 10)])) == [10]
     assert replayed.reached == {7: {"a": 4, "b": 1}}
     assert replayed.sent == 5
 
@@ -108,9 +109,9 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
         message = Detection(device=ReceivedDevice(udid="a"), **signal)
         key = GeofenceKey(1) if "geofence" in signal else None
         seen.append(DecodedDetection(record, message, key, Zone.UNKNOWN, NOON))
-    sent = replayed.decide(seen, counted=True)
+    sent = replayed.decide(seen)
     assert [each.place.place.id for each in sent] == [1, 2, 1, 1]
-    detections = replayed.outcome().detections
+    detections = counts_by_reason(list(replayed.rows()))
     assert detections[Reason.OUTSIDE] == 1
     assert detections[Reason.UNKNOWN_APPLICATION] == 1
     assert detections[Reason.UNKNOWN_TAG] == 1
@@ -128,8 +129,8 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
 )
 def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reason) -> None:
     replayed = replay(campaign())
-    replayed.decide([detection("a", 0, late)], counted=True)
-    assert replayed.outcome().detections == {reason: 1}
+    replayed.decide([detection("a", 0, late)])
+    assert counts_by_reason(list(replayed.rows())) == {reason: 1}
 
 
 PARIS = "Europe/Paris"

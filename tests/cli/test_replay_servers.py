@@ -17,7 +17,7 @@ from engine.cli.demo import counts_of, demo_settings, running_engine, until_done
 from engine.cli.demo.walk import demo_document, library_service, load_readings
 from engine.cli.local_servers import embedded_settings
 from engine.cli.publish import Item, stamped
-from engine.cli.replay.decisions import ReplayPeriod
+from engine.cli.replay import ReplayPeriod
 from engine.kafka.messages import Detection, Notification, ReceivedDevice, format_instant
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
@@ -25,7 +25,7 @@ from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from rules.model import Reason
-from tests.cli.replay_run import UUID, Sent, campaign, document, replayed
+from tests.cli.replay_run import UUID, Sent, campaign, document, reasons, replayed
 
 MINUTE = 60
 MINUTES = 120
@@ -69,20 +69,20 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.json"
     catalog.write_bytes(document(CAMPAIGN))
     with pytest.raises(CommandError, match=r"there is no topic .*detections yet"):
-        await replayed(settings, catalog=catalog, without_sql=True)
+        await replayed(settings, catalogs=[catalog], without_sql=True)
     await publish(settings)
-    findings, sent = await replayed(settings, period=PERIOD, catalog=catalog, without_sql=True)
-    (outcome,) = findings.outcomes
+    found, sent = await replayed(settings, period=PERIOD, catalogs=[catalog], without_sql=True)
     # Minute 23 has the claim, before what is counted; 35, 42, 49 and 56 came too late.
     times = [format_instant(BEGIN + minute * MINUTE) for minute in (33, 43, 53)]
     assert sorted((each.udid, each.detected_at) for each in sent) == [
         (udid, at) for udid in ("a", "b") for at in times
     ]
-    assert outcome.detections == {Reason.THROTTLED: 46, Reason.STALE: 8, Reason.GRANTED: 6}
-    assert (findings.decided, findings.begins_cold) == (60, False)
-    assert 0 < findings.undecodable <= MINUTES
-    assert findings.first_fault.startswith(f"{settings.topic_prefix}detections/")
-    assert findings.records <= 3 * MINUTES
+    assert reasons(found) == {Reason.THROTTLED: 46, Reason.STALE: 8, Reason.GRANTED: 6}
+    summary = found[0]
+    assert (summary["detections"], summary["begins_cold"]) == (60, False)
+    assert 0 < summary["undecodable"] <= MINUTES
+    assert summary["first_fault"].startswith(f"{settings.topic_prefix}detections/")
+    assert summary["records"] <= 3 * MINUTES
 
 
 WALK = 780.0  # seconds, about
@@ -93,9 +93,8 @@ decode = msgspec.json.Decoder(Notification).decode
 @pytest.mark.timeout(120)
 async def test_it_sends_what_the_live_engine_published_one_by_one() -> None:
     async with live() as (settings, counts, published):
-        findings, sent = await replayed(settings)
-        (outcome,) = findings.outcomes
-        assert outcome.detections == counts
+        found, sent = await replayed(settings)
+        assert reasons(found) == counts
         assert [row.id for row in sent] == [row.id for row in published]
         assert sent == published
         assert {row.campaign for row in sent} >= {"Welcome", "Your loans"}

@@ -35,7 +35,6 @@ def following(
         settings=settings,
         catalog=ReplayedCatalog("x", places, {}),
         since=since,
-        shift=0.0,
         max_age=300.0,
         path_loss_exponent=2.0,
     )
@@ -142,12 +141,15 @@ def test_moments_of_visits_fire_campaigns() -> None:
     detections = [seen("a", at) for at in (0, 20, 60, 80, 100, 120)]
     sent = []
     for each in (as_run, present, longer):
-        granted = each.decide(detections, counted=True) + each.finish()
+        granted = each.decide(detections) + each.finish()
         sent.append(sorted((g.campaign.id, g.detection.detected_at - NOON) for g in granted))
     enters, exits = [(1, 0.0), (1, 60.0)], [(3, 20.0), (3, 120.0)]
     assert sent[0] == sent[1] == [*enters, (2, 120.0), *exits, (4, 0.0)]
     assert sent[2] == [(1, 0.0), (2, 60.0), (3, 120.0), (4, 0.0)]
-    rows = present.outcome(longer).campaigns, longer.outcome(present).campaigns
-    lost, gained = ({row.campaign.campaign_id: row.only_here for row in each} for each in rows)
+    rows = [
+        [row for row in each.rows(other) if row["kind"] == "campaign"]
+        for each, other in ((present, longer), (longer, present))
+    ]
+    lost, gained = ({row["campaign_id"]: row["only_here"] for row in each} for each in rows)
     assert (lost, gained) == ({1: 1, 2: 0, 3: 1, 4: 0}, {1: 0, 2: 0, 3: 0, 4: 0})
-    assert {row.campaign.campaign_id: row.sent for row in rows[0]} == {1: 2, 2: 1, 3: 2, 4: 1}
+    assert {row["campaign_id"]: row["sent"] for row in rows[0]} == {1: 2, 2: 1, 3: 2, 4: 1}

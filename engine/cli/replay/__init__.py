@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, NamedTuple, TextIO
 
 import typer
 from typer import Argument, Option
@@ -30,34 +30,21 @@ from engine.cli.command import (
     parsed,
     telling,
 )
-from engine.cli.detection_file import (
-    DetectionFile,
-    Format,
-    FormatOption,
-    InputFaultError,
-    form_of,
-)
+from engine.cli.detection_file import DetectionFile, Format, FormatOption, form_of
 from engine.cli.output import echo_json, shown_progress
 from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
-from engine.cli.replay.decisions import (
-    CatalogReplay,
-    Grant,
-    ReplayPeriod,
-    VisitReplay,
-    VisitSettings,
-)
-from engine.cli.replay.output import ReplayFindings, SentCsv, json_lines, print_findings
+from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
+from engine.cli.replay.output import SentCsv, print_results
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
-from engine.kafka.topics import detection_topics, ensure_topics
+from engine.kafka.topics import detection_topics
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
 from rules.parsing import parse_delay
 
-_AS_IT_IS = "as it is"
 _LARGEST_LIST = 5000  # records a list from Kafka
 
 Detections = AsyncGenerator[list[DecodedDetection], None]
@@ -108,193 +95,187 @@ async def replay(
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
     if visits is not None and compare is not None:
         raise typer.BadParameter("goes without --compare", param_hint="--visits")
-    request = ReplayRequest(
-        file=file,
-        form=form or (form_of(file) if file is not None else Format.JSONL),
-        period=_period(since, until, warm_up),
-        shift=float(_duration(shift, "--shift")),
-        catalog=catalog,
-        compare=compare,
-        without_sql=without_sql,
-        visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
-    )
-    settings = begin_quietly(context)
-    tune_garbage_collector()
-    findings = await perform(settings, request, sends)
-    if as_json:
-        for line in json_lines(findings):
-            echo_json(line)
-    else:
-        print_findings(findings)
-
-
-def _period(since: str | None, until: str | None, warm_up: str) -> ReplayPeriod:
-    seconds = _duration(warm_up, "--warm-up")
-    if seconds and since is None:
+    before = parsed("--warm-up", parse_delay, warm_up)
+    if before and since is None:
         raise typer.BadParameter("goes with --from", param_hint="--warm-up")
     begin = -inf if since is None else parsed("--from", moment, since)
     end = inf if until is None else parsed("--to", moment, until)
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
-    return ReplayPeriod(begin, end, begin - seconds)
+    rows = await replayed_rows(
+        begin_quietly(context),
+        file=file,
+        form=form or (form_of(file) if file is not None else Format.JSONL),
+        period=ReplayPeriod(begin, end, begin - before),
+        shift=float(parsed("--shift", parse_delay, shift)),
+        catalogs=[catalog] if compare is None else [catalog, compare],
+        without_sql=without_sql,
+        visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
+        sends=sends,
+    )
+    if not as_json:
+        print_results(*rows)
+    for row in rows if as_json else ():
+        echo_json(row)
 
 
-def _duration(text: str, option: str) -> int:
-    try:
-        return parse_delay(text)
-    except ValueError as error:
-        text = str(error).replace("a cache delay", "a duration")
-        raise typer.BadParameter(text, param_hint=option) from None
+class ReplayPeriod(NamedTuple):
+    """From `since` up to, not including, `until`, in epoch seconds.
 
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayRequest:
-    """The options of a call.
-
-    Without `catalog` that of SQL is used. With `visits` they are followed as set, and under these
-    settings.
+    Detections between `warm_up` and `since` are decided but not counted, so that their claims are
+    known.
     """
 
-    file: Path | None = None
-    form: Format = Format.JSONL
-    period: ReplayPeriod = ReplayPeriod()  # noqa: RUF009  # it cannot be changed
-    shift: float = 0.0
-    catalog: Path | None = None
-    compare: Path | None = None
-    without_sql: bool = False
-    visits: VisitSettings | None = None
+    since: float = -inf
+    until: float = inf
+    warm_up: float = -inf
 
 
-async def perform(
-    settings: Settings, request: ReplayRequest, sends: TextIO | None = None
-) -> ReplayFindings:
-    """Run the whole replay; every notification is written to `sends`. Raises CommandError."""
+@dataclass
+class ReadRecords:
+    """How many records were read, of which `undecodable` are not detections."""
+
+    records: int = 0
+    undecodable: int = 0
+    first_fault: str | None = None
+
+    def note_fault(self, place: str, detail: str) -> None:
+        """A record is no detection."""
+        self.undecodable += 1
+        self.first_fault = self.first_fault or f"{place}: {detail}"
+
+
+async def replayed_rows(
+    settings: Settings,
+    *,
+    file: Path | None = None,
+    form: Format = Format.JSONL,
+    period: ReplayPeriod = ReplayPeriod(),  # noqa: B008  # it cannot be changed
+    shift: float = 0.0,
+    catalogs: Sequence[Path | None] = (None,),
+    without_sql: bool = False,
+    visits: VisitSettings | None = None,
+    sends: TextIO | None = None,
+) -> list[dict[str, Any]]:
+    """Run the whole replay; every notification is written to `sends`. Raises CommandError.
+
+    Without a file a catalog is that of SQL. With `visits` they are followed as set, and under these
+    settings. Returns the objects of --json, the summary first.
+    """
+    read, decided = ReadRecords(), 0
     with ExitStack() as stack:
-        file = None
-        if request.file is not None:
-            file = stack.enter_context(DetectionFile(request.file, request.form))
+        opened = None if file is None else stack.enter_context(DetectionFile(file, form))
         stack.enter_context(telling(lambda: "no result is shown"))
         progress = stack.enter_context(shown_progress("replayed", "detections"))
-        replays = _replays(settings, request, await _catalogs(settings, request))
-        names = [topic.name for topic in detection_topics(settings)]
-        source = file.name if file is not None else ", ".join(names)
-        findings = ReplayFindings(source, request.period.begins_cold)
-        if file is None:
-            detections = _of_kafka(settings, request.period, findings, progress)
+        tune_garbage_collector()
+        found = await _catalogs(settings, catalogs, without_sql)
+        replays = _replays(settings, found, period.since + shift, visits)
+        if opened is None:
+            source = ", ".join(topic.name for topic in detection_topics(settings))
+            detections = _of_kafka(settings, period, read, progress)
         else:
-            detections = _of_file(file, settings.path_loss_exponent, findings, progress)
+            source = opened.name
+            detections = _of_file(opened, settings.path_loss_exponent, read, progress)
         written = None if sends is None else SentCsv(sends)
         begin = time.monotonic()
         async with aclosing(detections):
-            async for batch in detections:
-                _decide(batch, request, replays, findings, written)
-        _compare([each.finish() for each in replays], request, replays, written)
-        findings.seconds = time.monotonic() - begin
-    if findings.records and findings.records == findings.undecodable:
-        raise CommandError(f"there is no detection in {findings.source}; {findings.first_fault}")
+            async for batch in detections:  # there is no await per detection
+                part = [each for each in batch if period.warm_up <= each.detected_at < period.until]
+                decided += sum(each.detected_at >= period.since for each in part)
+                for each in part if shift else ():
+                    _move(each, shift)
+                for replay in replays:
+                    grants = replay.decide(part)
+                    if written is not None:
+                        written.add(replay.catalog.name, grants)
+        for replay in replays:
+            grants = replay.finish()
+            if written is not None:
+                written.add(replay.catalog.name, grants)
+    if read.records and read.records == read.undecodable:
+        raise CommandError(f"there is no detection in {source}; {read.first_fault}")
+    summary = {
+        "kind": "replay",
+        "source": source,
+        "records": read.records,
+        "undecodable": read.undecodable,
+        "first_fault": read.first_fault,
+        "detections": decided,
+        "seconds": round(time.monotonic() - begin, 3),
+        "begins_cold": -inf < period.since <= period.warm_up,
+        "notifications": {each.catalog.name: each.sent for each in replays},
+        "devices": {each.catalog.name: each.devices for each in replays},
+    }
     others = [None] if len(replays) == 1 else replays[::-1]
-    findings.outcomes = [each.outcome(other) for each, other in zip(replays, others, strict=True)]
-    return findings
+    pairs = zip(replays, others, strict=True)
+    return [summary, *(row for replay, other in pairs for row in replay.rows(other))]
 
 
-def _decide(
-    batch: list[DecodedDetection],
-    request: ReplayRequest,
-    replays: Sequence[CatalogReplay],
-    findings: ReplayFindings,
-    written: SentCsv | None,
-) -> None:
-    """Decide a batch against each catalog.
-
-    The period is compared with the detections' own times; after that the times are moved by the
-    shift. There is no await per detection.
-    """
-    for counted, part in request.period.parts(batch):
-        detections = list(part)
-        for each in detections if request.shift else ():
-            each.detected_at += request.shift
-        findings.decided += len(detections) if counted else 0
-        sent = [replay.decide(detections, counted=counted) for replay in replays]
-        _compare(sent, request, replays, written)
+def _move(detection: DecodedDetection, seconds: float) -> None:
+    """As if the device had been there later, and the record had come as much later."""
+    detection.detected_at += seconds
+    record = detection.record
+    if record.timestamp >= 0:  # not of a file
+        later = record.timestamp + round(1000 * seconds)
+        detection.record = replace(record, timestamp=later)
 
 
-def _compare(
-    sent: list[list[Grant]],
-    request: ReplayRequest,
-    replays: Sequence[CatalogReplay],
-    written: SentCsv | None,
-) -> None:
-    """Note what only one catalog sends, and write all."""
-    for replay, mine, theirs in zip(replays, sent, sent[::-1], strict=True):
-        only = () if request.compare is None else replay.note_only(mine, theirs)
-        if written is not None:
-            written.add(replay.catalog.name, mine, only)
-
-
-async def _catalogs(settings: Settings, request: ReplayRequest) -> list[ReplayedCatalog]:
+async def _catalogs(
+    settings: Settings, files: Sequence[Path | None], without_sql: bool
+) -> list[ReplayedCatalog]:
     """The catalog and, in a comparison, the second one.
 
     Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
     """
-    files = [each for each in (request.catalog, request.compare) if each is not None]
-    contents = [(_name(file, files), file.read_bytes()) for file in files]
-    catalogs, limits = list[ReplayedCatalog](), catalog_limits(settings)
+    catalogs, names = list[ReplayedCatalog](), [file.name for file in files if file is not None]
     async with AsyncExitStack() as stack:
         database = None
-        if not request.without_sql:
+        if not without_sql:
             database = await stack.enter_async_context(open_migrated_database(settings))
-            if request.catalog is None:
-                catalogs.append(await read_catalog(database, _AS_IT_IS))
-        for name, raw in contents:
-            try:
-                async with loaded_over(database, raw, limits) as (copy, known):
-                    catalogs.append(await read_catalog(copy, name, known))
-            except LoadError as error:
-                raise refused_document(name, error) from None
+        for file in files:
+            if file is not None:
+                name = file.name if names.count(file.name) == 1 else str(file)
+                over = loaded_over(database, file.read_bytes(), catalog_limits(settings))
+                try:
+                    async with over as (copy, known):
+                        catalogs.append(await read_catalog(copy, name, known))
+                except LoadError as error:
+                    raise refused_document(name, error) from None
+            elif database is not None:
+                catalogs.append(await read_catalog(database, "as it is"))
     return catalogs
 
 
-def _name(file: Path, files: Sequence[Path]) -> str:
-    """The file's short name if it differs from the other file's, else the whole path."""
-    alone = [each.name for each in files].count(file.name) == 1
-    return file.name if alone and file.name != _AS_IT_IS else str(file)
-
-
 def _replays(
-    settings: Settings, request: ReplayRequest, catalogs: Sequence[ReplayedCatalog]
+    settings: Settings,
+    catalogs: Sequence[ReplayedCatalog],
+    since: float,
+    visits: VisitSettings | None,
 ) -> list[CatalogReplay]:
     """One for each catalog, or for each of two settings of visits."""
     tried: list[VisitSettings | None] = [None] * len(catalogs)
-    if request.visits is not None:
-        tried = [VisitSettings(), request.visits]
-        catalogs = [*catalogs, catalogs[0]._replace(name=request.visits.name)]
-    max_age, shift = settings.max_detection_age, request.shift
+    if visits is not None:
+        tried = [VisitSettings(), visits]
+        catalogs = [*catalogs, catalogs[0]._replace(name=visits.name)]
     return [
         CatalogReplay(
             catalog,
-            max_age,
             VisitReplay(
-                settings=visits,
+                settings=each,
                 catalog=catalog,
-                since=request.period.since + shift,
-                shift=shift,
-                max_age=max_age,
+                since=since,
+                max_age=settings.max_detection_age,
                 path_loss_exponent=settings.path_loss_exponent,
             ),
-            shift,
         )
-        for catalog, visits in zip(catalogs, tried, strict=True)
+        for catalog, each in zip(catalogs, tried, strict=True)
     ]
 
 
 async def _of_file(
-    file: DetectionFile, exponent: float, findings: ReplayFindings, progress: Callable[..., None]
+    file: DetectionFile, exponent: float, read: ReadRecords, progress: Callable[..., None]
 ) -> Detections:
-    """The detections of a file, a block at a time.
-
-    A line that is none is noted; CSV and an array are valid as a whole, or InputFaultError is
-    raised.
-    """
+    """The detections of a file, a block at a time. What is none is noted."""
     progress(total=file.size)
     for entries in file.blocks():
         await asyncio.sleep(0)  # for a Ctrl-C
@@ -303,20 +284,14 @@ async def _of_file(
             try:
                 found.append(entry.decode(exponent, timed=True))
             except ValueError as error:
-                place = f"{file.name}:{entry.line}"
-                if not file.is_lines:
-                    raise InputFaultError(f"{place}: {error}") from None
-                findings.note_fault(place, str(error))
-        findings.records += len(entries)
+                read.note_fault(f"{file.name}:{entry.line}", str(error))
+        read.records += len(entries)
         yield found
-        progress(count=findings.records, completed=file.read)
+        progress(count=read.records, completed=file.read)
 
 
 async def _of_kafka(
-    settings: Settings,
-    period: ReplayPeriod,
-    findings: ReplayFindings,
-    progress: Callable[..., None],
+    settings: Settings, period: ReplayPeriod, read: ReadRecords, progress: Callable[..., None]
 ) -> Detections:
     """The detections that may be in a period, one partition at a time.
 
@@ -325,7 +300,6 @@ async def _of_kafka(
     after it. A device's records are in one partition, in order. Raises KafkaError or TimeoutError,
     and CommandError if there is no such topic.
     """
-    await ensure_topics(settings, ())
     decoders = detection_decoders(settings)
     partitions = await partitions_of(settings, decoders)
     if not partitions:
@@ -348,7 +322,7 @@ async def _of_kafka(
                 batch = await decoder.decode(part)
                 for letter in batch.dead_letters:
                     of = letter.record
-                    findings.note_fault(f"{of.topic}/{of.partition}:{of.offset}", letter.detail)
+                    read.note_fault(f"{of.topic}/{of.partition}:{of.offset}", letter.detail)
                 yield batch.messages
-            findings.records += len(records)
-            progress(count=findings.records, completed=findings.records)
+            read.records += len(records)
+            progress(count=read.records, completed=read.records)

@@ -9,9 +9,8 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, groupby
 from math import inf
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +28,7 @@ from rules.decision import decide, with_caps
 from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import schedule_of
 from rules.visits import (
+    LENGTHS,
     MARGIN,
     VisitBook,
     VisitEvent,
@@ -88,7 +88,6 @@ class VisitReplay:
     settings: VisitSettings | None
     catalog: ReplayedCatalog
     since: float
-    shift: float
     max_age: float
     path_loss_exponent: float
     tallies: defaultdict[VisitKind, VisitTally] = field(
@@ -116,9 +115,7 @@ class VisitReplay:
                 book = self._books[whole] = VisitBook(margin=margin)
             if book is None or (place is not None and not visited):
                 continue
-            seen = observation(
-                *(each, place, arrival(each, self.shift), self.max_age, self.path_loss_exponent)
-            )
+            seen = observation(each, place, arrival(each), self.max_age, self.path_loss_exponent)
             if seen is not None:
                 grid = known.company_data.get(geofences_field(company))
                 events = follow_detection(book, each, seen, (company, udid), visited, grid)
@@ -161,34 +158,10 @@ class VisitReplay:
                     tally.lengths[length_class(seconds)] += 1
 
 
-def arrival(detection: DecodedDetection, shift: float) -> float:
-    """When its record came, moved by `shift`; for one without a time (of a file), its own time."""
+def arrival(detection: DecodedDetection) -> float:
+    """When its record came; for one without a time (of a file), its own time."""
     stamp = detection.record.timestamp
-    return stamp / 1000 + shift if stamp >= 0 else detection.detected_at
-
-
-class ReplayPeriod(NamedTuple):
-    """From `since` up to, not including, `until`, in epoch seconds.
-
-    Detections between `warm_up` and `since` are decided but not counted, so that their claims are
-    known.
-    """
-
-    since: float = -inf
-    until: float = inf
-    warm_up: float = -inf
-
-    @property
-    def begins_cold(self) -> bool:
-        """Whether the claims from before the period are unknown."""
-        return self.since > -inf and self.warm_up >= self.since
-
-    def parts(
-        self, detections: list[DecodedDetection]
-    ) -> Iterator[tuple[bool, Iterable[DecodedDetection]]]:
-        """The detections of the period and its warm-up, in order, and whether they count."""
-        within = (each for each in detections if self.warm_up <= each.detected_at < self.until)
-        yield from groupby(within, lambda each: each.detected_at >= self.since)
+    return stamp / 1000 if stamp >= 0 else detection.detected_at
 
 
 def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
@@ -196,37 +169,6 @@ def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
     as the interface writes it: an hour that a clock change repeats is two, with other offsets."""
     written = schedule_of(campaign).clock.written(instant)
     return f"{written[:13]}:00:00{written[19:]}"
-
-
-class CampaignRow(NamedTuple):
-    """A campaign: its notifications, their number of devices, and its decisions by reason.
-
-    `only_here` counts the notifications that the other catalog does not send, and
-    `devices_only_here` the devices that the campaign reaches only here.
-    """
-
-    campaign: ReplayedCampaign
-    sent: int
-    devices: int
-    reasons: Mapping[str, int]
-    only_here: int | None
-    devices_only_here: int | None
-
-
-class Outcome(NamedTuple):
-    """The results for one catalog: `detections` by the furthest check that any campaign reached.
-
-    `hours` has the notifications of a campaign by local hour. `visits` are empty unless settings of
-    visits are compared.
-    """
-
-    name: str
-    detections: Mapping[Reason, int]
-    sent: int
-    devices: int
-    campaigns: Sequence[CampaignRow]
-    hours: Sequence[tuple[ReplayedCampaign, str, int]]
-    visits: Mapping[VisitKind, VisitTally]
 
 
 class Grant(NamedTuple):
@@ -237,63 +179,58 @@ class Grant(NamedTuple):
     campaign: CampaignSnapshot
     named: ReplayedCampaign
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """The same for the same detection or moment and campaign in two catalogs."""
-        each, cause = self.detection, self.detection.event
-        source: object = id(each.record)
-        if cause is not None:
-            source = cause.visitor[1], cause.type, cause.minutes, cause.at
-        return source, each.index, each.key, self.named.key
-
 
 @dataclass
 class CatalogReplay:
     """Decides detections in the given order.
 
-    `max_age` is in seconds, and so is `shift`, by which the times of detections were moved. The age
-    of a detection is the delay of its record, because the trigger would have decided it on arrival.
-    A detection from a file has no record, and is never stale or in the future. `reached` has the
-    notifications of each campaign by device.
+    Detections before `visits.since` are decided but not counted, so that their claims are known.
+    The age of a detection is the delay of its record, because the trigger would have decided it on
+    arrival. A detection from a file has no record, and is never stale or in the future. `reached`
+    has the notifications of each campaign by device.
     """
 
     catalog: ReplayedCatalog
-    max_age: float
     visits: VisitReplay
-    shift: float = 0.0
     reached: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    sent: int = 0
     # Not bounded, because a forgotten claim would be granted again.
     _claims: defaultdict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     # What caps count.
     _sent: defaultdict[DeviceKey, list[float]] = field(default_factory=lambda: defaultdict(list))
-    # Many detections share a decision, so there are few different pairs.
-    _decisions: Counter[tuple[IndexedPlace | None, Decision]] = field(default_factory=Counter)
-    _at_moments: Counter[Decision] = field(default_factory=Counter)  # of visits
+    # By place, decision, and whether it was at a moment of a visit. Many detections share these.
+    _decisions: Counter[tuple[IndexedPlace | None, Decision, bool]] = field(default_factory=Counter)
     _hours: Counter[tuple[int, str]] = field(default_factory=Counter)  # notifications
-    _only: Counter[int] = field(default_factory=Counter)
 
-    def decide(self, detections: Iterable[DecodedDetection], *, counted: bool) -> list[Grant]:
-        """Decide detections and take the claims of the grants. Returns the grants.
+    @property
+    def sent(self) -> int:
+        """The number of all notifications."""
+        return sum(each.total() for each in self.reached.values())
 
-        Detections of the warm-up are not `counted`: they take claims, but nothing is returned.
-        """
+    @property
+    def devices(self) -> int:
+        """How many devices they went to."""
+        return len(set().union(*self.reached.values()))
+
+    def decide(self, detections: Iterable[DecodedDetection]) -> list[Grant]:
+        """Decide detections and take the claims of the grants. Returns the grants that count."""
         granting: list[Grant] = []
         for detection in detections:
-            placed, now = self._placed(detection), arrival(detection, self.shift)
+            counted = detection.detected_at >= self.visits.since
+            placed, now = self._placed(detection), arrival(detection)
+            granted: list[Grant] = []
             if isinstance(placed, Decision):
-                self._decisions[None, placed] += counted
+                self._decisions[None, placed, False] += counted
             elif not is_exit(detection):
-                granting += self._fire(placed, now, counted=counted)
-            granting += self._fire_moments(self.visits.follow(detection, placed), now, counted)
-        return self._note(granting) if counted else []
+                granted = self._fire(placed, now, counted)
+            granted += self._fire_moments(self.visits.follow(detection, placed), now, counted)
+            granting += granted if counted else ()
+        return self._note(granting)
 
     def finish(self) -> list[Grant]:
         """Nothing more comes: visits end. Returns the grants of that."""
         return self._note(self._fire_moments(self.visits.finish(), 0.0, counted=True))
 
     def _note(self, granting: list[Grant]) -> list[Grant]:
-        self.sent += len(granting)
         for detection, _, campaign, _ in granting:
             self.reached[campaign.id][detection.message.device.udid] += 1
             self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
@@ -314,21 +251,16 @@ class CatalogReplay:
         granting: list[Grant] = []
         for each in moments:
             if each.event.visit.kind != "venue":
-                granting += self._fire([as_detection(each, "", 0)], now, counted=counted)
+                granting += self._fire([as_detection(each, "", 0)], now, counted)
         return granting
 
-    def _fire(
-        self, placed: Iterable[DecodedDetection], now: float, *, counted: bool
-    ) -> list[Grant]:
+    def _fire(self, placed: Iterable[DecodedDetection], now: float, counted: bool) -> list[Grant]:
         """Decide a detection at its places, where it fires a campaign once."""
         fired = dict[int, Grant]()
         for each in placed:
             place = self.catalog.places.get(each.key)
             decision = self._decided(each, place, now, fired)
-            if each.event is None:
-                self._decisions[place, decision] += counted
-            else:
-                self._at_moments[decision] += counted
+            self._decisions[place, decision, each.event is not None] += counted
             if place is not None:
                 self._claim(each, decision)
                 for campaign in decision.granted:
@@ -347,7 +279,7 @@ class CatalogReplay:
         if place is None:
             return unknown(detection.key)
         at, event = detection.detected_at, detection.event
-        max_age = inf if event is not None and event.type == "exit" else self.max_age
+        max_age = inf if event is not None and event.type == "exit" else self.visits.max_age
         device, target = detection.message.device, target_of(detection, place)
         key = DeviceKey(target.venue.company_id, device.udid)
         zone = device.time_zone or self.catalog.time_zones.get(key)
@@ -367,47 +299,50 @@ class CatalogReplay:
             if not campaign.ignores_caps:
                 insort(self._sent[DeviceKey(decision.company_id, udid)], at)
 
-    def note_only(self, mine: Sequence[Grant], theirs: Sequence[Grant]) -> list[bool]:
-        """Count the grants that another catalog does not have. Returns which they are."""
-        known = {each.identity for each in theirs}
-        alone = [each.identity not in known for each in mine]
-        self._only.update(each.campaign.id for each in compress(mine, alone))
-        return alone
-
-    def outcome(self, other: "CatalogReplay | None" = None) -> Outcome:
-        """The results, once all is decided; in a comparison with those of the other catalog."""
-        detections, named = Counter[Reason](), self.catalog.campaigns
+    def rows(self, other: "CatalogReplay | None" = None) -> Iterator[dict[str, Any]]:
+        """The results, once all is decided, as objects of --json: reasons, campaigns, visits and
+        hours. With `other` the campaigns have what they send here and not there: to a device more
+        often, or to a device that they do not reach there."""
+        catalog, named = {"catalog": self.catalog.name}, self.catalog.campaigns
+        detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for (place, decision), count in (+self._decisions).items():  # without the warm-up
-            detections[decision.reason] += count
+        for (place, decision, at_moment), count in (+self._decisions).items():
             own = dict(decision.by_campaign)
-            for campaign in place.campaigns if place is not None else ():
-                reasons[campaign.id][own.get(campaign.id, decision.reason).value] += count
-        for decision, count in (+self._at_moments).items():
-            for id_, reason in decision.by_campaign:
-                reasons[id_][reason.value] += count
-        theirs: Mapping[object, Counter[str]] = {}
+            ids = own.keys() if at_moment or place is None else [c.id for c in place.campaigns]
+            for id_ in ids:
+                reasons[id_][own.get(id_, decision.reason).value] += count
+            detections[decision.reason] += 0 if at_moment else count
+        for reason, count in (+detections).most_common():
+            yield {"kind": "reason", **catalog, "reason": reason.value, "detections": count}
+        theirs: dict[object, Counter[str]] = {}
         if other is not None:
             known = other.catalog.campaigns.items()
             theirs = {each.key: other.reached[id_] for id_, each in known}
-        campaigns, compares_visits = list[CampaignRow](), self.visits.settings is not None
-        for id_, each in named.items():  # also those without any detection
+        # Also campaigns without any detection.
+        for id_, each in sorted(
+            named.items(), key=lambda item: (-self.reached[item[0]].total(), item[1][:3])
+        ):
             mine, their = self.reached[id_], theirs.get(each.key, Counter())
-            only = (mine - their).total() if compares_visits else self._only[id_]
-            campaigns.append(
-                CampaignRow(
-                    *(each, reasons[id_][Reason.GRANTED], len(mine)),
-                    dict(reasons[id_].most_common()),
-                    None if other is None else only,
-                    None if other is None else len(mine.keys() - their.keys()),
-                )
-            )
-        return Outcome(
-            self.catalog.name,
-            dict(detections.most_common()),
-            self.sent,
-            len(set().union(*self.reached.values())),
-            sorted(campaigns, key=lambda row: (-row.sent, row.campaign[:3])),
-            sorted((named[id_], hour, sent) for (id_, hour), sent in self._hours.items()),
-            self.visits.tallies if compares_visits else {},
-        )
+            yield {
+                "kind": "campaign",
+                **catalog,
+                **each._asdict(),
+                "sent": mine.total(),
+                "devices": len(mine),
+                "reasons": dict(reasons[id_].most_common()),
+                "only_here": None if other is None else (mine - their).total(),
+                "devices_only_here": None if other is None else len(mine.keys() - their.keys()),
+            }
+        for kind, tally in self.visits.tallies.items() if self.visits.settings else ():
+            yield {
+                "kind": "visits",
+                **catalog,
+                "place": kind,
+                "visits": tally.visits,
+                "flaps": tally.flaps,
+                "seconds": round(tally.seconds),
+                "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
+            }
+        hours = ((named[id_], hour, sent) for (id_, hour), sent in self._hours.items())
+        for each, hour, sent in sorted(hours):
+            yield {"kind": "hour", **catalog, **each._asdict(), "hour": hour, "sent": sent}

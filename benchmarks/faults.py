@@ -196,11 +196,11 @@ async def _killed(installation: Installation) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _frozen(installation: Installation) -> AsyncIterator[None]:
     trigger = installation.processes.pop("trigger b")
-    trigger.process.send_signal(signal.SIGSTOP)
+    trigger.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        trigger.process.send_signal(signal.SIGCONT)
+        trigger.send_signal(signal.SIGCONT)
         installation.processes["trigger b"] = trigger
 
 

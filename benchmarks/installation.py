@@ -37,10 +37,9 @@ from tests.servers.http_service import (
 )
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
-from tests.servers.process import free_ports
+from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 from tests.system.traffic import Triple, triple_of
 from tests.system.world import REQUESTED, World
@@ -69,13 +68,7 @@ class Installation:
 
     def start(self, name: str, role: str) -> Command:
         """Start a process of the role (or of the interface, `api`) under this name."""
-        if role == "api":
-            port = free_ports()
-            ports = {"API_PORT": str(port + 1), "API_METRICS_PORT": str(port)}
-            process = self.rig.start("api", **ports)
-            process.port = port
-        else:
-            process = self.rig.start("run", "--role", role)
+        process = self.rig.start("api") if role == "api" else self.rig.role(role)
         self.processes[name] = process
         return process
 

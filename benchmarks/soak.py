@@ -94,7 +94,7 @@ async def _soak(
     place: Installation, rate: float, seconds: float, restarts: Restarts, console: Console
 ) -> list[Check]:
     editing = Editing()
-    kept = {f"{role} a": place.processes[f"{role} a"].process.pid for role in ROLES}
+    kept = {f"{role} a": place.processes[f"{role} a"].pid for role in ROLES}
     samples: list[SoakSample] = []
     end, place.stream.rate = time.time() + seconds, rate
     with place.stream.flowing():
@@ -141,7 +141,7 @@ async def _final_checks(
     status, message = await place.verify()
     last = message.strip().splitlines()[-1:] or ["says nothing"]
     checks.append(Check("proximity verify", last[0], status == 0))
-    alive = [name for name in kept if place.processes[name].process.poll() is None]
+    alive = [name for name in kept if place.processes[name].returncode is None]
     checks.append(Check("never ended", ", ".join(alive), len(alive) == len(kept)))
     found = "; ".join(restarts.failed) or f"{restarts.done} restarts"
     checks.append(Check("restarts", found, not restarts.failed))

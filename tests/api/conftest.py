@@ -11,9 +11,9 @@ from argon2.profiles import CHEAPEST
 from catalog.database import Database, open_database
 from engine.process.settings import Settings
 from tests.api.harness import Bodies, Harness, Headers, app_settings, harness
-from tests.api.process import ApiProcess, api_rig, make_account
+from tests.api.process import make_account
+from tests.servers.proximity import Command, Rig
 from tests.servers.schema import make_schema
-from tests.system.rig import Rig
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """A migrated database with the account of ApiProcess."""
+    """A migrated database with the account of `sign_in`."""
     await make_schema(database_url)
     opened = open_database(database_url)
     await make_account(opened)
@@ -62,17 +62,19 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def processes(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Rig]:
-    """Starts processes, and stops those that still run at the end."""
-    rig = api_rig(tmp_path, database_url, redis_url)
-    yield rig
-    rig.close()
+def processes(tmp_path: Path, database_url: str, redis_url: str) -> Iterator[Rig]:
+    settings = {"DATABASE_URL": database_url, "REDIS_URL": redis_url, "LOG_FORMAT": "json"}
+    made = Rig(tmp_path, settings | {"SECRET_KEY": "a passphrase of the test"})
+    yield made
+    made.close()
 
 
 @pytest.fixture
-async def served(database: Database, processes: Rig) -> ApiProcess:
-    """A process that is ready."""
-    return await ApiProcess(processes).until_ready()
+async def served(database: Database, processes: Rig) -> Command:
+    """The interface as a process, ready."""
+    command = processes.start("api")
+    await command.until_ready()
+    return command
 
 
 @pytest.fixture

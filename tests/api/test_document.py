@@ -16,8 +16,8 @@ from sqlalchemy import select
 from catalog.database import Database
 from catalog.models import Company, Device
 from tests.api.harness import Harness
-from tests.api.process import ApiProcess
-from tests.system.rig import Rig
+from tests.api.process import sign_in
+from tests.servers.proximity import Command
 
 EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 10
 DEADLINE = 1800.0
@@ -54,20 +54,19 @@ def test_each_body_has_an_example_that_fits(openapi: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(DEADLINE + 60)
-async def test_the_document_is_true(database: Database, processes: Rig, tmp_path: Path):
+async def test_the_document_is_true(database: Database, served: Command, tmp_path: Path):
     now = datetime.now(UTC)
     async with database.write.begin() as session:
         company = await session.scalar(select(Company))
         session.add(Device(company=company, udid="phone", create_on=now, update_on=now))
-    served = await ApiProcess(processes).until_ready()
-    headers = await served.sign_in()
+    headers = await sign_in(served)
     done = await asyncio.to_thread(_schemathesis, served.url, headers, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     document = await asyncio.to_thread(httpx.get, f"{served.url}/openapi.json")
     paths = document.json()["paths"].values()
     operations = sum(len(path.keys() & METHODS) for path in paths) - len(LEFT_OUT)
     assert f"Tested: {operations}" in done.stdout
-    assert "request failed" not in served.command.output
+    assert "request failed" not in served.output
 
 
 def _schemathesis(

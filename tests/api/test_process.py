@@ -9,29 +9,29 @@ from sqlalchemy import insert
 
 from catalog.database import Database
 from catalog.models import Device
-from tests.api.process import ApiProcess
+from tests.api.process import sign_in
 from tests.api.test_devices import NOW
-from tests.system.rig import Rig
+from tests.servers.proximity import Command, Rig
 
 DEVICES = 50_000
 MOST_GROWTH = 32 * 1024  # KiB; the list itself is 200 bytes a device
 
 
-async def test_it_serves_and_ends_well(served: ApiProcess):
-    headers = await served.sign_in()
+async def test_it_serves_and_ends_well(served: Command):
+    headers = await sign_in(served)
     async with httpx.AsyncClient(base_url=served.url) as client:
         assert (await client.get("/v2/profile", headers=headers)).status_code == 200
-    samples = (await served.command.get("/metrics"))[1]
+    samples = (await served.get("/metrics"))[1]
     assert 'route="/v2/profile",status="200"} 1.0' in samples
-    await served.command.stop()
-    assert "change-me-please" not in served.command.output
-    assert headers["x-service-token"] not in served.command.output
-    assert '"route": "/v2/profile"' in served.command.output
-    assert '"event": "starting"' in served.command.output
+    await served.stop()
+    assert "change-me-please" not in served.output
+    assert headers["x-service-token"] not in served.output
+    assert '"route": "/v2/profile"' in served.output
+    assert '"event": "starting"' in served.output
 
 
-async def test_a_request_in_flight_is_finished(served: ApiProcess):
-    headers = await served.sign_in() | {"content-type": "application/json"}
+async def test_a_request_in_flight_is_finished(served: Command):
+    headers = await sign_in(served) | {"content-type": "application/json"}
     stopping = asyncio.Event()
 
     async def body():
@@ -44,15 +44,15 @@ async def test_a_request_in_flight_is_finished(served: ApiProcess):
         request = client.post("/v2/region", content=body(), headers=headers)
         created = asyncio.create_task(request)
         await stopping.wait()
-        ended = asyncio.create_task(served.command.stop())
+        ended = asyncio.create_task(served.stop())
         assert (await created).status_code == 201
     await ended
 
 
 async def test_a_database_without_tables_is_refused(processes: Rig, tmp_path: Path):
-    process = ApiProcess(processes, DATABASE_URL=f"sqlite:///{tmp_path}/empty.sqlite3")
-    assert await process.command.ended() == 1
-    assert "run `proximity migrate`" in process.command.output.splitlines()[-1]
+    process = processes.start("api", DATABASE_URL=f"sqlite:///{tmp_path}/empty.sqlite3")
+    assert await process.ended() == 1
+    assert "run `proximity migrate`" in process.output.splitlines()[-1]
 
 
 def peak_memory(process_id: int) -> int:
@@ -62,9 +62,9 @@ def peak_memory(process_id: int) -> int:
     return int(line.split()[1])
 
 
-async def test_a_long_list_is_sent_in_little_memory(database: Database, served: ApiProcess):
+async def test_a_long_list_is_sent_in_little_memory(database: Database, served: Command):
     """Whole and in order."""
-    headers = await served.sign_in()
+    headers = await sign_in(served)
     of = {"company_id": 1, "create_on": NOW, "update_on": NOW}
     async with database.write.begin() as session:
         devices = [of | {"udid": f"device {number}"} for number in range(DEVICES)]
@@ -72,7 +72,7 @@ async def test_a_long_list_is_sent_in_little_memory(database: Database, served: 
     async with httpx.AsyncClient(base_url=served.url, headers=headers, timeout=120) as client:
         warm = (await client.get("/v2/crm", params={"limit": 2000})).json()
         assert [device["id"] for device in warm] == list(range(1, 2001))
-        process = served.command.process.pid
+        process = served.pid
         before = peak_memory(process)
         async with client.stream("GET", "/v2/crm") as answer:
             whole = b"".join([piece async for piece in answer.aiter_bytes()])

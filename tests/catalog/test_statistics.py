@@ -12,7 +12,7 @@ from catalog.database import Database, open_database
 from catalog.models import Company, Statistic, VisitStatistic
 from catalog.statistics import StatisticLine
 from tests.catalog.records import NOON, Records
-from tests.cli.proximity import Proximity
+from tests.servers.proximity import Rig
 from tests.servers.schema import make_schema
 
 TODAY = date(2026, 11, 20)
@@ -56,11 +56,12 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def proximity(tmp_path: Path, database: Database, database_url: str) -> Proximity:
-    return Proximity(tmp_path, "127.0.0.1:1", "t.", PROXIMITY_DATABASE_URL=database_url)
+def proximity(rig: Rig, database: Database, database_url: str) -> Rig:
+    rig.settings["DATABASE_URL"] = database_url
+    return rig
 
 
-def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
+def test_the_columns_of_a_line(proximity: Rig, tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     options = ["--from", "2026-11-18", "--to", "2026-11-18", "--company", "beta"]
     done = proximity("statistics", *options, "--csv", str(file))
@@ -72,7 +73,7 @@ def test_the_columns_of_a_line(proximity: Proximity, tmp_path: Path) -> None:
     ]
 
 
-def test_visits_in_a_terminal(proximity: Proximity) -> None:
+def test_visits_in_a_terminal(proximity: Rig) -> None:
     days = ["--visits", "--from", "2026-11-14", "--to", "2026-11-20"]
     header, first, *_ = proximity("statistics", *days).stdout.splitlines()
     assert header.split("  ")[-1].strip() == "240+ min"

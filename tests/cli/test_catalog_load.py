@@ -2,27 +2,23 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from engine.cli.demo.walk import demo_document
-from tests.cli.proximity import Proximity
+from tests.servers.proximity import Rig
 
 
 @pytest.fixture
-def command(tmp_path: Path, database_url: str, redis_url: str) -> Proximity:
-    more = {
-        "PROXIMITY_DATABASE_URL": database_url,
-        "PROXIMITY_REDIS_URL": redis_url,
-        "PROXIMITY_SECRET_KEY": "a passphrase of some length",
-    }
-    return Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
+def command(rig: Rig, database_url: str, redis_url: str) -> Rig:
+    rig.settings |= {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+    rig.settings["SECRET_KEY"] = "a passphrase of some length"
+    return rig
 
 
-def test_load_twice_and_rebuild(command: Proximity, redis_url: str) -> None:
+def test_load_twice_and_rebuild(command: Rig, redis_url: str) -> None:
     file = command.write("catalog.json", json.dumps(demo_document(datetime.now(UTC))).encode())
     for early in (command("catalog", "load", file), command("index", "rebuild")):
         assert (early.returncode, early.stdout) == (1, "")
@@ -55,15 +51,14 @@ def _fields(redis: Redis) -> dict[Any, Any]:
     return found
 
 
-def test_without_redis_the_outbox_keeps_what_is_to_do(tmp_path: Path, sqlite_url: str) -> None:
-    more = {"PROXIMITY_DATABASE_URL": sqlite_url, "PROXIMITY_REDIS_URL": "redis://127.0.0.1:1/0"}
-    command = Proximity(tmp_path, "127.0.0.1:1", "unused.", **more)
-    assert command("migrate").returncode == 0
-    done = command("catalog", "load", "-", given=b'{"companies": [{"name": "A"}]}')
+def test_without_redis_the_outbox_keeps_what_is_to_do(rig: Rig, sqlite_url: str) -> None:
+    rig.settings |= {"DATABASE_URL": sqlite_url, "REDIS_URL": "redis://127.0.0.1:1/0"}
+    assert rig("migrate").returncode == 0
+    done = rig("catalog", "load", "-", given=b'{"companies": [{"name": "A"}]}')
     assert done.returncode == 0
     assert "companies: 1 created" in done.stdout
     assert done.stderr.startswith("the index in Redis is not up to date yet (")
-    done = command("catalog", "load", "-", given=b'{"companies": [{"name": "B", "colour": 1}]}')
+    done = rig("catalog", "load", "-", given=b'{"companies": [{"name": "B", "colour": 1}]}')
     assert (done.returncode, done.stdout) == (1, "")
     fault, last = done.stderr.splitlines()
     assert fault.startswith("-: companies[0].colour: ")

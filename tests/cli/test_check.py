@@ -2,7 +2,6 @@
 
 import os
 import socket
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -20,23 +19,28 @@ from engine.cli.check import (
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
-from tests.cli.proximity import Proximity, findings_of, ports
+from tests.cli.given import findings_of
 from tests.servers.postgres import execute
+from tests.servers.proximity import Rig
 from tests.servers.schema import make_schema
 
 
 async def test_all_is_well(
-    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+    rig: Rig, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
 ) -> None:
     await make_schema(postgres_url)
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     names = [name for name in Topics.named(topic_prefix).all() if "dead" not in name]
     for made in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
         made.result(30)
-    servers = {"PROXIMITY_REDIS_URL": redis_url, "PROXIMITY_DATABASE_URL": postgres_url}
-    more = servers | ports() | {"PROXIMITY_SECRET_KEY": "a passphrase of the test"}
-    proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix, **more)
-    done = proximity("check", "--json")
+    rig.settings = {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
+        "REDIS_URL": redis_url,
+        "DATABASE_URL": postgres_url,
+        "SECRET_KEY": "a passphrase of the test",
+        "TOPIC_PREFIX": topic_prefix,
+    }
+    done = rig("check", "--json")
     found = findings_of(done)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert not [each for each, (state, _) in found.items() if state == "bad"]
@@ -48,14 +52,11 @@ async def test_all_is_well(
     for right in ("Redis version", "SQL migrations", "SQL rights"):
         assert found[right][0] == "ok", found
     assert "Kafka PROXIMITY_TOPIC_REPLICATION" not in found
-    many = Proximity(
-        tmp_path, kafka_bootstrap, topic_prefix, **more, PROXIMITY_TOPIC_REPLICATION="3"
-    )
-    replication = findings_of(many("check", "--json"))["Kafka PROXIMITY_TOPIC_REPLICATION"]
-    assert replication[0] == "warning"
+    many = findings_of(rig("check", "--json", TOPIC_REPLICATION="3"))
+    assert many["Kafka PROXIMITY_TOPIC_REPLICATION"][0] == "warning"
     # It is checked, and not created.
     assert topic_prefix + "dead-letters" not in admin.list_topics(timeout=60).topics
-    table = proximity("check")
+    table = rig("check")
     assert table.stdout.splitlines()[0].split() == ["state", "part", "what", "found"]
     assert len(table.stdout.splitlines()) == len(found) + 1
 

@@ -2,28 +2,24 @@
 
 import asyncio
 import json
-import subprocess
-from pathlib import Path
 
 from sqlalchemy import func, select
 
 from catalog.database import open_database
 from catalog.models import Outbox
-from tests.cli.proximity import Proximity
 from tests.servers.http_service import HttpService, content, serving
+from tests.servers.proximity import Command, Rig
 from tests.servers.schema import make_schema
 
 KEY, NEW = "a passphrase of some length", "another passphrase entirely"
 TOKEN, SECRET = "the-secret-token", "whsec_c2VjcmV0LXNlY3JldA=="
 
 
-async def loaded(directory: Path, url: str, service: HttpService) -> Proximity:
-    """The command with a company whose connector is the service."""
+async def load(rig: Rig, url: str, service: HttpService) -> None:
+    """Make a company whose connector is the service."""
     await make_schema(url)
-    more = {"DATABASE_URL": url, "CONNECTOR_ALLOW_NETWORKS": "127.0.0.0/8", "SECRET_KEY": KEY}
-    more["REDIS_URL"] = "redis://127.0.0.1:1/0"
-    settings = {f"PROXIMITY_{name}": value for name, value in more.items()}
-    proximity = Proximity(directory, "127.0.0.1:1", "unused.", **settings)
+    rig.settings = {"DATABASE_URL": url, "REDIS_URL": "redis://127.0.0.1:1/0", "SECRET_KEY": KEY}
+    rig.settings["CONNECTOR_ALLOW_NETWORKS"] = "127.0.0.0/8"
     connector = {
         "name": "content",
         "url": service.url("/content"),
@@ -33,11 +29,8 @@ async def loaded(directory: Path, url: str, service: HttpService) -> Proximity:
         "secret": SECRET,
     }
     document = {"companies": [{"name": "Museum", "connector": connector}]}
-    done = await asyncio.to_thread(
-        proximity, "catalog", "load", "-", given=json.dumps(document).encode()
-    )
+    done = rig("catalog", "load", "-", given=json.dumps(document).encode())
     assert done.returncode == 0, done.stderr
-    return proximity
 
 
 async def outbox(url: str) -> int:
@@ -49,10 +42,10 @@ async def outbox(url: str) -> int:
     return found or 0
 
 
-async def test_one_call_is_shown_without_its_secrets(tmp_path: Path, sqlite_url: str) -> None:
+async def test_one_call_is_shown_without_its_secrets(rig: Rig, sqlite_url: str) -> None:
     async with serving(content()) as service:
-        proximity = await loaded(tmp_path, sqlite_url, service)
-        done = await asyncio.to_thread(proximity, "connector", "test", "Museum")
+        await load(rig, sqlite_url, service)
+        done = await asyncio.to_thread(rig, "connector", "test", "Museum")
     (received,) = service.received
     assert (done.returncode, done.stderr) == (0, "")
     assert received.headers["x-token"] == TOKEN
@@ -65,13 +58,13 @@ async def test_one_call_is_shown_without_its_secrets(tmp_path: Path, sqlite_url:
     assert SECRET not in done.stdout
 
 
-async def test_after_rekey_the_old_key_is_not_needed(tmp_path: Path, sqlite_url: str) -> None:
+async def test_after_rekey_the_old_key_is_not_needed(rig: Rig, sqlite_url: str) -> None:
     async with serving(content()) as service:
-        proximity = await loaded(tmp_path, sqlite_url, service)
+        await load(rig, sqlite_url, service)
 
-        async def run(key: str, *words: str) -> "subprocess.CompletedProcess[str]":
-            proximity.set("SECRET_KEY", key)
-            return await asyncio.to_thread(proximity, "connector", *words)
+        async def run(key: str, *words: str) -> Command:
+            rig.settings["SECRET_KEY"] = key
+            return await asyncio.to_thread(rig, "connector", *words)
 
         lost = await run(NEW, "rekey")
         assert lost.returncode == 1

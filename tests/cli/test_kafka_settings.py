@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,11 @@ from engine.kafka.consumer import group_consumer
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import ensure_topics
 from engine.process.settings_sources import load_settings
-from tests.cli.proximity import Proximity, detection, findings_of, ports
+from tests.cli.given import detection, findings_of
 from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, SecuredKafkaServer
 from tests.servers.missing import KAFKA, skipping
 from tests.servers.process import started
+from tests.servers.proximity import Command, Rig
 from tests.servers.token_endpoint import (
     CLIENT,
     SECRET,
@@ -22,8 +22,6 @@ from tests.servers.token_endpoint import (
 )
 from tests.servers.waiting import eventually
 
-PREFIX = "PROXIMITY_KAFKA_"
-
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[SecuredKafkaServer]:
@@ -31,30 +29,30 @@ def kafka() -> Iterator[SecuredKafkaServer]:
         yield server
 
 
-def command(directory: Path, where: str, topic_prefix: str, **settings: str) -> Proximity:
-    more = {PREFIX + name.upper(): value for name, value in settings.items()}
-    return Proximity(directory, where, topic_prefix, **more, **ports())
+@pytest.fixture
+def rig(rig: Rig, topic_prefix: str) -> Rig:
+    rig.settings |= dict.fromkeys(("TOPIC_PREFIX", "GROUP_PREFIX"), topic_prefix)
+    return rig
 
 
-def publish(
-    directory: Path, where: str, topic_prefix: str, **settings: str
-) -> tuple[int, str, str]:
-    done = command(directory, where, topic_prefix, **settings)("publish", "-", given=detection("a"))
-    return done.returncode, done.stdout, done.stderr
+def publish(rig: Rig, where: str, given: dict[str, str]) -> Command:
+    rig.settings["KAFKA_BOOTSTRAP_SERVERS"] = where
+    rig.settings |= {f"KAFKA_{name}": value for name, value in given.items()}
+    return rig("publish", "-", given=detection("a"))
 
 
 def login(password: str = PASSWORD, user: str = USER) -> dict[str, str]:
-    return {"sasl_username": user, "sasl_password": password}
+    return {"SASL_USERNAME": user, "SASL_PASSWORD": password}
 
 
-def by_token(endpoint: TokenEndpointService, secret: str = SECRET) -> dict[str, str]:
+def by_token(endpoint: TokenEndpointService) -> dict[str, str]:
     return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_url": endpoint.url,
-        "sasl_oauth_client_id": CLIENT,
-        "sasl_oauth_client_secret": secret,
-        "sasl_oauth_extensions": "pool=one",
+        "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "SASL_MECHANISM": "OAUTHBEARER",
+        "SASL_OAUTH_TOKEN_URL": endpoint.url,
+        "SASL_OAUTH_CLIENT_ID": CLIENT,
+        "SASL_OAUTH_CLIENT_SECRET": SECRET,
+        "SASL_OAUTH_EXTENSIONS": "pool=one",
     }
 
 
@@ -63,16 +61,16 @@ def by_token(endpoint: TokenEndpointService, secret: str = SECRET) -> dict[str, 
     [("SSL", "PLAIN"), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "PLAIN"), ("SASL_SSL", SCRAM[-1])],
 )
 def test_correct_settings_work(
-    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str, protocol: str, mechanism: str
+    rig: Rig, kafka: SecuredKafkaServer, protocol: str, mechanism: str
 ) -> None:
-    settings = {"security_protocol": protocol}
-    settings |= login() | {"sasl_mechanism": mechanism} if "SASL" in protocol else {}
-    settings |= {"ssl_cafile": str(kafka.authority)} if protocol.endswith("SSL") else {}
+    settings = {"SECURITY_PROTOCOL": protocol}
+    settings |= login() | {"SASL_MECHANISM": mechanism} if "SASL" in protocol else {}
+    settings |= {"SSL_CAFILE": str(kafka.authority)} if protocol.endswith("SSL") else {}
     if mechanism in SCRAM:
         kafka.add_scram_user()
-    status, output, error = publish(tmp_path, kafka.addresses[protocol], topic_prefix, **settings)
-    assert (status, error) == (0, "")
-    assert output.startswith("published 1 detections")
+    done = publish(rig, kafka.addresses[protocol], settings)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("published 1 detections")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +81,7 @@ def test_correct_settings_work(
         (
             "SASL_PLAINTEXT",
             "SASL_PLAINTEXT",
-            login() | {"sasl_mechanism": "SCRAM-SHA-256"},
+            login() | {"SASL_MECHANISM": "SCRAM-SHA-256"},
             "UnsupportedSaslMechanismError",
         ),
         ("SSL", "SSL", {}, "unable to get local issuer certificate"),
@@ -91,36 +89,30 @@ def test_correct_settings_work(
     ],
 )
 def test_a_wrong_setting_is_named(
-    tmp_path: Path,
+    rig: Rig,
     kafka: SecuredKafkaServer,
-    topic_prefix: str,
     listener: str,
     protocol: str,
     given: dict[str, str],
     expected: str,
 ) -> None:
     where = kafka.addresses[listener]
-    settings = given | {"security_protocol": protocol}
-    status, output, error = publish(tmp_path, where, topic_prefix, **settings)
-    assert (status, output) == (1, "")
-    assert error.count("\n") == 1, error
-    assert error.startswith("proximity: Kafka")
-    assert where in error
-    assert expected in error
-    assert PASSWORD not in error
+    done = publish(rig, where, given | {"SECURITY_PROTOCOL": protocol})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("proximity: Kafka")
+    assert where in done.stderr
+    assert expected in done.stderr
+    assert PASSWORD not in done.stderr
 
 
-async def test_a_login_by_token_works(
-    tmp_path: Path, kafka: SecuredKafkaServer, topic_prefix: str
-) -> None:
+async def test_a_login_by_token_works(rig: Rig, kafka: SecuredKafkaServer) -> None:
     where = kafka.addresses[OAUTH]
     async with token_endpoint(kafka.token_key) as endpoint:
-        settings = by_token(endpoint)
-        done = await asyncio.to_thread(publish, tmp_path, where, topic_prefix, **settings)
-        assert done[0::2] == (0, "")
-        assert done[1].startswith("published 1 detections")
-        check = command(tmp_path, where, topic_prefix, **settings)
-        found = findings_of(await asyncio.to_thread(check, "check", "--json"))
+        done = await asyncio.to_thread(publish, rig, where, by_token(endpoint))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("published 1 detections")
+        found = findings_of(await asyncio.to_thread(rig, "check", "--json"))
     assert found["Kafka reachable"] == ("ok", f"{where}, 1 broker")
     assert found["Kafka token"] == ("ok", "good for 300 s")
 
@@ -131,7 +123,7 @@ async def test_connections_outlive_their_tokens(
     """The broker ends each connection when its token expires; the next one has the next token."""
     async with token_endpoint(kafka.token_key) as endpoint:
         endpoint.seconds = 4.0
-        given = {f"kafka_{name}": value for name, value in by_token(endpoint).items()}
+        given = {f"kafka_{name.lower()}": value for name, value in by_token(endpoint).items()}
         where = {"kafka_bootstrap_servers": kafka.addresses[OAUTH], "group_prefix": topic_prefix}
         settings = load_settings(None, **where, **given)
         topic = f"{topic_prefix}detections"

@@ -4,13 +4,13 @@ import json
 import re
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from tests.cli.proximity import Proximity
+from tests.servers.proximity import Rig
+from tests.servers.waiting import eventually
+from tests.system.topics import Message, TopicSet
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e"
 
@@ -37,9 +37,14 @@ def notification(campaign: str, udid: str, **more: Any) -> bytes:
     return json.dumps(fields | more, indent=1, ensure_ascii=False).encode()
 
 
-async def test_everything_there_is_or_what_is_requested(proximity: Proximity) -> None:
-    await proximity.put(
-        "notifications",
+async def put(topics: TopicSet, *values: bytes) -> None:
+    topics.mention("notifications")
+    await topics.publish((Message(b"k", value) for value in values), "notifications")
+
+
+async def test_everything_there_is_or_what_is_requested(proximity: Rig, topics: TopicSet) -> None:
+    await put(
+        topics,
         notification("Welcome", "a"),
         b"no notification",
         notification("Loans", "a", future_field=1),
@@ -63,37 +68,33 @@ async def test_everything_there_is_or_what_is_requested(proximity: Proximity) ->
         assert json.loads(line)["future_field"] == 1
 
 
-async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(proximity: Proximity) -> None:
-    await proximity.put("notifications", notification("Before", "a"))
-    process = proximity.start("notifications", "tail")
-    assert process.stderr is not None
-    assert process.stdout is not None
-    assert process.stderr.readline().startswith("reading ")
-    await proximity.put("notifications", notification("After", "a"))
-    assert "After -> a" in process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    output, error = process.communicate(timeout=60)
-    assert (process.returncode, output, error) == (130, "", "")
+async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(
+    proximity: Rig, topics: TopicSet
+) -> None:
+    await put(topics, notification("Before", "a"))
+    tail = proximity.start("notifications", "tail")
+    await eventually(lambda: tail.stderr.startswith("reading "))
+    await put(topics, notification("After", "a"))
+    await eventually(lambda: "After -> a" in tail.stdout)
+    tail.send_signal(signal.SIGINT)
+    assert (await tail.ended(), tail.output.count("\n")) == (130, 2)
 
 
 async def test_from_the_beginning_they_are_in_order_of_time(
-    tmp_path: Path, kafka_bootstrap: str, topic_prefix: str
+    rig: Rig, kafka_bootstrap: str, topic_prefix: str
 ) -> None:
     """Those of all partitions, whichever partition is read first."""
-    proximity = Proximity(tmp_path, kafka_bootstrap, topic_prefix)
-    topic = proximity.topic_prefix + "notifications"
-    admin = AIOKafkaAdminClient(bootstrap_servers=proximity.bootstrap)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, 3, 1)])
-    await admin.close()
+    rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap, "TOPIC_PREFIX": topic_prefix}
+    await TopicSet(kafka_bootstrap, topic_prefix, topic_prefix, partitions=3).create()
+    topic = f"{topic_prefix}notifications"
     began = round(time.time() * 1000) - 60_000
     order = [0, 2, 1, 1, 0, 2, 2, 0, 1, 0]
-    async with AIOKafkaProducer(bootstrap_servers=proximity.bootstrap) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap) as producer:
         for number, partition in sorted(enumerate(order), key=lambda each: -each[1]):
             value = notification(f"n{number}", "a")
             await producer.send_and_wait(
                 topic, value, partition=partition, timestamp_ms=began + number
             )
-    done = proximity("notifications", "tail", "--from-beginning", "--count", str(len(order)))
+    done = rig("notifications", "tail", "--from-beginning", "--count", str(len(order)))
     assert done.returncode == 0, done.stderr
     assert re.findall(r" n(\d) -> a", done.stdout) == [*map(str, range(len(order)))]

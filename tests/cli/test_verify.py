@@ -6,7 +6,6 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,10 +25,11 @@ from engine.cli.verify import (
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, Record
 from engine.redis.devices import DeviceKey
-from tests.cli.proximity import Proximity
-from tests.cli.proximity import detection as message
+from tests.cli.given import detection as message
 from tests.kafka.records import UUID, detection, record
+from tests.servers.proximity import Rig
 from tests.servers.schema import make_schema
+from tests.system.topics import Message, TopicSet
 
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
@@ -208,27 +208,19 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def proximity(
-    tmp_path: Path, embedded_kafka: str, topic_prefix: str, database_url: str
-) -> Proximity:
-    made = command(tmp_path, embedded_kafka, topic_prefix, database_url)
-    made.mention("detections", "notifications", "authentications")
-    return made
+def proximity(proximity: Rig, topics: TopicSet, database_url: str) -> Rig:
+    proximity.settings |= {"DATABASE_URL": database_url, "TRACE": "none"}
+    topics.mention("notifications", "authentications")
+    return proximity
 
 
-def command(path: Path, bootstrap: str, topic_prefix: str, database_url: str) -> Proximity:
-    more = {"PROXIMITY_DATABASE_URL": database_url, "PROXIMITY_TRACE": "none"}
-    return Proximity(path, bootstrap, topic_prefix, **more)
-
-
-async def recorded(proximity: Proximity, database: Database, *udids: str) -> None:
+async def recorded(topics: TopicSet, database: Database, *udids: str) -> None:
     """Publish a detection of each, and store offsets after all of them."""
-    lines = b"\n".join(message(udid) for udid in udids)
-    assert proximity("publish", "-", given=lines).returncode == 0
+    await topics.publish(Message(udid.encode(), message(udid)) for udid in udids)
     ends: dict[int, int] = {}
-    for each in await proximity.records("detections"):
+    for each in await topics.read("detections"):
         ends[each.partition] = each.offset + 1
-    topic = f"{proximity.topic_prefix}detections"
+    topic = topics.name("detections")
     rows = (f"('{topic}', {partition}, {end}, NULL)" for partition, end in ends.items())
     await execute(database, "DELETE FROM recorder_offset")
     await execute(database, f"INSERT INTO recorder_offset VALUES {', '.join(rows)}")
@@ -240,16 +232,16 @@ async def execute(database: Database, statement: str) -> None:
 
 
 async def test_differences_are_shown_and_are_a_failure(
-    proximity: Proximity, database: Database
+    proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
-    await recorded(proximity, database, "a", "a", "a")
+    await recorded(topics, database, "a", "a", "a")
     done = proximity("verify")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines() == [
         "compared 1 devices with 3 records (0 of them malformed)",
         "no differences",
     ]
-    await recorded(proximity, database, "a", "b")
+    await recorded(topics, database, "a", "b")
     done = proximity("verify")
     assert done.returncode == 1
     header, *lines = [line.split() for line in done.stdout.splitlines()]
@@ -266,12 +258,12 @@ async def test_differences_are_shown_and_are_a_failure(
 
 @on_one_database
 async def test_visit_events_that_no_record_explains(
-    proximity: Proximity, database: Database
+    proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
     done = proximity("verify")
     assert done.returncode == 1
     assert "no recorder has recorded anything of these topics in this database" in done.stderr
-    await recorded(proximity, database, "a", "a", "a")
+    await recorded(topics, database, "a", "a", "a")
     await execute(
         database,
         f"INSERT INTO visit_event VALUES ('{uuid.uuid4().hex}', 1, CURRENT_TIMESTAMP, "
@@ -283,14 +275,16 @@ async def test_visit_events_that_no_record_explains(
 
 
 @on_one_database
-async def test_figures_of_topics_that_are_no_more(proximity: Proximity, database: Database) -> None:
+async def test_figures_of_topics_that_are_no_more(
+    proximity: Rig, topics: TopicSet, database: Database
+) -> None:
     """As after `run --embedded` was started again: SQL has more, and that is no difference."""
-    topic = f"{proximity.topic_prefix}detections"
+    topic = topics.name("detections")
     await execute(database, f"INSERT INTO recorder_past VALUES ('{topic}', '2026-11-20 10:00:00')")
     done = proximity("verify")
     assert done.returncode == 0, done.stderr
     assert f"another topic {topic} was recorded before this one" in done.stderr
-    await recorded(proximity, database, "a", "a", "a", "a")
+    await recorded(topics, database, "a", "a", "a", "a")
     done = proximity("verify")  # three are in SQL: one is missing for certain
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "proximity: 1 differences"
@@ -298,9 +292,9 @@ async def test_figures_of_topics_that_are_no_more(proximity: Proximity, database
 
 @on_one_database
 async def test_more_than_an_edit_of_the_catalog_explains(
-    proximity: Proximity, database: Database
+    proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
-    await recorded(proximity, database, "a", "a", "a")
+    await recorded(topics, database, "a", "a", "a")
     await execute(database, "UPDATE beacon SET active = false")
     done = proximity("verify")
     assert done.returncode == 0
@@ -313,19 +307,21 @@ async def test_more_than_an_edit_of_the_catalog_explains(
 
 @on_one_database
 async def test_without_its_beginning_a_topic_shows_only_what_sql_lacks(
-    tmp_path: Path, kafka_bootstrap: str, topic_prefix: str, database_url: str, database: Database
+    rig: Rig, kafka_bootstrap: str, topic_prefix: str, database_url: str, database: Database
 ) -> None:
     """Nor does one that returned with fewer partitions, whose others are never recorded again."""
-    proximity = command(tmp_path, kafka_bootstrap, topic_prefix, database_url)
-    topic = f"{proximity.topic_prefix}detections"
-    admin = AIOKafkaAdminClient(bootstrap_servers=proximity.bootstrap)
+    rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap, "TOPIC_PREFIX": topic_prefix}
+    rig.settings |= {"DATABASE_URL": database_url, "TRACE": "none"}
+    topics = TopicSet(kafka_bootstrap, topic_prefix, topic_prefix, partitions=1)
+    topic = topics.name("detections")
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
     await admin.start()
     try:
         await admin.create_topics([NewTopic(topic, 1, 1)])
-        await recorded(proximity, database, "a", "a", "a")
+        await recorded(topics, database, "a", "a", "a")
         of_another = f"INSERT INTO recorder_offset VALUES ('{topic}', 3, 500, '{1:032}')"
         await execute(database, of_another)
-        done = proximity("verify")
+        done = rig("verify")
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert f"another topic {topic} was recorded before this one" in done.stderr
         await execute(database, "DELETE FROM recorder_offset WHERE partition = 3")
@@ -334,6 +330,6 @@ async def test_without_its_beginning_a_topic_shows_only_what_sql_lacks(
         await admin.close()
     for counted, status in ((3, 0), (0, 1)):
         await execute(database, f"UPDATE device SET nb_beacon = {counted}")
-        done = proximity("verify")
+        done = rig("verify")
         assert done.returncode == status, done.stdout + done.stderr
         assert f"{topic}/0 begins at 2: what was before is gone" in done.stderr

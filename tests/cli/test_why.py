@@ -7,18 +7,16 @@ import re
 import shlex
 from collections.abc import AsyncIterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from catalog.index.drain import rebuild
 from engine.cli.catalog import write_catalog
 from engine.process.lifecycle import cancel
-from tests.cli.proximity import Proximity
 from tests.redis.index_writer import PREFIX
+from tests.servers.proximity import ROOT, Rig
 from tests.trigger.pushed import PushedTrigger, pushed_trigger
 
-ROOT = Path(__file__).parents[2]
 FULL = "PROXIMITY_TEST_FULL" in os.environ  # else the first two stories
 _BLOCK = re.compile(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.MULTILINE)
@@ -55,20 +53,17 @@ async def _write_notes(trigger: PushedTrigger) -> None:
     await cancel([task])
 
 
-async def test_the_page_is_true(world: PushedTrigger, tmp_path: Path):
+async def test_the_page_is_true(world: PushedTrigger, rig: Rig):
     settings = world.settings
-    proximity = Proximity(
-        tmp_path,
-        "127.0.0.1:1",
-        "unused.",
-        PROXIMITY_REDIS_URL=settings.redis_url.get_secret_value(),
-        PROXIMITY_REDIS_PREFIX=PREFIX,
-        PROXIMITY_DATABASE_URL=settings.database_url.get_secret_value(),
-    )
+    rig.settings = {
+        "REDIS_URL": settings.redis_url.get_secret_value(),
+        "REDIS_PREFIX": PREFIX,
+        "DATABASE_URL": settings.database_url.get_secret_value(),
+    }
     steps = _BLOCK.findall((ROOT / "docs" / "why.md").read_text(encoding="utf-8"))
     assert len(steps) > 3
     for command, shown in steps if FULL else steps[:3]:
         program, *words = shlex.split(command)
         assert program == "proximity"
-        done = await asyncio.to_thread(proximity, *words)
+        done = await asyncio.to_thread(rig, *words)
         assert _ID.sub("<id>", done.stdout) == shown, command

@@ -17,7 +17,7 @@ from engine.process.settings_sources import file_variable, load_settings, secret
 from tests.deploy.test_prometheus import faults_of
 from tests.servers.helm import VERSIONS, helm_program
 from tests.servers.missing import skipping
-from tests.servers.product_process import ROOT
+from tests.servers.proximity import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "proximity"
 VALUES = ROOT / "deploy" / "helm" / "values"

@@ -11,7 +11,7 @@ import yaml
 
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
-from tests.servers.product_process import ROOT
+from tests.servers.proximity import ROOT
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -16,7 +16,7 @@ from deploy.grafana.panels import Panel
 from deploy.grafana.shared import INTERVAL
 from engine.process.metrics import Metrics
 from engine.process.workers import WORKER_UP
-from tests.servers.product_process import ROOT
+from tests.servers.proximity import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = sorted((PROMETHEUS / "rules").glob("*.yaml"))

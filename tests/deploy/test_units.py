@@ -12,7 +12,7 @@ import pytest
 from engine.cli import application as cli
 from engine.process.settings import PREFIX, Settings, variable_name
 from engine.process.settings_sources import file_variable, secret_settings
-from tests.servers.product_process import ROOT
+from tests.servers.proximity import ROOT
 
 SYSTEMD = ROOT / "deploy" / "systemd"
 SERVICES = sorted(SYSTEMD.glob("*.service"))

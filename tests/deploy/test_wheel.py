@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.compiled import compiled
-from tests.servers.product_process import ROOT
+from tests.servers.proximity import ROOT
 
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
 COMPILED = sorted(

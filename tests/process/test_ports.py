@@ -11,9 +11,8 @@ import pytest
 
 from catalog.database import Database
 from engine.process.health import HttpServer, listen, reply
-from tests.api.process import ApiProcess
+from tests.servers.proximity import Command, Rig
 from tests.servers.waiting import eventually
-from tests.system.rig import Rig
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET /1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
@@ -93,9 +92,9 @@ async def test_over_the_most_is_refused() -> None:
         await eventually(is_served)
 
 
-async def test_bodies_that_dribble(served: ApiProcess) -> None:
+async def test_bodies_that_dribble(served: Command) -> None:
     """A body has a size and a time; the session is checked first."""
-    port = int(served.url.rpartition(":")[2])
+    port = served.port + 1
     head = b"POST /v2/%s HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 
     async def attack(path: bytes, length: bytes, again: bytes) -> int:

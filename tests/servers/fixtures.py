@@ -11,6 +11,7 @@ Redis      redis_url             real, empty                      (str)
 SQL        postgres_url          real, an empty database a test   (str, postgresql://)
            sqlite_url            a file a test                    (str, sqlite:///)
            database_url          each test twice: sqlite, postgres
+Command    rig                   runs `proximity`
 Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
            .start() .stop() .kill() .port, and .url, .admin_url or .bootstrap_servers
 """
@@ -39,6 +40,7 @@ from tests.servers.missing import (
 )
 from tests.servers.postgres import PostgresServer, create_database, drop_database
 from tests.servers.process import ServerProcess, started
+from tests.servers.proximity import Rig
 from tests.servers.redis import RedisClusterServer, RedisServer
 
 
@@ -149,6 +151,14 @@ def _let_groups_join_at_once(broker: EmbeddedBroker) -> None:
 @pytest.fixture(params=["embedded_kafka", "kafka_bootstrap"])
 def broker(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """Runs `proximity`, on its defaults until the test adds settings."""
+    made = Rig(tmp_path, {})
+    yield made
+    made.close()
 
 
 @pytest.fixture

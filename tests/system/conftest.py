@@ -1,12 +1,10 @@
 """Processes on real servers, with topics and prefixes of the test's own; they end with it."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
+from tests.servers.proximity import Rig
 from tests.servers.redis import RedisServer
-from tests.system.rig import Rig, environment_on
+from tests.system.crew import settings_on
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
@@ -24,24 +22,23 @@ def committed(kafka_bootstrap: str, topic_prefix: str) -> TopicSet:
 
 
 @pytest.fixture
-def rig(kafka_bootstrap: str, topic_prefix: str, tmp_path: Path) -> Iterator[Rig]:
+def rig(rig: Rig, kafka_bootstrap: str, topic_prefix: str) -> Rig:
     """Processes on the real Kafka; the test adds REDIS_URL and DATABASE_URL."""
-    made = Rig(tmp_path, environment_on(kafka_bootstrap, topic_prefix))
-    yield made
-    made.close()
+    rig.settings |= settings_on(kafka_bootstrap, topic_prefix)
+    return rig
 
 
 @pytest.fixture
 def stores(rig: Rig, redis_url: str, sqlite_url: str) -> Rig:
     """The rig with Redis and SQLite."""
-    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
+    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
     return rig
 
 
 @pytest.fixture
 def on_own_redis(rig: Rig, own_redis: RedisServer, sqlite_url: str) -> Rig:
     """The rig with a Redis that the test may stop, and SQLite."""
-    rig.environment |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
+    rig.settings |= {"REDIS_URL": own_redis.url, "DATABASE_URL": sqlite_url}
     return rig
 
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from catalog.models import Beacon
 from engine.process.lifecycle import cancel
+from tests.servers.proximity import Command, Rig
 from tests.system.oracle import Expected, Oracle
-from tests.system.rig import Command, Rig
 from tests.system.topics import Message, Record, TopicSet
 from tests.system.traffic import Traffic, detection
 from tests.system.world import World
@@ -24,7 +24,7 @@ _DAY = 86_400
 
 
 class Scene:
-    """A world, its topics and processes. `rig.environment` names the stores before `begin`."""
+    """A world, its topics and processes. `rig.settings` names the stores before `begin`."""
 
     def __init__(self, rig: Rig, topics: TopicSet, world: World, devices: int = 200) -> None:
         self.rig = rig
@@ -36,7 +36,7 @@ class Scene:
 
     async def begin(self) -> Self:
         """Write the world to SQL and create the topics."""
-        await self.world.save(self.rig.environment["DATABASE_URL"])
+        await self.world.save(self.rig.settings["DATABASE_URL"])
         await self.topics.create()
         return self
 

@@ -11,8 +11,8 @@ import pytest
 from catalog.database import open_database
 from catalog.models import Campaign
 from engine.process.lifecycle import cancel
+from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
-from tests.system.rig import Rig
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
@@ -40,7 +40,7 @@ def switch_off_and_die(url: str, campaign: int, committed_at: Any) -> None:
 async def test_an_edit_takes_effect_within_a_second(
     rig: Rig, topics: TopicSet, redis_url: str, postgres_url: str
 ) -> None:
-    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     scene = await Scene(rig, topics, small_world(beacons=TRIES)).begin()
     trigger = await rig.ready("trigger")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from tests.system.rig import Rig
+from tests.servers.proximity import Rig
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.process import started
+from tests.servers.proximity import Rig
 from tests.servers.redis import RedisServer
 from tests.servers.redis_kinds import TlsRedisServer, cluster_of_three, sentinel_and_two
 from tests.servers.waiting import eventually
-from tests.system.rig import Rig
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
@@ -32,7 +32,7 @@ async def test_the_primary_of_redis_ends(
     rig: Rig, topics: TopicSet, sqlite_url: str, with_replica: tuple[str, RedisServer]
 ) -> None:
     url, primary = with_replica
-    rig.environment |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
+    rig.settings |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
     scene = await Scene(rig, topics, small_world()).begin()
     trigger = await rig.ready("trigger")
 
@@ -58,7 +58,7 @@ async def test_tls_a_client_certificate_and_a_user_of_its_own(
             client.execute_command("ACL", "SETUSER", "engine", "on", ">secret", *rights)
             client.execute_command("ACL", "SETUSER", "default", "off")
         url = server.url_of("engine:secret@")
-        rig.environment |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
+        rig.settings |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
         scene = await Scene(rig, topics, small_world()).begin()
         trigger = await rig.ready("trigger")
         async with scene.load(rate=200):

@@ -12,9 +12,9 @@ from sqlalchemy import select
 from catalog.database import open_database
 from catalog.models import Beacon, Device
 from tests.formats import registered
+from tests.servers.proximity import Rig
 from tests.servers.schema_registry import schema_registry
 from tests.servers.waiting import eventually
-from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -61,7 +61,7 @@ async def test_three_formats_from_end_to_end(
     await topics.create()
     minew, apps, avro = (topics.name(name) for name in ("minew", "apps", "avro"))
     async with schema_registry({7: registered.AVRO}) as registry:
-        stores.environment |= {
+        stores.settings |= {
             "DETECTION_TOPICS": f"{minew}=minew,{apps}=cloudevents+own,{avro}=avro",
             "SCHEMA_REGISTRY_URL": registry.url(),
         }

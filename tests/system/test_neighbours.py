@@ -18,10 +18,10 @@ from catalog.models import Beacon
 from engine.process.lifecycle import cancel
 from tests.connectors.services import BURNING, together
 from tests.servers.http_service import Answer, ReceivedRequest, content, hanging, serving
+from tests.servers.proximity import Command, Rig
 from tests.servers.schema import make_schema
 from tests.servers.waiting import eventually, wait_until
 from tests.system.connectors.customers import SETTINGS, call, message_of
-from tests.system.rig import Command, Rig
 from tests.system.topics import Message, TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -46,9 +46,9 @@ class Memory:
     """The memory of a process at the beginning, and its peak since then."""
 
     def __init__(self, command: Command) -> None:
-        self._status = Path(f"/proc/{command.process.pid}/status")
+        self._status = Path(f"/proc/{command.pid}/status")
         # What it peaked at while starting is not the question.
-        Path(f"/proc/{command.process.pid}/clear_refs").write_text("5")
+        Path(f"/proc/{command.pid}/clear_refs").write_text("5")
         self._before = self._read("VmRSS")
 
     def assert_growth_below(self, most: int) -> None:
@@ -165,7 +165,7 @@ async def test_no_detections_delay_another_companys(
     quiet = world.beacon(world.venue(world.company("B"), "quiet"), 2)
     world.campaign(quiet.venue, "of B", [quiet], delay=3600)
     messages = of_a(world)
-    await world.save(stores.environment["DATABASE_URL"])
+    await world.save(stores.settings["DATABASE_URL"])
     await topics.create(broker_time=True)
     trigger = await stores.ready("trigger", IN_FLIGHT_BYTES=str(32 * MIB))
     memory = Memory(trigger)
@@ -232,7 +232,7 @@ async def _until_terminated(answer: Answer, port: Any, requested: Any) -> None:
 async def test_no_service_delays_another_companys(
     kind: str, topic_prefix: str, kafka_bootstrap: str, stores: Rig
 ) -> None:
-    await make_schema(stores.environment["DATABASE_URL"])
+    await make_schema(stores.settings["DATABASE_URL"])
     rounds = count()
 
     async def measure() -> float:

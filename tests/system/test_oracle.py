@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rules.model import Reason
+from tests.servers.proximity import Rig
 from tests.system.oracle import Expected, Oracle
-from tests.system.rig import Rig
 from tests.system.scene import assert_dead_letters, assert_equal
 from tests.system.topics import Message, TopicSet
 from tests.system.traffic import Traffic
@@ -45,7 +45,7 @@ def detections(traffic: Traffic, dice: random.Random, begin: float) -> Iterator[
 async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> None:
     dice = random.Random(SEED)
     world = large_world(dice)
-    await world.save(stores.environment["DATABASE_URL"])
+    await world.save(stores.settings["DATABASE_URL"])
     await topics.create()
     begin = time.time()
     traffic = Traffic(dice, world, devices=400)

@@ -13,9 +13,10 @@ from catalog.database import open_database
 from catalog.models import Campaign
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, Rig, environment_on
+from tests.system.crew import settings_on
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
@@ -49,7 +50,7 @@ async def test_kafka_down_for_a_while_and_then_frozen(
 ) -> None:
     bootstrap = own_kafka.bootstrap_servers
     stores = {"REDIS_URL": redis_url, "DATABASE_URL": sqlite_url}
-    rig = Rig(tmp_path, environment_on(bootstrap, topic_prefix) | stores)
+    rig = Rig(tmp_path, settings_on(bootstrap, topic_prefix) | stores)
     topics = TopicSet(bootstrap, topic_prefix, f"{topic_prefix}g.")
     scene = await Scene(rig, topics, small_world()).begin()
     trigger = await rig.ready("trigger", DRAIN_TIMEOUT=str(DRAIN))
@@ -72,7 +73,7 @@ async def test_kafka_down_for_a_while_and_then_frozen(
     await trigger.until_decided(0)
     with own_kafka.frozen():
         begin = time.monotonic()
-        trigger.process.send_signal(signal.SIGTERM)
+        trigger.send_signal(signal.SIGTERM)
         await trigger.ended()
         seconds = time.monotonic() - begin
     await publishing
@@ -131,7 +132,7 @@ async def a_campaign_that_fires(scene: Scene) -> Campaign:
 
 async def switch_off(scene: Scene, campaign: Campaign) -> None:
     """Switch the campaign off in SQL, and wait until it fires nothing."""
-    database = open_database(scene.rig.environment["DATABASE_URL"])
+    database = open_database(scene.rig.settings["DATABASE_URL"])
     async with database.write.begin() as session:
         (await session.get_one(Campaign, campaign.id)).active = False
     await database.close()
@@ -147,7 +148,7 @@ async def on_own_postgres(
     rig: Rig, topics: TopicSet, redis_url: str, own_postgres: PostgresServer
 ) -> Scene:
     url = create_database(own_postgres.admin_url)
-    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": url}
+    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": url}
     return await Scene(rig, topics, small_world()).begin()
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
-from tests.system.rig import Command, Rig
 from tests.system.scene import Scene
 from tests.system.topics import TopicSet
 from tests.system.world import small_world
@@ -64,9 +64,9 @@ async def test_signalled_twice_it_ends_at_once(
 ) -> None:
     trigger = await without_redis.rig.ready("trigger", DRAIN_TIMEOUT="600")
     await get_stuck(trigger, without_redis, own_redis)
-    trigger.process.send_signal(signal.SIGTERM)
+    trigger.send_signal(signal.SIGTERM)
     await eventually(lambda: "stopping" in trigger.output)
-    trigger.process.send_signal(signal.SIGTERM)
+    trigger.send_signal(signal.SIGTERM)
     assert await trigger.ended() == 128 + signal.SIGTERM
 
 
@@ -121,7 +121,7 @@ async def test_two_workers(scene: Scene, parent: Command) -> None:
         os.kill(stalled, signal.SIGCONT)
     await parent.until_ready()
     # The terminal signals the whole process group; each worker must drain, as after one signal.
-    os.killpg(parent.process.pid, signal.SIGINT)
+    os.killpg(parent.pid, signal.SIGINT)
     assert await parent.ended() == 0, parent.output
 
 
@@ -141,5 +141,5 @@ async def test_workers_do_not_outlive_their_parent(parent: Command) -> None:
 
 
 def workers_of(parent: Command) -> list[int]:
-    pid = parent.process.pid
+    pid = parent.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

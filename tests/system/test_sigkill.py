@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from tests.system.rig import Crew, Rig
+from tests.servers.proximity import Rig
+from tests.system.crew import Crew
 from tests.system.scene import Scene, assert_dead_letters
 from tests.system.topics import PARTITIONS, TopicSet
 from tests.system.traffic import detection
@@ -55,9 +56,9 @@ async def test_exactly_once(stores: Rig, committed: TopicSet) -> None:
     beacon = world.beacon(world.venue(world.company("one"), "only"), 1)
     # Claims are taken: a redelivery has to get its own again.
     world.campaign(beacon.venue, "always", [beacon], delay=3600)
-    await world.save(stores.environment["DATABASE_URL"])
+    await world.save(stores.settings["DATABASE_URL"])
     await committed.create()
-    stores.environment["BATCH_RECORDS"] = "100"
+    stores.settings["BATCH_RECORDS"] = "100"
     pair = Crew(stores, "trigger", 2, dice, DELIVERY="exactly_once")
     for harm in ("kill", "freeze", "restart") * EXACT_ROUNDS:
         await pair.until_ready()

@@ -8,9 +8,9 @@ import pytest
 from catalog.migrate import migrate
 from tests.catalog.newer_version import add_newer_version
 from tests.servers.http_service import content, serving
+from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
 from tests.system.connectors.customers import SETTINGS, add_customer
-from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -24,7 +24,7 @@ async def test_old_processes_on_new_tables(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rig.environment |= SETTINGS | {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    rig.settings |= SETTINGS | {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     world, seen = World(), dict[str, int]()
 
     async def come(*udids: str) -> None:

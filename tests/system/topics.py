@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from confluent_kafka import Producer
 
 from tests.servers.waiting import eventually
 
@@ -28,11 +29,11 @@ Record: TypeAlias = "ConsumerRecord[bytes, bytes]"
 
 
 class Message(NamedTuple):
-    """A record to publish. `case` numbers it, in a header that the engine does not know."""
+    """A record to publish."""
 
     key: bytes | None
     value: bytes | None
-    case: int = 0
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 # Publishes a message; what it returns is done when the brokers have it.
@@ -75,6 +76,12 @@ class TopicSet:
         finally:
             await admin.close()
 
+    def mention(self, *shorts: str) -> None:
+        """The embedded broker makes a topic when it is mentioned."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for short in shorts:
+            producer.list_topics(self.name(short), timeout=60.0)
+
     async def publish(self, messages: Iterable[Message], short: str = "detections") -> None:
         """Publish in order, with the messages' keys."""
         async with self.publishing(short) as send:
@@ -87,9 +94,8 @@ class TopicSet:
         open_: list[asyncio.Future[object]] = []
 
         async def send(message: Message) -> asyncio.Future[object]:
-            headers = [("case", str(message.case).encode())]
             sent: asyncio.Future[object] = await producer.send(
-                self.name(short), message.value, key=message.key, headers=headers
+                self.name(short), message.value, key=message.key, headers=list(message.headers)
             )
             open_.append(sent)
             if len(open_) >= 20_000:

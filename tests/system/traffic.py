@@ -85,8 +85,9 @@ class Traffic:
         return self._message(Case(malformed=reason), key, value)
 
     def _message(self, case: Case, key: bytes, value: bytes | None) -> Message:
+        """Its number is in a header that the engine does not know."""
         self.cases.append(case)
-        return Message(key, value, len(self.cases) - 1)
+        return Message(key, value, [("case", b"%d" % (len(self.cases) - 1))])
 
     def _at(self, place: Geofence | ScanTag) -> dict[str, Any]:
         """At the place or close to it; sometimes with an id, text or key of nobody."""

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 from tests.servers.http_service import ReceivedRequest, content, replying, serving
+from tests.servers.proximity import Rig
 from tests.system.connectors.customers import SETTINGS, account, add_customer
-from tests.system.rig import Crew, Rig
+from tests.system.crew import Crew
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -35,12 +36,12 @@ async def test_nobody_is_over_a_cap_and_nothing_given_back_is_lost(
 ) -> None:
     dice, moody, world = random.Random(3), Moody(), World()
     # (A machine that stands still lets no call fail.)
-    stores.environment |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "30"}
+    stores.settings |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "30"}
     async with serving(moody.answer) as service:
         beacon = add_customer(world, "moody", service.url())
         beacon.venue.company.caps = [{"max": MOST, "per": "hour"}, {"max": 9, "per": "month"}]
         world.campaigns[0].delay = 0
-        await world.save(stores.environment["DATABASE_URL"])
+        await world.save(stores.settings["DATABASE_URL"])
         await topics.create()
         roles = [Crew(stores, role, 1, dice) for role in ("trigger", "connector")]
         for each in roles:

@@ -15,16 +15,16 @@ from engine.redis.claims import Claims
 from tests.redis.claim_requests import ClaimRequest, take
 from tests.servers.http_service import content, hanging, replying, serving
 from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
 from tests.servers.schema import make_schema
 from tests.system.connectors.customers import SETTINGS, by_path, call, publish_calls
-from tests.system.rig import Command, Rig
 from tests.system.topics import TopicSet
 
 
 async def start(rig: Rig, topics: TopicSet, **settings: str) -> Command:
-    rig.environment |= SETTINGS | settings
-    await make_schema(rig.environment["DATABASE_URL"])
+    rig.settings |= SETTINGS | settings
+    await make_schema(rig.settings["DATABASE_URL"])
     await topics.create()
     return await rig.ready("connector")
 

@@ -15,8 +15,8 @@ from tests.servers.http_service import (
     replying,
     serving,
 )
+from tests.servers.proximity import Rig
 from tests.system.connectors.customers import SETTINGS, TOKEN, account, add_customer, by_path
-from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -64,9 +64,9 @@ async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
         add_customer(world, "private", "http://10.255.255.1/")
         add_customer(world, "unreadable", service.url(), parameters="not a token")
         add_customer(world, "none", None)
-        await world.save(stores.environment["DATABASE_URL"])
+        await world.save(stores.settings["DATABASE_URL"])
         await topics.create()
-        stores.environment |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "1.5"}
+        stores.settings |= SETTINGS | {"CONNECTOR_CALL_TIMEOUT": "1.5"}
         trigger, connector = await stores.ready("trigger"), await stores.ready("connector")
         await topics.publish(
             detection(beacon, udid, device={"udid": udid, "name": "android", "id_connector": 77})
@@ -88,8 +88,8 @@ async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
         each: companies * DEVICES for each, companies in of_calls.items()
     }
     redis, prefix = (
-        connect_redis(stores.environment["REDIS_URL"]),
-        stores.environment["REDIS_PREFIX"],
+        connect_redis(stores.settings["REDIS_URL"]),
+        stores.settings["REDIS_PREFIX"],
     )
     for company in set(world.keys.values()) - {world.beacons[-1].venue.company}:
         name, calls = company.name, found.calls[company.name]

@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 
 from tests.servers.http_service import content, replying, resetting, serving
+from tests.servers.proximity import Rig
 from tests.system.connectors.customers import SETTINGS, account, add_customer, by_path
-from tests.system.rig import Crew, Rig
+from tests.system.crew import Crew
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -34,10 +35,10 @@ async def test_kills_under_load(stores: Rig, committed: TopicSet, delivery: str)
     dice, numbers = random.Random(int(os.environ.get("PROXIMITY_TEST_SEED", "5"))), count()
     topics, world, answers = committed, World(), dict(ANSWERS)
     # (A machine that stands still lets no call fail.)
-    stores.environment |= SETTINGS | {"DELIVERY": delivery, "CONNECTOR_CALL_TIMEOUT": "30"}
+    stores.settings |= SETTINGS | {"DELIVERY": delivery, "CONNECTOR_CALL_TIMEOUT": "30"}
     async with serving(by_path(answers)) as service:
         beacons = [add_customer(world, name, service.url(f"/{name}")) for name in answers]
-        await world.save(stores.environment["DATABASE_URL"])
+        await world.save(stores.settings["DATABASE_URL"])
         await topics.create()
         trigger = await stores.ready("trigger")
         pair = Crew(stores, "connector", 2, dice)

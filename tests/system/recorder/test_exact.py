@@ -16,9 +16,10 @@ from catalog.database import Database, open_database
 from tests.recorder.estate import build_estate
 from tests.recorder.flood import Flood, assert_written, recorded
 from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
+from tests.system.crew import Crew
 from tests.system.recorder.flooding import publish
-from tests.system.rig import Crew, Rig
 from tests.system.topics import TopicSet
 
 SEED = int(os.environ.get("PROXIMITY_TEST_SEED", "5"))
@@ -36,7 +37,7 @@ class Recorders(Crew):
     def __init__(self, rig: Rig, topics: TopicSet, size: int) -> None:
         self._dice = random.Random(SEED)
         super().__init__(rig, "recorder", size, self._dice, BATCH_RECORDS="2000")
-        self.database: Database = open_database(rig.environment["DATABASE_URL"])
+        self.database: Database = open_database(rig.settings["DATABASE_URL"])
         self._topics = topics
         self._published = 0
 
@@ -88,9 +89,9 @@ async def test_every_figure_is_exact(
     server: PostgresServer | None = None
     if kind == "postgres":
         server = request.getfixturevalue("own_postgres")
-        stores.environment["DATABASE_URL"] = create_database(server.admin_url)
+        stores.settings["DATABASE_URL"] = create_database(server.admin_url)
     await topics.create()
-    estate = await build_estate(stores.environment["DATABASE_URL"])
+    estate = await build_estate(stores.settings["DATABASE_URL"])
     now_ms = time.time_ns() // 1_000_000
     flood = Flood(estate, random.Random(SEED), devices=DEVICES, now_ms=now_ms)
     crew = Recorders(stores, topics, size)

@@ -11,9 +11,9 @@ from sqlalchemy import text
 from catalog.database import Database, open_database
 from tests.recorder.estate import build_estate
 from tests.recorder.flood import Flood, assert_written
+from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
 from tests.system.recorder.flooding import publish
-from tests.system.rig import Rig
 from tests.system.topics import TopicSet
 
 # As many as a topic has that a client's question makes first.
@@ -73,7 +73,7 @@ async def test_counters_and_traces_are_exact(
     postgres_url: str,
     is_away: bool,
 ) -> None:
-    rig.environment |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
     now_ms = time.time_ns() // 1_000_000
     flood = Flood(await build_estate(postgres_url), random.Random(5), devices=200, now_ms=now_ms)
     topics = TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.", PARTITIONS)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.servers.compiled import compiled
+from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
-from tests.system.rig import Crew, Rig
+from tests.system.crew import Crew
 from tests.system.topics import Message, Send, TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World
@@ -125,7 +126,7 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet, decisions: str)
     if decisions == "0":
         compiled("engine.trigger.refusal_filter")
     world = made()
-    await world.save(stores.environment["DATABASE_URL"])
+    await world.save(stores.settings["DATABASE_URL"])
     await topics.create()
     pair = Crew(stores, "trigger", 2, random.Random(6), RECENT_DECISIONS=decisions)
     await pair.until_ready()

@@ -14,10 +14,9 @@ import httpx
 import pytest
 from aiopenapi3 import OpenAPI
 
-from tests.api.process import EMAIL, PASSWORD, ApiProcess
+from tests.api.process import EMAIL, PASSWORD
+from tests.servers.proximity import ROOT, Command, Rig
 from tests.servers.schema import make_schema
-from tests.system.rig import Rig
-from tests.system.walks.user import ROOT
 
 PAGE = (ROOT / "docs" / "interface.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -69,7 +68,8 @@ async def walked(database_url: str, processes: Rig, tmp_path: Path) -> list[tupl
     await make_schema(database_url)
     load = processes.start("catalog", "load", str(ROOT / "docs/examples/catalog.json"))
     assert await load.ended() == 0
-    served = await ApiProcess(processes).until_ready()
+    served = processes.start("api")
+    await served.until_ready()
     script = [f'cd "{tmp_path}"']
     for step in steps():
         script.append(step.command.replace(BASE, f"BASE={served.url}/v2"))
@@ -92,7 +92,7 @@ async def test_the_answers_are_those_of_the_page(walked: list[tuple[Step, Any]])
         assert known(answer, json.loads(step.answer)) == json.loads(step.answer), step.command
 
 
-async def test_every_operation_is_walked_through(served: ApiProcess):
+async def test_every_operation_is_walked_through(served: Command):
     async with httpx.AsyncClient(base_url=served.url) as client:
         document = (await client.get("/openapi.json")).json()
     operations = {
@@ -103,7 +103,7 @@ async def test_every_operation_is_walked_through(served: ApiProcess):
     assert {operation for step in steps() for operation in operations_of(step)} == operations
 
 
-async def test_a_generated_client_signs_in_and_manages_a_venue(served: ApiProcess) -> None:
+async def test_a_generated_client_signs_in_and_manages_a_venue(served: Command) -> None:
     async with httpx.AsyncClient() as http:
         document = (await http.get(f"{served.url}/openapi.json")).text
     client = OpenAPI.loads(f"{served.url}/openapi.json", document)

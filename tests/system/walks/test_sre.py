@@ -8,8 +8,8 @@ import httpx
 
 from catalog.models import Beacon
 from tests.servers.http_service import HttpService, content, replying
+from tests.servers.proximity import Command
 from tests.servers.waiting import eventually
-from tests.system.rig import Command
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
 from tests.system.walks.user import SECRET_KEY, User
@@ -42,8 +42,10 @@ async def test_the_hour(user: User, kafka_bootstrap: str, topic_prefix: str) -> 
     set_up(user)
     topics = TopicSet(kafka_bootstrap, topic_prefix, topic_prefix)
     service = HttpService(replying(404))  # not tried again; fewer failures than open the breaker
-    interface = f"{await user.serve()}/v2"
-    async with httpx.AsyncClient(base_url=interface, timeout=60) as client, service.running():
+    served = user.start("api")
+    await served.until_ready()
+    interface = httpx.AsyncClient(base_url=f"{served.url}/v2", timeout=60)
+    async with interface as client, service.running():
         await add_a_company(client, service)
         roles = {role: user.start("run", "--role", role) for role in ROLES}
         for command in roles.values():

@@ -62,11 +62,8 @@ async def run(
     async def serve(settings: Settings, stop: asyncio.Event) -> None:
         from engine.kafka.topics import Topics, ensure_topics
 
-        def started(port: int) -> None:
-            log.info("started", roles=",".join(names), metrics=f"{settings.metrics_host}:{port}")
-
         await ensure_topics(settings, Topics.of(settings).all())
-        await run_roles(settings, names, stop, on_started=started, parent=parent)
+        await run_roles(settings, names, stop, parent=parent)
 
     async with AsyncExitStack() as stack:
         if embedded:

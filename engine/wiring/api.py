@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -59,16 +58,8 @@ def api_server(app: FastAPI, settings: Settings) -> HttpServer:
     )
 
 
-async def serve_api(
-    settings: Settings,
-    stop: asyncio.Event,
-    *,
-    on_started: Callable[[int, int], None] | None = None,
-) -> None:
-    """Serve until `stop` is set. Raises the error that stops it earlier.
-
-    `on_started` is called with the port and the metrics port once both are open.
-    """
+async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises the error that stops it earlier."""
     metrics = Metrics()
     async with open_stores(settings) as stores:
         await refuse_old_schema_if_known(stores.database)
@@ -89,8 +80,6 @@ async def serve_api(
         port = listen(settings.metrics_host, settings.api_metrics_port, "API_METRICS_PORT")
         health = health_server(port, metrics.registry, {"serving": is_ready})
         log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
-        if on_started is not None:
-            on_started(server.port, health.port)
         await run_services(
             foreground={"management interface": server.serve_until(stop)},
             background={

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
+import structlog
 from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,6 +35,8 @@ from engine.wiring.parts import (
     sql_answers,
 )
 
+log = structlog.get_logger(__name__)
+
 ROLES = ("trigger", "connector", "recorder")
 _ALWAYS_NEEDED = {"kafka", "redis"}
 _KAFKA_SECONDS = 1.5
@@ -47,14 +50,12 @@ async def run_roles(
     names: Collection[str],
     stop: asyncio.Event,
     *,
-    on_started: Callable[[int], None] | None = None,
     metrics: Metrics | None = None,
     parent: ParentProcess | None = None,
 ) -> None:
     """Run the roles of these `names` until `stop` is set. Raises the error that stops them earlier.
 
-    `on_started` is called with the metrics port once everything is connected. `parent` is set if
-    this process is one of several workers.
+    `parent` is set if this process is one of several workers.
     """
     metrics = metrics or Metrics()
     async with AsyncExitStack() as stack:
@@ -77,8 +78,8 @@ async def run_roles(
             else parent.listener
         )
         health = health_server(port, metrics.registry, _checks(roles, probes, stop))
-        if on_started is not None:
-            on_started(health.port)
+        address = f"{settings.metrics_host}:{health.port}"
+        log.info("started", roles=",".join(names), metrics=address)
         background = {name: work() for role in roles for name, work in role.background.items()}
         if parent is not None:
             background["parent watch"] = stop_without_parent(parent.pid, stop)

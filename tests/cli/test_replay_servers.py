@@ -121,11 +121,11 @@ async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
         stack.push_async_callback(database.close)
         await write_catalog(settings, database, msgspec.json.encode(document))
         await update_index(settings)
-        async with running_engine(settings) as engine:
+        async with running_engine(settings) as metrics:
             await publish_readings(settings, readings, began)
-            await until_done(engine.metrics, database, len(readings))
+            await until_done(metrics, database, len(readings))
             counts = {
-                name: count for name, count in counts_of(engine.metrics.detections).items() if count
+                name: count for name, count in counts_of(metrics.detections).items() if count
             }
         yield settings, counts, await notifications(settings)
 

@@ -5,7 +5,6 @@ readings like `publish`, runs the roles like `run`, and receives what a push sen
 """
 
 import asyncio
-import os
 import secrets
 import shlex
 import signal
@@ -17,7 +16,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -41,7 +40,7 @@ from engine.cli.demo.walk import (
     load_readings,
     your_walk,
 )
-from engine.cli.local_servers import embedded_settings
+from engine.cli.local_servers import embedded_settings, free_port
 from engine.cli.notifications import one_line, published, read_notification
 from engine.cli.output import count_of, print_table, say, shown_progress
 from engine.cli.publish import Item, Sender
@@ -60,12 +59,26 @@ from rules.model import Reason
 _START_SECONDS = 30.0
 _CATCH_UP_SECONDS = 60.0
 _POLL = 0.05
-_ENV, _DETECTIONS = "env", "you.jsonl"
-_STAYS = (
-    select(VisitStatistic.kind, func.sum(VisitStatistic.ended), func.sum(VisitStatistic.seconds))
-    .group_by(VisitStatistic.kind)
-    .order_by(VisitStatistic.kind.desc())
-)
+_NEXT = """\
+What next:
+  {command} demo --serve     keep the demo running, to explore it
+  {command} publish --help   your own detections, JSON or CSV
+  {command} run --help       on your own Kafka, Redis and PostgreSQL"""
+_RUNNING = """\
+Still running, until Ctrl-C:
+  console    {api}/console
+             {email} with the password {password}
+  interface  {api}/docs
+  metrics    http://127.0.0.1:{settings.metrics_port}/metrics
+  Kafka      {settings.kafka_bootstrap_servers}
+In another terminal, from this directory:
+  Walk in yourself:
+    {command} --env-file {env} publish {walk} --now
+  The notifications:
+    {command} --env-file {env} notifications tail --udid you --from-beginning
+  The counts in SQL, and a check of them:
+    {command} --env-file {env} statistics
+    {command} --env-file {env} verify"""
 
 app = new_app()
 
@@ -99,15 +112,12 @@ async def demo(
 
 
 def demo_settings() -> Settings:
-    """The demo's own settings, which ignore the environment.
-
-    The demo must neither touch your servers nor fail because of your settings.
-    """
+    """The demo's own settings: it must neither touch your servers nor fail because of yours."""
     return Settings.model_construct(
         path_loss_exponent=PATH_LOSS_EXPONENT,
         metrics_host="127.0.0.1",
-        metrics_port=0,
-        api_port=0,
+        metrics_port=free_port(),
+        api_port=free_port(),
         api_metrics_port=0,
         secret_key=SecretStr(secrets.token_urlsafe(32)),
         # The customer's service of the demo is on this machine.
@@ -125,7 +135,7 @@ async def _run(seconds: float, directory: Path | None) -> None:
     """
     say("Starting a Kafka broker, a Redis server and a database on this machine ...")
     async with AsyncExitStack() as stack:
-        file = None if directory is None else directory / _ENV
+        file = None if directory is None else directory / "env"
         settings = await stack.enter_async_context(embedded_settings(demo_settings(), file))
         password = secrets.token_urlsafe(9)
         service = stack.enter_context(library_service())
@@ -140,14 +150,14 @@ async def _run(seconds: float, directory: Path | None) -> None:
             f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, a geofence, a QR code, "
             f"{len(venue['campaigns'])} campaigns ({active} active)."
         )
-        engine = await stack.enter_async_context(running_engine(settings))
+        metrics = await stack.enter_async_context(running_engine(settings))
         say("The roles trigger, connector and recorder and the interface are running.")
         say("Six people walk into the library ...")
         readings = load_readings(document)
         items = load_arrivals(document, readings) + readings
         await _walk(settings, items, seconds)
-        await until_done(engine.metrics, database, len(items))
-        await _print_summary(settings, database, engine.metrics)
+        await until_done(metrics, database, len(items))
+        await _print_summary(settings, database, metrics)
         phones = len({item.key for item in readings})
         say(
             f"{len(readings):,} real readings, taken by {phones} phones in "
@@ -155,56 +165,46 @@ async def _run(seconds: float, directory: Path | None) -> None:
             f"library, were replayed in {seconds:.0f} s. Before, each phone told a position on the "
             "square (a geofence) and scanned the QR code at the door."
         )
-        if directory is None:
-            _say_what_next()
+        installed = shlex.quote(str(Path(sys.executable).with_name("proximity")))
+        if file is None or directory is None:
+            typer.echo(_NEXT.format(command=installed))
             return
-        _write_files(settings, document, directory)
-        email = document["companies"][0]["accounts"][0]["email"]
-        _say_where(settings, engine, f"{email} with the password {password}", directory)
+        walk = directory / "you.jsonl"
+        walk.write_bytes(your_walk(document))
+        _add_settings(settings, file)
+        where = _RUNNING.format(
+            command=installed,
+            settings=settings,
+            api=f"http://127.0.0.1:{settings.api_port}",
+            email=document["companies"][0]["accounts"][0]["email"],
+            password=password,
+            env=shlex.quote(str(file)),
+            walk=shlex.quote(str(walk)),
+        )
+        typer.echo(where)
         with suppress(asyncio.CancelledError):
             await _show_notifications(settings)
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
 
 
-class RunningEngine(NamedTuple):
-    """All roles and the management interface in this process."""
-
-    metrics: Metrics
-    metrics_port: int
-    api_port: int
-
-
 @asynccontextmanager
-async def running_engine(settings: Settings) -> AsyncIterator[RunningEngine]:
+async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
     """All roles as `proximity run` runs them, and the interface as `proximity api` serves it.
 
     At the end they are drained and stopped. An end of one of them by itself cancels the context and
     is raised in an ExceptionGroup.
     """
     stop, metrics = asyncio.Event(), Metrics()
-    ports: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-    roles = run_roles(
-        settings,
-        ROLES,
-        stop,
-        metrics=metrics,
-        on_started=lambda port: ports.put_nowait(("metrics_port", port)),
-    )
-    interface = serve_api(
-        settings, stop, on_started=lambda port, _: ports.put_nowait(("api_port", port))
-    )
     async with asyncio.TaskGroup() as group:
+        roles = run_roles(settings, ROLES, stop, metrics=metrics)
         group.create_task(_until_stopped(stop, "the engine", roles))
-        group.create_task(_until_stopped(stop, "the interface", interface))
+        group.create_task(_until_stopped(stop, "the interface", serve_api(settings, stop)))
         try:
             async with asyncio.timeout(_START_SECONDS):
-                started = dict([await ports.get(), await ports.get()])
-                url = f"http://127.0.0.1:{started['metrics_port']}/readyz"
-                async with httpx.AsyncClient(trust_env=False) as client:
-                    while not (await client.get(url)).is_success:  # noqa: ASYNC110  # no event
-                        await asyncio.sleep(_POLL)
-            yield RunningEngine(metrics, **started)
+                for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
+                    await _until_answered(f"http://127.0.0.1:{port}/{path}")
+            yield metrics
         finally:
             stop.set()
 
@@ -213,6 +213,15 @@ async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, An
     await work
     if not stop.is_set():
         raise ServiceDiedError(f"{name} ended by itself")
+
+
+async def _until_answered(url: str) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            with suppress(httpx.TransportError):
+                if (await client.get(url)).is_success:
+                    return
+            await asyncio.sleep(_POLL)
 
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
@@ -232,22 +241,20 @@ async def until_done(metrics: Metrics, database: Database, records: int) -> None
     Raises SQLAlchemyError or TimeoutError.
     """
     async with asyncio.timeout(_CATCH_UP_SECONDS):
-        while not await _is_done(metrics, database, records):  # noqa: ASYNC110  # no event
+        while True:
+            sent, visits = counts_of(metrics.notifications).total(), counts_of(metrics.visits)
+            failed = counts_of(metrics.dead_letters).total()
+            async with database.read() as session:
+                recorded = await session.scalar(select(func.sum(RecorderOffset.next_offset)))
+            if (
+                counts_of(metrics.detections).total() >= records
+                and not metrics.registry.get_sample_value("proximity_visits_open")
+                and sent >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
+                # The recorder reads the detections, the notifications and the events of visits.
+                and recorded == records + sent + visits.total() - visits["late"]
+            ):
+                return
             await asyncio.sleep(_POLL)
-
-
-async def _is_done(metrics: Metrics, database: Database, records: int) -> bool:
-    sent = counts_of(metrics.notifications).total()
-    failed, visits = counts_of(metrics.dead_letters).total(), counts_of(metrics.visits)
-    async with database.read() as session:
-        recorded = await session.scalar(select(func.sum(RecorderOffset.next_offset)))
-    return (
-        counts_of(metrics.detections).total() >= records
-        and not metrics.registry.get_sample_value("proximity_visits_open")
-        and sent >= counts_of(metrics.decisions)[Reason.GRANTED] - failed
-        # The recorder reads the detections, the notifications and the events of visits.
-        and recorded == records + sent + visits.total() - visits["late"]
-    )
 
 
 def counts_of(metric: Any) -> Counter[str]:
@@ -262,15 +269,16 @@ def counts_of(metric: Any) -> Counter[str]:
 
 async def _print_summary(settings: Settings, database: Database, metrics: Metrics) -> None:
     """Print one notification, what was detected, and what fired or did not, and why."""
-    of, one = Statistic, Campaign
-    query = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
-    query = query.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
-    detections = func.sum(of.detections + of.place_detections)
+    of, stay, one = Statistic, VisitStatistic, Campaign
+    sent_of = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
+    sent_of = sent_of.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
+    stays = select(stay.kind, func.sum(stay.ended), func.sum(stay.seconds)).group_by(stay.kind)
+    detections = select(func.sum(of.detections + of.place_detections)).where(of.kind == "venue")
     async with database.read() as session:
-        campaigns = (await session.execute(query.group_by(one.id).order_by(one.id))).all()
-        counted = await session.scalar(select(detections).where(of.kind == "venue"))
+        campaigns = (await session.execute(sent_of.group_by(one.id).order_by(one.id))).all()
+        visits = (await session.execute(stays.order_by(stay.kind.desc()))).all()
+        counted = await session.scalar(detections)
         (company_id,) = await session.scalars(select(Company.id))
-        stays = (await session.execute(_STAYS)).all()
     today = datetime.now(UTC).date()
     async with open_redis(settings) as redis:
         figures = FigureStore(**redis_options(settings, redis))
@@ -286,40 +294,36 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         else:
             why = [reason.value for reason, _ in held_back[id_].most_common(1)]
             silent.append((name, *(why or ["no phone was at a switched on place of it"]), "0"))
-    reasons = counts_of(metrics.detections).most_common()
-    detected = [(reason, "", f"{count:,}") for reason, count in reasons if count]
-    visits = [
-        (f"at a {kind}", f"{seconds / max(ended, 1):.0f} s on average", f"{ended:,}")
-        for kind, ended, seconds in stays
-    ]
+    reasons = (+counts_of(metrics.detections)).most_common()
     say("A notification, as a push sender gets it:")
     # Of the connector campaign: its content is from the customer's service.
     (called,) = (each.name for each in campaigns if each.format == "connector")
-    typer.echo(msgspec.json.format(await _example(settings, called)).decode())
+    async with aclosing(published(settings, from_beginning=True)) as values:
+        async for value in values:
+            found = read_notification(value)
+            if found is not None and found.campaign.name == called:
+                typer.echo(msgspec.json.format(value).decode())
+                break
     for title, rows in (
-        ("What was detected", detected),
+        ("What was detected", [(reason, "", f"{count:,}") for reason, count in reasons]),
         ("What did not fire, and why", silent),
         ("What fired", fired),
-        ("Who came, stayed and left", visits),
+        (
+            "Who came, stayed and left",
+            [
+                (f"at a {kind}", f"{seconds / max(ended, 1):.0f} s on average", f"{ended:,}")
+                for kind, ended, seconds in visits
+            ],
+        ),
     ):
         say("")
         print_table((title, "", ""), rows, numbers=1)
-    say("")
     notifications = sum(each[3] or 0 for each in campaigns)
+    say("")
     say(
         f"SQL has counted {counted or 0:,} detections at active places and {notifications:,} "
         "notifications."
     )
-
-
-async def _example(settings: Settings, campaign: str) -> bytes:
-    """The first notification of a campaign that has sent some."""
-    async with aclosing(published(settings, from_beginning=True)) as values:
-        async for value in values:
-            notification = read_notification(value)
-            if notification is not None and notification.campaign.name == campaign:
-                return value
-    raise AssertionError("it never ends")
 
 
 async def _show_notifications(settings: Settings) -> None:
@@ -333,51 +337,10 @@ async def _show_notifications(settings: Settings) -> None:
                 say(one_line(notification))
 
 
-def _command() -> str:
-    """The command `proximity` as the user types it in this directory."""
-    installed = Path(sys.executable).with_name("proximity")
-    if not installed.is_file():
-        return f"{shlex.quote(sys.executable)} -m engine.cli"
-    shown = os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
-    return shlex.quote(shown)
-
-
-def _say_what_next() -> None:
-    command = _command()
-    say("What next:")
-    say(f"  {command} demo --serve     keep the demo running, to explore it")
-    say(f"  {command} publish --help   your own detections, JSON or CSV")
-    say(f"  {command} run --help       on your own Kafka, Redis and PostgreSQL")
-
-
-def _write_files(settings: Settings, document: dict[str, Any], directory: Path) -> None:
-    """Complete the file of settings, and write detections of a visitor to publish."""
+def _add_settings(settings: Settings, file: Path) -> None:
+    """Complete the file of settings, which has the servers' addresses."""
     key = settings.secret_key.get_secret_value() if settings.secret_key else ""
-    networks = ",".join(map(str, settings.connector_allow_networks))
-    with (directory / _ENV).open("a", encoding="utf-8") as file:
-        file.write(f"{PREFIX}SECRET_KEY={key}\n")
-        file.write(f"{PREFIX}PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
-        file.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={networks}\n")
-    (directory / _DETECTIONS).write_bytes(your_walk(document))
-
-
-def _say_where(settings: Settings, engine: RunningEngine, login: str, directory: Path) -> None:
-    """The addresses of the running demo, and commands that can be pasted."""
-    start = f"{_command()} --env-file {shlex.quote(str(directory / _ENV))}"
-    for line in (
-        "Still running, until Ctrl-C:",
-        f"  console    http://127.0.0.1:{engine.api_port}/console",
-        f"             {login}",
-        f"  interface  http://127.0.0.1:{engine.api_port}/docs",
-        f"  metrics    http://127.0.0.1:{engine.metrics_port}/metrics",
-        f"  Kafka      {settings.kafka_bootstrap_servers}",
-        "In another terminal, from this directory:",
-        "  Walk in yourself:",
-        f"    {start} publish {shlex.quote(str(directory / _DETECTIONS))} --now",
-        "  The notifications:",
-        f"    {start} notifications tail --udid you --from-beginning",
-        "  The counts in SQL, and a check of them:",
-        f"    {start} statistics",
-        f"    {start} verify",
-    ):
-        say(line)
+    with file.open("a", encoding="utf-8") as env:
+        env.write(f"{PREFIX}SECRET_KEY={key}\n")
+        env.write(f"{PREFIX}PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
+        env.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={settings.connector_allow_networks[0]}\n")

@@ -95,8 +95,6 @@ def telling(done: Callable[[], str]) -> Iterator[None]:
         yield
     except asyncio.CancelledError:
         raise CommandInterruptedError(f"interrupted; {done()}") from None
-    except CommandError:
-        raise
     except Exception as error:
         error.add_note(done())
         raise

@@ -86,11 +86,11 @@ async def forget(
     retention ends. A later detection creates the device again. It is safe to run this again.
     """
     settings = begin_quietly(context)
-    with telling(lambda: "run it again"):
-        async with open_migrated_stores(settings) as stores:
-            async with stores.database.read() as session:
-                owner = await company_named(session, company)
-            eraser = device_eraser(settings, stores)
+    async with open_migrated_stores(settings) as stores:
+        async with stores.database.read() as session:
+            owner = await company_named(session, company)
+        eraser = device_eraser(settings, stores)
+        with telling(lambda: "run it again"):
             data = await (eraser.erase if yes else eraser.count)(DeviceKey(owner.id, udid))
     rows = data.rows
     say(

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -14,10 +14,8 @@ from typer import Argument, Option
 from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
 from engine.cli.detection_file import (
     DetectionFile,
-    Entry,
     Format,
     FormatOption,
-    InputFaultError,
     form_of,
 )
 from engine.cli.output import say, shown_progress
@@ -60,7 +58,7 @@ def publish(
     """Publish detections from FILE, keyed by the device's udid.
 
     Every detection is checked with the engine's own checks. JSON is published byte for byte: one
-    detection per line, or one array of up to 64 MiB. CSV needs a header; its columns are uuid,
+    detection per line, or one array. CSV needs a header; its columns are uuid,
     major, minor, proximity, rssi, tx_power, geofence (its id), transition, latitude, longitude,
     accuracy, tag_kind, tag_value, api_key, udid, name, version, model, token_push, id_connector,
     time_zone, detected_at and ip; an empty cell is an absent field. A file is checked whole before
@@ -77,22 +75,39 @@ def publish(
             "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
         )
     settings = begin_quietly(context)
-    items = Items(source=DetectionFile(file, form), as_is=as_is, timed=speed is not None)
-    nothing = "nothing was published"
+    source, faults = DetectionFile(file, form), list[str]()
+
+    def blocks() -> Iterator[list[Item]]:
+        return checked_items(source, faults, as_is=as_is, timed=speed is not None)
+
     if dry_run or not skip_invalid:
-        valid = f"{sum(map(len, items.blocks())):,} detections are valid; {nothing}"
-        items.refuse_faults(valid if dry_run else nothing)
+        done = "nothing was published"
+        with telling(lambda: done):
+            count = sum(map(len, blocks()))
+        done = f"{count:,} detections are valid; {done}" if dry_run else done
+        if faults:
+            show = faults if len(faults) > 1 else ()
+            _print_faults(show)
+            what = f"{source.name} has {len(faults):,} faults" if show else faults[0]
+            raise CommandError(f"{what}; {done}")
     if dry_run:
-        say(valid)
+        say(done)
         raise typer.Exit
     topic = detection_topics(settings)[0]
     if topic != DetectionTopic(topic.name):
         raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    return _publish(settings, items, Sender(topic.name, rate, speed, stamp=now))
+    sender = Sender(topic.name, rate, speed, stamp=now)
+    return _publish(settings, source, blocks(), faults, sender)
 
 
-async def _publish(settings: Settings, items: "Items", sender: "Sender") -> None:
-    source, begin = items.source, time.monotonic()
+async def _publish(
+    settings: Settings,
+    source: DetectionFile,
+    blocks: Iterator[list["Item"]],
+    faults: list[str],
+    sender: "Sender",
+) -> None:
+    begin = time.monotonic()
     with (
         source,
         shown_progress("published", "detections") as progress,
@@ -102,15 +117,18 @@ async def _publish(settings: Settings, items: "Items", sender: "Sender") -> None
         sender.on_sent = lambda sent: progress(count=sent, completed=source.read)
         await ensure_topics(settings, (sender.topic,))
         async with open_publisher(settings) as publisher:
-            for block in items.blocks():
+            for block in blocks:
                 await sender.send(publisher, block)
-    if items.is_cut:
-        items.refuse_faults(f"{sender.sent:,} had been published")
-    items.print_faults()
+    _print_faults(faults)
     seconds = time.monotonic() - begin
-    skipped = f", skipped {len(items.faults):,}" if items.faults else ""
+    skipped = f", skipped {len(faults):,}" if faults else ""
     done = f"published {sender.sent:,} detections to {sender.topic} in {seconds:.1f} s"
     say(f"{done} ({sender.sent / seconds:,.0f}/s){skipped}")
+
+
+def _print_faults(faults: Sequence[str]) -> None:
+    for fault in faults[:_MOST_FAULTS]:
+        say(fault, err=True)
 
 
 class Item(NamedTuple):
@@ -121,53 +139,27 @@ class Item(NamedTuple):
     recorded: float | None = None
 
 
-@dataclass(kw_only=True)
-class Items:
-    """The valid detections of a file, and its faults, each with its place.
+def checked_items(
+    source: DetectionFile, faults: list[str], *, as_is: bool = False, timed: bool = False
+) -> Iterator[list[Item]]:
+    """The valid detections of a file; its `faults` are noted, each with its place.
 
-    `as_is` takes every line; `timed` needs the time of every detection. `is_cut`: the rest of the
-    file cannot be read.
+    `as_is` takes every line; `timed` needs the time of every detection. Raises InputFaultError.
     """
-
-    source: DetectionFile
-    as_is: bool = False
-    timed: bool = False
-    faults: list[str] = field(default_factory=list)
-    is_cut: bool = False
-
-    def blocks(self) -> Iterator[list[Item]]:
-        """Lists of items; faults are noted and left out."""
-        try:
-            for entries in self.source.blocks():
-                items = []
-                for entry in entries:
-                    try:
-                        items.append(self._checked(entry))
-                    except ValueError as error:
-                        self.faults.append(f"{self.source.name}:{entry.line}: {error}")
-                yield items
-        except InputFaultError as error:
-            self.is_cut = True
-            self.faults.append(str(error))
-
-    def _checked(self, entry: Entry) -> Item:
-        if self.as_is:
-            return Item(_key_of(entry.value), entry.value)
-        found = entry.decode(path_loss_exponent=2.0, timed=self.timed)
-        return Item(found.message.device.udid.encode(), entry.value, found.detected_at)
-
-    def refuse_faults(self, done: str) -> None:
-        """Print the faults, and raise CommandError, which says what was done; nothing if none."""
-        if len(self.faults) == 1:
-            raise CommandError(f"{self.faults[0]}; {done}")
-        if self.faults:
-            self.print_faults()
-            raise CommandError(f"{self.source.name} has {len(self.faults):,} faults; {done}")
-
-    def print_faults(self) -> None:
-        """Print the first faults on standard error."""
-        for fault in self.faults[:_MOST_FAULTS]:
-            say(fault, err=True)
+    for entries in source.blocks():
+        items = []
+        for entry in entries:
+            if as_is:
+                items.append(Item(_key_of(entry.value), entry.value))
+                continue
+            try:
+                found = entry.decode(path_loss_exponent=2.0, timed=timed)
+            except ValueError as error:
+                faults.append(f"{source.name}:{entry.line}: {error}")
+            else:
+                udid = found.message.device.udid.encode()
+                items.append(Item(udid, entry.value, found.detected_at))
+        yield items
 
 
 def _key_of(line: bytes) -> bytes | None:

@@ -124,9 +124,7 @@ async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
         async with running_engine(settings) as metrics:
             await publish_readings(settings, readings, began)
             await until_done(metrics, database, len(readings))
-            counts = {
-                name: count for name, count in counts_of(metrics.detections).items() if count
-            }
+            counts = {name: count for name, count in counts_of(metrics.detections).items() if count}
         yield settings, counts, await notifications(settings)
 
 

@@ -8,7 +8,7 @@ import asyncio
 import base64
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -32,7 +32,13 @@ from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.dead_letters import ORIGINAL, REASONS
 from engine.kafka.producer import Outgoing
-from engine.kafka.topic_reader import Offsets, TopicReader, open_topic_reader, partitions_of
+from engine.kafka.topic_reader import (
+    OffsetRange,
+    Offsets,
+    TopicReader,
+    open_topic_reader,
+    partitions_of,
+)
 from engine.kafka.topics import Topics
 
 _PREVIEW_BYTES = 48
@@ -66,26 +72,22 @@ async def list_letters(
     With --json keys and values are shown in full.
     """
     settings = begin_quietly(context)
-    letters: list[Letter] = []
+    shown: list[tuple[str, ...]] = []
     counts: Counter[str] = Counter()
     partitions = await partitions_of(settings, [Topics.of(settings).dead_letters])
     async with open_topic_reader(settings, missing="skip") as reader:
         async for batch in read_letters(reader, dict.fromkeys(partitions, 0)):
             for letter in batch:
-                if reason not in (None, letter.reason):
-                    continue
-                counts[letter.reason] += 1
-                if counts.total() > limit:
-                    continue
-                if as_json:
-                    echo_json(letter.as_json())
-                else:
-                    letters.append(letter)
+                if reason in (None, letter.reason):
+                    counts[letter.reason] += 1
+                    if counts.total() <= limit and as_json:
+                        echo_json(letter.as_json())
+                    elif counts.total() <= limit:
+                        shown.append(letter.cells())
     if as_json:
         return
-    if letters:
-        header = ("from", "reason", "detail", "failed at", "value")
-        print_table(header, [letter.cells() for letter in letters])
+    if shown:
+        print_table(("from", "reason", "detail", "failed at", "value"), shown)
     total = counts.total()
     by_reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
     more = f"; the first {limit:,} are shown (--limit)" if total > limit else ""
@@ -122,40 +124,39 @@ async def replay(
     def summary() -> str:
         return f"{put_back:,} dead letters {'would be put back' if dry_run else 'put back'}"
 
-    async with AsyncExitStack() as stack:
-        stack.enter_context(telling(summary))
+    with telling(summary):
         partitions = await partitions_of(settings, [topics.dead_letters])
-        publisher = await stack.enter_async_context(open_publisher(settings))
-        reader = await stack.enter_async_context(
-            open_topic_reader(settings, missing="skip", group=name)
-        )
         async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
             commits = await cluster.committed(name, partitions) if partitions else {}
         progress = {tp: Progress.of_commit(commits.get(tp)) for tp in partitions}
         starts = {tp: 0 if from_beginning else each.begin(reason) for tp, each in progress.items()}
-        batches = await stack.enter_async_context(aclosing(read_letters(reader, starts)))
-        async for batch in batches:
-            done = progress[batch[0].place]
-            outgoing: list[Outgoing] = []
-            for letter in batch:
-                if limit is not None and put_back + len(outgoing) >= limit:
+        async with (
+            open_publisher(settings) as publisher,
+            open_topic_reader(settings, missing="skip", group=name) as reader,
+            aclosing(read_letters(reader, starts)) as batches,
+        ):
+            async for batch in batches:
+                done = progress[batch[0].place]
+                outgoing: list[Outgoing] = []
+                for letter in batch:
+                    if limit is not None and put_back + len(outgoing) >= limit:
+                        break
+                    if reason in (None, letter.reason) and (
+                        from_beginning or letter.offset >= done.begin(letter.reason)
+                    ):
+                        if (obstacle := letter.obstacle(topics)) is None:
+                            outgoing.append(letter.original())
+                        else:
+                            left_out += 1
+                            place = f"dead letter {letter.place.partition}/{letter.offset}"
+                            say(f"{place} is not put back: {obstacle}", err=True)
+                    done.add(letter, reason)
+                if not dry_run:  # a crash between the two repeats the batch
+                    await publisher.publish(outgoing)
+                    await reader.commit({batch[0].place: done.to_commit()})
+                put_back += len(outgoing)
+                if put_back == limit:
                     break
-                if reason in (None, letter.reason) and (
-                    from_beginning or letter.offset >= done.begin(letter.reason)
-                ):
-                    if (obstacle := letter.obstacle(topics)) is None:
-                        outgoing.append(letter.original())
-                    else:
-                        left_out += 1
-                        place = f"dead letter {letter.place.partition}/{letter.offset}"
-                        say(f"{place} is not put back: {obstacle}", err=True)
-                done.add(letter, reason)
-            if not dry_run:  # a crash between the two repeats the batch
-                await publisher.publish(outgoing)
-                await reader.commit({batch[0].place: done.to_commit()})
-            put_back += len(outgoing)
-            if put_back == limit:
-                break
     say(summary())
     if left_out:
         raise CommandError(f"{left_out:,} dead letters cannot be put back")
@@ -227,14 +228,10 @@ async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[l
     beginning. Raises KafkaError, and TimeoutError if no record arrives within the deadline.
     """
     ranges = await reader.ranges(starts)
-    begins = {
-        tp: starts[tp] if begin <= starts[tp] <= end else begin
-        for tp, (begin, end) in ranges.items()
-    }
-    ends = {tp: end for tp, (_, end) in ranges.items()}
-    async for records in reader.records_until(begins, ends):
-        if records:
-            yield [Letter(record) for record in records]
+    for tp, (begin, end) in ranges.items():
+        ranges[tp] = OffsetRange(starts[tp] if begin <= starts[tp] <= end else begin, end)
+    async for records in reader.records_until(ranges):
+        yield [Letter(record) for record in records]
 
 
 class Progress(dict[str, int]):

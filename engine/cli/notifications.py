@@ -82,12 +82,10 @@ async def published(
     async with open_topic_reader(settings, missing="skip") as reader:
         ranges = await reader.ranges(partitions)
         on_begin()
-        ends = {tp: each.end for tp, each in ranges.items()}
         if from_beginning:
-            begins = {tp: each.begin for tp, each in ranges.items()}
-            async for record in reader.in_order_of_time(begins, ends):
+            async for record in reader.in_order_of_time(ranges):
                 yield record.value or b""
-        async for records in reader.follow(ends):
+        async for records in reader.follow({tp: end for tp, (_, end) in ranges.items()}):
             for record in records:
                 yield record.value or b""
 

@@ -454,10 +454,8 @@ async def _recounted(
         topics.authentications: recount.add_authentication,
         topics.presence: recount.add_presence,
     }
-    begins = {tp: begin for tp, (begin, _) in span.ranges.items()}
-    ends = {tp: end for tp, (_, end) in span.ranges.items()}
-    progress(total=sum(ends.values()) - sum(begins.values()))
-    async for records in reader.records_until(begins, ends):
+    progress(total=sum(end - begin for begin, end in span.ranges.values()))
+    async for records in reader.records_until(span.ranges):
         for part in chunked(records, AT_ONCE):
             topic = part[0].topic
             if decoder := decoders.get(topic):

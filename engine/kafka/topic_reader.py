@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from math import isfinite
 from typing import Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -53,11 +54,10 @@ class TopicReader:
         A partition without such a record is left out; with the embedded broker, which does not know
         timestamps, all are.
         """
-        times = {
-            tp: max(0, round(instant * 1000)) for tp, (begin, end) in ranges.items() if begin < end
-        }
-        if not times:
+        partitions = [tp for tp, (begin, end) in ranges.items() if begin < end]
+        if not partitions or not isfinite(instant):
             return {}
+        times = dict.fromkeys(partitions, max(0, round(instant * 1000)))
         async with asyncio.timeout(self._deadline):
             found = await self._consumer.offsets_for_times(times)
         return {
@@ -67,40 +67,41 @@ class TopicReader:
         }
 
     async def records_until(
-        self, begins: Offsets, ends: Offsets
+        self, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
-        """Every record from `begins` up to `ends`, in lists of one partition each, in its order.
+        """Every record of the ranges, in lists of one partition each, in its order.
 
         Raises KafkaError, and TimeoutError if no record arrives within the deadline.
         """
-        positions = {tp: begins[tp] for tp in ends}
-        open_ = {tp for tp in ends if positions[tp] < ends[tp]}
+        positions = {tp: begin for tp, (begin, _) in ranges.items()}
+        open_ = {tp for tp, (begin, end) in ranges.items() if begin < end}
         if not open_:
             return
         self._assign(positions)
         while open_:
             for tp, records in (await self._progress(open_, positions)).items():
-                yield _before(records, ends[tp])
-            open_ = {tp for tp in open_ if positions[tp] < ends[tp]}
+                if within := _before(records, ranges[tp].end):
+                    yield within
+            open_ = {tp for tp in open_ if positions[tp] < ranges[tp].end}
 
     async def in_order_of_time(
-        self, begins: Offsets, ends: Offsets
+        self, ranges: Mapping[TopicPartition, OffsetRange]
     ) -> AsyncGenerator[ConsumerRecord[bytes, bytes], None]:
-        """Every record from `begins` up to `ends`, merged by the records' timestamps.
+        """Every record of the ranges, merged by the records' timestamps.
 
         Raises KafkaError, and TimeoutError if no record arrives within the deadline.
         """
-        positions = {tp: begins[tp] for tp in ends}
+        positions = {tp: begin for tp, (begin, _) in ranges.items()}
         waiting: dict[TopicPartition, deque[ConsumerRecord[bytes, bytes]]]
-        waiting = {tp: deque() for tp in ends if positions[tp] < ends[tp]}
+        waiting = {tp: deque() for tp, (begin, end) in ranges.items() if begin < end}
         self._assign(positions)
         while waiting:
             for tp in {tp for tp, records in waiting.items() if not records}:
-                if positions[tp] >= ends[tp]:
+                if positions[tp] >= ranges[tp].end:
                     del waiting[tp]
             if empty := {tp for tp, records in waiting.items() if not records}:
                 for tp, fetched in (await self._progress(empty, positions)).items():
-                    waiting[tp] += _before(fetched, ends[tp])
+                    waiting[tp] += _before(fetched, ranges[tp].end)
             elif waiting:
                 yield min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
 

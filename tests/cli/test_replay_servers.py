@@ -161,8 +161,4 @@ async def values(settings: Settings, topic: str) -> "list[ConsumerRecord[bytes, 
     partitions = await partitions_of(settings, [topic])
     async with open_topic_reader(settings, missing="error") as reader:
         ranges = await reader.ranges(partitions)
-        begins = {tp: each.begin for tp, each in ranges.items()}
-        ends = {tp: each.end for tp, each in ranges.items()}
-        return [
-            record async for records in reader.records_until(begins, ends) for record in records
-        ]
+        return [record async for records in reader.records_until(ranges) for record in records]

@@ -28,7 +28,8 @@ async def read(
 ) -> dict[TopicPartition, list[int]]:
     """The offsets that were read, by partition."""
     found: dict[TopicPartition, list[int]] = {}
-    async for records in reader.records_until(begins, ends):
+    ranges = {tp: OffsetRange(begins[tp], end) for tp, end in ends.items()}
+    async for records in reader.records_until(ranges):
         for record in records:
             place = TopicPartition(record.topic, record.partition)
             found.setdefault(place, []).append(record.offset)

@@ -38,7 +38,7 @@ from engine.cli.replay.output import SentCsv, print_results
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
 from engine.kafka.detections import DecodedDetection
-from engine.kafka.topic_reader import open_topic_reader, partitions_of
+from engine.kafka.topic_reader import OffsetRange, open_topic_reader, partitions_of
 from engine.kafka.topics import detection_topics
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
@@ -306,17 +306,14 @@ async def _of_kafka(
         raise CommandError(f"there is no topic {', '.join(decoders)} yet: `proximity run` makes it")
     async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
         ranges = await reader.ranges(partitions)
-        begins = {tp: each.begin for tp, each in ranges.items()}
-        ends = {tp: each.end for tp, each in ranges.items()}
         margin = settings.max_detection_age
-        for bound, instant in ((begins, period.warm_up - margin), (ends, period.until + margin)):
-            if abs(instant) < inf:
-                bound |= await reader.first_since(ranges, instant)
-        ends = {tp: max(end, begins[tp]) for tp, end in ends.items()}
-        progress(total=sum(ends[tp] - begins[tp] for tp in ends))
-        async for records in reader.records_until(begins, ends):
-            if not records:
-                continue
+        begins = await reader.first_since(ranges, period.warm_up - margin)
+        ends = await reader.first_since(ranges, period.until + margin)
+        for tp, (begin, end) in ranges.items():
+            begin = begins.get(tp, begin)
+            ranges[tp] = OffsetRange(begin, max(begin, ends.get(tp, end)))
+        progress(total=sum(end - begin for begin, end in ranges.values()))
+        async for records in reader.records_until(ranges):
             decoder = decoders[records[0].topic]
             for part in chunked(records, decoder.records_at_once):
                 batch = await decoder.decode(part)

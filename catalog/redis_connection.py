@@ -32,7 +32,7 @@ _ACCEPTED = (
     "[user:password@]host[:port]; redis+sentinel://, rediss+sentinel://, each "
     "[user:password@]host:port,host:port/service"
 )
-_CLUSTER_SCHEMES = {"redis+cluster://": "redis://", "rediss+cluster://": "rediss://"}
+_CLUSTER_SCHEMES = ("redis+cluster://", "rediss+cluster://")
 _SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _HEALTH_CHECK_SECONDS = 15
@@ -125,14 +125,11 @@ async def probe_redis(url: str) -> None:
 
 
 def _is_cluster(url: str) -> bool:
-    return url.startswith(tuple(_CLUSTER_SCHEMES))
+    return url.startswith(_CLUSTER_SCHEMES)
 
 
 def _of_one_node(url: str) -> str:
-    for scheme, single in _CLUSTER_SCHEMES.items():
-        if url.startswith(scheme):
-            return single + url.removeprefix(scheme)
-    return url
+    return url.replace("+cluster", "", 1) if _is_cluster(url) else url
 
 
 class _ErrorWhenClosed:
@@ -173,7 +170,7 @@ def _connect_cluster(url: str, options: Mapping[str, Any]) -> RedisCluster:
     return client
 
 
-class SentinelRedis(Redis):
+class _SentinelRedis(Redis):
     """A client of the primary; closing it closes its connections to the Sentinels too.
 
     After each lost connection the Sentinels give the client the primary's address.
@@ -181,16 +178,11 @@ class SentinelRedis(Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
-        await self.watchers.aclose()
-
-    @property
-    def watchers(self) -> Sentinel:
-        """The clients of the Sentinels."""
-        found: Sentinel = getattr(self.connection_pool, "sentinel_manager")  # noqa: B009  # no stub
-        return found
+        pool: Any = self.connection_pool
+        await pool.sentinel_manager.aclose()
 
 
-def _connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
+def _connect_sentinel(url: str, options: Mapping[str, Any]) -> Redis:
     """For `redis+sentinel://[user:password@]host:port,host:port/service[/database]`.
 
     Query parameters are those of redis-py; `sentinel_username` and `sentinel_password` are for the
@@ -205,25 +197,19 @@ def _connect_sentinel(url: str, options: Mapping[str, Any]) -> SentinelRedis:
     given: dict[str, Any] = dict(
         parse_url(f"{scheme}://{user}{at}primary/{database}?{parts.query}")
     )
-    given["ssl"] = given.pop("connection_class", None) is not None
     del given["host"]
-    of_sentinels = {
-        "socket_timeout": _SENTINEL_SECONDS,
-        "socket_connect_timeout": _SENTINEL_SECONDS,
-        **{name: value for name, value in given.items() if name.startswith("ssl")},
-        **{
-            name.removeprefix("sentinel_"): given.pop(name)
-            for name in list(given)
-            if name.startswith("sentinel_")
-        },
-        "retry": Retry(NoBackoff(), 0),
-    }
+    given["ssl"] = given.pop("connection_class", None) is not None
+    own = [name for name in given if name.startswith("sentinel_")]
+    of_sentinels = {name.removeprefix("sentinel_"): given.pop(name) for name in own}
+    of_sentinels |= {name: value for name, value in given.items() if name.startswith("ssl")}
+    of_sentinels["retry"] = Retry(NoBackoff(), 0)
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        of_sentinels.setdefault(name, _SENTINEL_SECONDS)
     make: Any = Sentinel  # redis-py has no types for it
-    client: Any = make(
-        [_place(each) for each in places.split(",")], sentinel_kwargs=of_sentinels
-    ).master_for(service, redis_class=SentinelRedis, **{**options, **given})
-    assert isinstance(client, SentinelRedis)  # noqa: S101  # the requested class
-    return client
+    sentinel = make([_place(each) for each in places.split(",")], sentinel_kwargs=of_sentinels)
+    primary = sentinel.master_for(service, redis_class=_SentinelRedis, **{**options, **given})
+    assert isinstance(primary, Redis)  # noqa: S101  # the requested class
+    return primary
 
 
 def _place(text: str) -> tuple[str, int]:

@@ -351,14 +351,16 @@ async def drain_once(
 ) -> DrainResult:
     """Write up to 1000 rows of the outbox to the index, and delete the rows.
 
-    If the index is missing or wrong, rebuild it (`rebuild_if_missing`, which also explains
-    `on_lag`). Each row is written at least once before it is deleted. Raises SQLAlchemyError,
-    RedisError, OSError, TimeoutError or IndexWriteError; then the rows are still there, and a retry
-    is safe.
+    If the index is incomplete or wrong, rebuild it. `on_lag` is called with the number of
+    generations by which Redis is behind. Each row is written at least once before it is deleted.
+    Raises SQLAlchemyError, RedisError, OSError, TimeoutError or IndexWriteError; then the rows are
+    still there, and a retry is safe. SQL has 2 s to say whether there is something to do.
     """
-    async with database.read() as session:
-        if not await session.scalar(select(exists(select(Outbox.id)))):
-            return DrainResult.IDLE
+    catalog, generation, has_rows = await within(_SQL_SECONDS, _state_of(database))
+    is_right, lag = compare_markers(await store.markers(), catalog, generation)
+    on_lag(lag)
+    if is_right and not has_rows:
+        return DrainResult.IDLE
     async with index_transaction(database, store, wait=False) as transaction:
         if transaction is None:
             return DrainResult.BUSY
@@ -374,6 +376,15 @@ async def drain_once(
         return DrainResult.DRAINED if rows else DrainResult.IDLE
 
 
+async def _state_of(database: Database) -> tuple[str, int, bool]:
+    """The catalog, the generation of the last write, and whether the outbox has rows."""
+    has_rows = exists(select(Outbox.id))
+    async with database.read() as session:
+        query = select(IndexState.catalog, IndexState.generation, has_rows)
+        catalog, generation, found = (await session.execute(query)).one()
+        return catalog, generation, found
+
+
 async def rebuild(database: Database, store: IndexStore) -> dict[str, int]:
     """Rebuild the index, whatever it holds (IndexTransaction.rebuild). Raises as `drain_once`."""
     async with index_transaction(database, store, wait=True) as transaction:
@@ -381,39 +392,13 @@ async def rebuild(database: Database, store: IndexStore) -> dict[str, int]:
         return await transaction.rebuild()
 
 
-async def rebuild_if_missing(
-    database: Database, store: IndexStore, *, on_lag: LagListener = lambda _: None
-) -> bool:
-    """Rebuild an index that is incomplete or wrong. Returns whether it was rebuilt.
-
-    All processes that find the index wrong wait for one lock: the first one rebuilds it, and the
-    others then find it right. `on_lag` is called before and after with the number of generations by
-    which Redis is behind. Raises as `drain_once`; SQL has 2 s to answer.
-    """
-    catalog, generation = await within(_SQL_SECONDS, _expected(database))
-    is_right, lag = compare_markers(await store.markers(), catalog, generation)
-    on_lag(lag)
-    if is_right:
-        return False
-    async with index_transaction(database, store, wait=True) as transaction:
-        assert transaction is not None  # noqa: S101  # None only without `wait`
-        return await transaction.rebuild_if_wrong(on_lag)
-
-
-async def _expected(database: Database) -> tuple[str, int]:
-    async with database.read() as session:
-        query = select(IndexState.catalog, IndexState.generation)
-        catalog, generation = (await session.execute(query)).one()
-        return catalog, generation
-
-
 @dataclass(kw_only=True, eq=False)
 class OutboxDrainer:
-    """Compares the index with SQL and drains the outbox, every `poll` seconds.
+    """Calls `drain_once` every `poll` seconds.
 
     An outage of SQL or Redis is logged once and retried, after a pause that doubles up to
     `longest_pause`. Any other error is a mistake in the program and ends `run`. `failures` counts
-    consecutive failures. `on_lag` is called with the number of generations that Redis is behind.
+    consecutive failures.
     """
 
     database: Database
@@ -439,23 +424,17 @@ class OutboxDrainer:
                         await self._nudged.wait()
 
     async def _step(self) -> float:
-        """Compare or drain. Returns the seconds to pause."""
+        """Drain once. Returns the seconds to pause."""
         try:
-            await rebuild_if_missing(self.database, self.store, on_lag=self.on_lag)
             outcome = await drain_once(self.database, self.store, on_lag=self.on_lag)
         except OUTAGES as error:
-            return self._failed(error)
+            self.failures += 1
+            if self.failures == 1:  # one line for the outage; its end has another
+                text = f"{type(error).__name__}: {error}".partition("\n")[0]
+                passes = not isinstance(error, SQLAlchemyError) or database_may_recover(error)
+                _log.warning("index cannot be kept up to date", error=text, passes=passes)
+            return min(self.poll * 2.0 ** min(self.failures, 16), self.longest_pause)
         if self.failures:
             _log.info("index is kept up to date again", failures=self.failures)
             self.failures = 0
         return 0.0 if outcome is DrainResult.DRAINED else self.poll
-
-    def _failed(self, error: Exception) -> float:
-        self.failures += 1
-        if self.failures == 1:  # one line for the outage; its end has another
-            _log.warning(
-                "index cannot be kept up to date",
-                error=f"{type(error).__name__}: {error}".partition("\n")[0],
-                passes=not isinstance(error, SQLAlchemyError) or database_may_recover(error),
-            )
-        return min(self.poll * 2.0 ** min(self.failures, 16), self.longest_pause)

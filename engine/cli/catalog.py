@@ -11,7 +11,7 @@ from typer import Argument
 
 from catalog.database import Database
 from catalog.errors import RedisUrlError
-from catalog.index.drain import OUTAGES, DrainResult, drain_once, rebuild_if_missing
+from catalog.index.drain import OUTAGES, DrainResult, drain_once
 from catalog.index.drain import rebuild as build_again
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.redis_connection import probe_redis
@@ -107,7 +107,6 @@ async def update_index(settings: Settings) -> None:
     """
     async with open_stores(settings) as stores, asyncio.timeout(_DRAIN_SECONDS):
         of = (stores.database, stores.index_store)
-        await rebuild_if_missing(*of)
         while (outcome := await drain_once(*of)) is not DrainResult.IDLE:
             if outcome is DrainResult.BUSY:  # another process is writing the index
                 await asyncio.sleep(_PAUSE)

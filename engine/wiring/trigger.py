@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
 from catalog.errors import IndexWriteError
-from catalog.index.drain import rebuild_if_missing
+from catalog.index.drain import DrainResult, drain_once
 from engine.formats.decoders import detection_decoders
 from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
@@ -198,10 +198,14 @@ def _refusals(settings: Settings, cache: PlaceCache) -> "RefusalFilter | None":
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:
     """Rebuild the index if it is missing or has lost writes.
 
-    While SQL does not answer, log that and return: Redis may be complete, which is enough.
+    While SQL does not answer, or another process writes the index, return after a pause: Redis may
+    be complete, which is enough.
     """
+    listener = metrics.index_lag.set
     try:
-        await rebuild_if_missing(stores.database, stores.index_store, on_lag=metrics.index_lag.set)
+        outcome = await drain_once(stores.database, stores.index_store, on_lag=listener)
+        if outcome is DrainResult.BUSY:
+            await asyncio.sleep(_REBUILD_PAUSE)
     except Exception as error:  # permanent errors stop the process
         flushed_or_overtaken = isinstance(error, IndexWriteError)
         if not (flushed_or_overtaken or database_may_recover(error) or redis_may_recover(error)):

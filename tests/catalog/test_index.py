@@ -12,10 +12,11 @@ from sqlalchemy import select
 from catalog.database import Database
 from catalog.errors import IndexWriteError
 from catalog.index.drain import (
+    DrainResult,
     IndexStore,
+    drain_once,
     index_transaction,
     rebuild,
-    rebuild_if_missing,
 )
 from catalog.index.entries import (
     BUCKETS,
@@ -143,8 +144,8 @@ async def test_writers_at_once(database: Database, store: IndexStore, redis: Any
     async with database.write.begin() as session:
         company = records.company()
         session.add_all([records.beacon(records.venue(company)) for _ in range(600)])
-    built = await asyncio.gather(*(rebuild_if_missing(database, store) for _ in range(4)))
-    assert built.count(True) == 1
+    built = await asyncio.gather(*(drain_once(database, store) for _ in range(4)))
+    assert built.count(DrainResult.REBUILT) == 1
     async with database.write.begin() as session:
         for beacon in await session.scalars(select(Beacon)):
             beacon.name = "new"
@@ -199,9 +200,9 @@ async def test_a_writer_that_dies_before_its_commit(
             assert transaction is not None
             await transaction.write({"c:1": b"{}"})
             raise ConnectionError
-    assert await rebuild_if_missing(database, store)
+    assert await drain_once(database, store) is DrainResult.REBUILT
     assert await index_of(redis, store) == {}
-    assert not await rebuild_if_missing(database, store)
+    assert await drain_once(database, store) is DrainResult.IDLE
 
 
 async def test_another_catalogs_index_is_replaced(
@@ -210,7 +211,7 @@ async def test_another_catalogs_index_is_replaced(
     other = Marker(catalog="other", generation=500)
     await store.fill(other, {"c:1": b"{}"})
     await store.finish([None] * BUCKETS, other, {bucket("c:1"): 1})
-    assert await rebuild_if_missing(database, store)
+    assert await drain_once(database, store) is DrainResult.REBUILT
     assert await index_of(redis, store) == {}
     assert all(mark and mark.generation == 501 for mark in await store.markers())
 

@@ -23,7 +23,6 @@ from catalog.index.drain import (
     drain_once,
     index_transaction,
     rebuild,
-    rebuild_if_missing,
 )
 from catalog.index.entries import campaign_field
 from catalog.models import Campaign
@@ -93,7 +92,7 @@ class Reader:
 
     async def _rebuild(self) -> None:
         try:
-            await rebuild_if_missing(self.database, self.store)
+            await drain_once(self.database, self.store)
         except OUTAGES:
             await asyncio.sleep(0.1)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address, ip_network
-from weakref import WeakValueDictionary
 
 import structlog
 from redis.exceptions import RedisError
@@ -87,11 +86,9 @@ def network_of(address: str) -> str:
 class Sessions:
     """Finds, creates and ends sessions in SQL. `clock` gives the time, aware.
 
-    After `most_failures` an account's password is not checked for that network, until `window`
-    seconds after the first one. Failures are counted in Redis; while it does not answer, each
-    process counts alone. A caller waits behind others of its account, then of its network, then of
-    all: so guesses at one account do not delay another, and a network with many requests gets no
-    more than its share. Every method raises the errors of SQL.
+    After `most_failures` attempts without a success an account's password is not checked for that
+    network, until `window` seconds after the first one. They are counted in Redis; while it does
+    not answer, each process counts alone. Every method raises the errors of SQL.
     """
 
     database: Database
@@ -100,14 +97,10 @@ class Sessions:
     most_failures: int
     window: int
     clock: Callable[[], datetime]
-    # Failures without Redis: how many, and when they are forgotten (monotonic seconds).
+    # Attempts without Redis: how many, and when they are forgotten (monotonic seconds).
     _own: dict[str, tuple[int, float]] = field(default_factory=dict)
     # Checked for an unknown e-mail, so that the answer takes as long as for a known one.
     _nobody: str = field(default_factory=lambda: hash_password(secrets.token_urlsafe()))
-    # A semaphore exists while somebody holds it or waits for it.
-    _waiting: WeakValueDictionary[str, asyncio.Semaphore] = field(
-        default_factory=WeakValueDictionary
-    )
     _free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_WORKERS))
 
     async def find(self, email: str, token: str) -> SignedIn | None:
@@ -169,33 +162,28 @@ class Sessions:
     async def _verified_hash(
         self, account: ColumnElement[bool], email: str, address: str, password: str
     ) -> str | None:
-        """The stored hash if the password is right. Raises ApiError 429 after too many failures.
-
-        An attempt that ends in an error is no failure of the caller and is not counted.
-        """
-        network = network_of(address)
+        """The stored hash if the password is right. Raises ApiError 429 after too many attempts."""
         # Hashed, so that the key's length is bounded and Redis holds no list of accounts.
-        key = hashlib.sha256(f"{email}\n{network}".encode(errors="replace")).hexdigest()
-        async with self._semaphore(key, 1):
-            failures, seconds = await self._count(key, 0)
-            if failures >= self.most_failures:
-                message = "too many attempts to sign in; try again later"
-                raise ApiError(429, message, headers={"retry-after": str(max(seconds, 1))})
-            async with self._semaphore(network, _WORKERS), self._free:
-                async with self.database.read() as session:
-                    query = _MAY_SIGN_IN.with_only_columns(Account.password_hash)
-                    stored = await session.scalar(query.where(account))
-                checked = stored or self._nobody
-                right = await asyncio.to_thread(verify_password, checked, password)
-            right = right and stored is not None
-            await self._count(key, -failures if right else 1)
-            return stored if right else None
-
-    def _semaphore(self, name: str, value: int) -> asyncio.Semaphore:
-        return self._waiting.setdefault(name, asyncio.Semaphore(value))
+        named = f"{email}\n{network_of(address)}".encode(errors="replace")
+        key = hashlib.sha256(named).hexdigest()
+        # Counted before the check, so that parallel guesses are no more than others.
+        attempts, seconds = await self._count(key, 1)
+        if attempts > self.most_failures:
+            message = "too many attempts to sign in; try again later"
+            raise ApiError(429, message, headers={"retry-after": str(max(seconds, 1))})
+        async with self._free:
+            async with self.database.read() as session:
+                query = _MAY_SIGN_IN.with_only_columns(Account.password_hash)
+                stored = await session.scalar(query.where(account))
+            checked = stored or self._nobody
+            is_right = await asyncio.to_thread(verify_password, checked, password)
+        if stored is None or not is_right:
+            return None
+        await self._count(key, -attempts)
+        return stored
 
     async def _count(self, key: str, number: int) -> tuple[int, int]:
-        """Add to the failures of a key. The sum, and the seconds until it is forgotten."""
+        """Add to the attempts of a key. The sum, and the seconds until it is forgotten."""
         name = f"{self.prefix}login:{key}"
         try:
             async with asyncio.timeout(_REDIS_SECONDS):

@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,7 +21,7 @@ from asyncpg.exceptions import (
     UnsupportedClientFeatureError,
     UnsupportedServerFeatureError,
 )
-from sqlalchemy import URL, Connection, event, func, make_url, select, type_coerce
+from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -37,7 +36,6 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog import audit  # noqa: F401  # it listens to every session
 from catalog.errors import DatabaseUrlError
-from catalog.models import Instant
 from catalog.session import CatalogSession
 
 CONNECT_SECONDS = 10.0
@@ -57,7 +55,6 @@ _PARAMETERS = (  # libpq's, which asyncpg reads too
     *("host", "port", "target_session_attrs", "application_name", "options"),
 )
 _WRITES = "catalog_writes"
-_NOW = select(type_coerce(func.current_timestamp(), Instant))
 
 SessionFactory = async_sessionmaker[AsyncSession]
 T = TypeVar("T")
@@ -116,15 +113,6 @@ def create_engine(
 def with_write_lock(engine: AsyncEngine) -> AsyncEngine:
     """The same engine, except that its transactions take SQLite's write lock when they begin."""
     return engine.execution_options(**{_WRITES: True})
-
-
-async def sql_now(session: AsyncSession) -> datetime:
-    """The time on the database's clock, which all processes share; aware, in UTC.
-
-    In a transaction it is the time at which the transaction began.
-    """
-    now: datetime = (await session.execute(_NOW)).scalar_one()
-    return now
 
 
 def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:

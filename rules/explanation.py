@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-import msgspec
-
 from rules.caps import next_place, refusing_cap
 from rules.decision import INACTIVE, UNKNOWN, Target, decide, with_caps
 from rules.model import CampaignSnapshot, Decision, PlaceKind, QuietHours, Reason, Zone
@@ -185,19 +183,6 @@ def explain_campaign(target: Target, campaign: CampaignSnapshot, question: Quest
     return Explanation(explained.reason, checks, (explained,))
 
 
-def awake(target: Target) -> Target:
-    """The target, none of whose campaigns is asleep, for a decision about another time.
-
-    A campaign that is asleep now has its content in the index by the time it can fire.
-    """
-    return target.with_campaigns(*map(awake_campaign, target.campaigns))
-
-
-def awake_campaign(campaign: CampaignSnapshot) -> CampaignSnapshot:
-    """The campaign, not asleep, for a decision about another time."""
-    return msgspec.structs.replace(campaign, asleep=False)
-
-
 def _shared_checks(target: Target | None, question: Question) -> Iterator[ExplainedCheck]:
     """The checks that need no campaign, in the order of the contract.
 
@@ -244,7 +229,7 @@ def _explain_campaign(
     if alone.campaigns:
         untimely = Reason.STALE in failed or Reason.FUTURE in failed
         origin = question.decided_at if untimely else question.detected_at
-        next_at = _next_firing(awake(alone), question, origin)
+        next_at = _next_firing(alone, question, origin)
     blocked_by = [check for check in dict.fromkeys(failed) if check not in _BY_TIME]
     return ExplainedCampaign(
         campaign,
@@ -304,12 +289,8 @@ def _schedule_checks(
         Reason.OUTSIDE_HOURS: (_wall(campaign, schedule.clock, occasion), _hours(campaign)),
     }
     yield _activity(Reason.INACTIVE, campaign.active)
-    _, *by_time, (_, has_content) = schedule.checks(occasion)
-    for check, passed in by_time:
+    for check, passed in schedule.checks(occasion)[1:]:
         yield ExplainedCheck(check, passed, *compared[check])
-    if not has_content:
-        found = "its content is not in the index yet"
-        yield ExplainedCheck(Reason.INACTIVE, False, found, "its content")
 
 
 def _claim_check(

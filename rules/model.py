@@ -123,9 +123,6 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     `on` is what it fires on: each detection, or a moment of a visit; `dwell_minutes` is set for
     dwell alone. `priority` is 0..9, the highest first. `ignores_caps`: the company's caps neither
     hold it back nor count it.
-
-    `asleep` says that the fields that are sent are left out, because the campaign cannot fire now:
-    it or its venue is inactive, or its dates are far away. The rules never grant such a campaign.
     """
 
     id: int
@@ -150,13 +147,6 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     priority: int = 5
     ignores_caps: bool = False
     ignores_quiet_hours: bool = False
-    asleep: bool = False
-
-    def without_content(self) -> "CampaignSnapshot":
-        """The campaign without the fields that are sent, asleep."""
-        return msgspec.structs.replace(
-            self, title="", push="", content=None, background=None, color=None, asleep=True
-        )
 
 
 Campaigns = tuple[CampaignSnapshot, ...]

@@ -178,7 +178,6 @@ class Schedule:
     def __init__(self, campaign: CampaignSnapshot) -> None:
         """Raises ValueError for an unknown time zone and for dates without an offset."""
         self._active = campaign.active
-        self._asleep = campaign.asleep
         self._weekdays = campaign.weekdays
         self._pieces = _pieces(campaign.start_minute * 60, campaign.end_minute * 60)
         self.clock = _clock(campaign)
@@ -217,8 +216,6 @@ class Schedule:
             (Reason.ENDED, occasion.moment <= self.end),
             (Reason.WRONG_WEEKDAY, bool(self._weekdays >> occasion.weekday & 1)),
             (Reason.OUTSIDE_HOURS, occasion.inside),
-            # An open campaign lacks its content only while an edit of the venue is on its way.
-            (Reason.INACTIVE, not self._asleep),
         )
 
 
@@ -282,7 +279,6 @@ def schedule_of(campaign: CampaignSnapshot) -> Schedule:
     start, end = campaign.start, campaign.end
     key = (
         campaign.active,
-        campaign.asleep,
         campaign.weekdays,
         campaign.start_minute,
         campaign.end_minute,

@@ -1,13 +1,7 @@
-"""Reads index entries from SQL in chunks: a few statements a chunk, whatever the catalog's size.
-
-Redis holds the index of all companies in memory. So a campaign that is inactive, at an inactive
-venue or long over is written to the index with its schedule alone: the decision and its reason stay
-the same, and no content is needed. Detections may arrive late, hence the margin.
-"""
+"""Reads index entries from SQL in chunks: a few statements a chunk, whatever the catalog's size."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -28,7 +22,6 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from catalog.database import sql_now
 from catalog.index.entries import (
     ApplicationEntry,
     CompanyGeofences,
@@ -68,7 +61,6 @@ from catalog.models import (
 )
 from catalog.session import with_deleted
 from rules.decision import Target
-from rules.explanation import awake_campaign
 from rules.geofences import Circle
 from rules.model import (
     BeaconSnapshot,
@@ -92,7 +84,6 @@ CHUNK = 1000
 _CAMPAIGNS = 100  # each may carry tens of kilobytes, and a chunk is one call to Redis
 _COMPANIES = 10  # each may have ten thousand geofences
 _EVERY = true()
-AFTER_END = timedelta(days=10)  # longer than MAX_DETECTION_AGE, an offset and a whole day
 
 
 class PlaceTable(NamedTuple):
@@ -115,11 +106,6 @@ BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon, ("uuid", "major", "min
 GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence, ("id",))
 SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag, ("company_id", "kind", "value"))
 PLACES = (BEACONS, GEOFENCES, SCAN_TAGS)
-
-
-def may_fire(*, active: bool, venue_active: bool, end: datetime, now: datetime) -> bool:
-    """Whether a campaign's entry needs its content from `now` on."""
-    return active and venue_active and now <= end + AFTER_END
 
 
 def targeted_by(campaigns: Collection[int], places: PlaceTable = BEACONS) -> ColumnElement[bool]:
@@ -208,11 +194,10 @@ async def application_fields(
 
 async def campaign_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
     """The entries of the campaigns that meet the condition, in chunks."""
-    now = await sql_now(session)
-    query = select(*Campaign.__table__.columns, Venue.time_zone, Venue.active.label("venue_active"))
+    query = select(*Campaign.__table__.columns, Venue.time_zone)
     query = query.join(Venue, Campaign.venue_id == Venue.id).where(condition)
     async for rows in pages(session, query, Campaign.id, _CAMPAIGNS):
-        yield dict(_campaign_field(row, now) for row in rows)
+        yield dict(map(_campaign_field, rows))
 
 
 async def connector_fields(
@@ -292,22 +277,14 @@ def place_field(place: Place) -> str:
     return tag_field(place.venue.company_id, place.kind, place.value)
 
 
-def _campaign_field(row: Any, now: datetime) -> tuple[str, bytes]:
+def _campaign_field(row: Any) -> tuple[str, bytes]:
     campaign = copied(
         CampaignSnapshot,
         row,
         content=None if row.format == "connector" else getattr(row, row.format),
         start=at_offset(row.start_at, row.start_offset),
         end=at_offset(row.end_at, row.end_offset),
-        asleep=False,
     )
-    if not may_fire(
-        active=row.active,
-        venue_active=row.venue_active,
-        end=row.end_at,
-        now=now,
-    ):
-        campaign = campaign.without_content()
     return campaign_field(row.id), encode(campaign)
 
 
@@ -357,7 +334,7 @@ async def read_campaign_at_place(
     )
     campaign = None
     async for fields in campaign_fields(session, wanted):
-        (campaign,) = (awake_campaign(decode_campaign(value)) for value in fields.values())
+        (campaign,) = map(decode_campaign, fields.values())
     if campaign is None:
         return None
     place = place or await _first_target(session, campaign_id)

@@ -20,7 +20,7 @@ from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
 from engine.wiring.parts import redis_options
-from rules.explanation import DeviceHistory, Explanation, Question, awake
+from rules.explanation import DeviceHistory, Explanation, Question
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
 from rules.parsing import parse_zone
@@ -94,7 +94,6 @@ async def explain(
                 zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
                 detected_at=detected,
                 decided_at=detected if decided is None else decided,
-                is_now=at is None and decided is None,
                 time_zone=time_zone,
             )
         except IndexNotBuiltError:
@@ -118,21 +117,20 @@ async def explained(
     zone: Zone | None = None,
     detected_at: float,
     decided_at: float,
-    is_now: bool = True,
     time_zone: str | None = None,
 ) -> Explained:
     """Explain a detection by the index and the device's claims; writes nothing.
 
     Without `udid` the device has received nothing yet; without `zone` it is just near enough for a
-    beacon. With `is_now` campaigns that are asleep in the index stay asleep. `time_zone` is the
-    device's, None for the catalog's. Raises IndexNotBuiltError and the errors of Redis.
+    beacon. `time_zone` is the device's, None for the catalog's. Raises IndexNotBuiltError and the
+    errors of Redis.
     """
     options = redis_options(settings, redis)
     index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
     place = await index.look_up(key)
     history, target = DeviceHistory(), None
     if place is not None:
-        target = place.target if is_now else awake(place.target)
+        target = place.target
         zone = target.reach if zone is None else zone
     if place is not None and udid is not None:
         device = DeviceKey(place.company_reference.id, udid)

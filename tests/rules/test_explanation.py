@@ -1,7 +1,6 @@
 """Each check of an explanation says what it compared, and each campaign is decided alone."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ from rules.explanation import (
     Explanation,
     HeldClaim,
     Question,
-    awake,
     explain,
 )
 from rules.model import Cap, CompanyRules, PlaceKind, QuietHours, Reason, Zone
@@ -129,20 +127,6 @@ def test_the_hours_and_caps_that_a_campaign_ignores_are_no_checks() -> None:
     assert compared(free, Reason.CAPPED) == (
         "ok not capped | at most 2 within 2 h, at most 9 within 1 min"
     )
-
-
-def test_a_campaign_far_ahead_sleeps_until_then() -> None:
-    start = datetime.fromisoformat("2027-01-01T00:00:00+01:00")
-    explanation = at_beacon(start=start, end=start, asleep=True)
-    assert only(explanation).next_at == start.timestamp()
-    assert only(explanation).blocked_by == ()
-    open_now = Target(beacon(), [campaign(asleep=True)])
-    explanation = explain(open_now, new_question())
-    assert explanation.reason is Reason.INACTIVE
-    content = only(explanation).checks[-2]
-    assert (content.check, content.passed) == (Reason.INACTIVE, False)
-    assert content.found == "its content is not in the index yet"
-    assert explain(awake(open_now), new_question()).reason is Reason.GRANTED
 
 
 def test_the_next_moment_is_after_the_quiet_hours_and_within_the_caps() -> None:

@@ -82,7 +82,6 @@ def test_campaigns_with_equal_hours_and_dates_share_a_schedule() -> None:
     different = [
         campaign(),
         campaign(active=False),
-        campaign(asleep=True),
         # The same instants, written in another offset.
         campaign(start=ISO("2026-01-01T01:00:00+01:00")),
         campaign(end=ISO("2026-12-31T01:00:00+01:00")),

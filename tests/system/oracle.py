@@ -201,7 +201,7 @@ def _at(place: Place, world: World) -> list[Campaign]:
 
 
 def _snapshot(campaign: Campaign) -> CampaignSnapshot:
-    names = set(CampaignSnapshot.__struct_fields__) - {"content", "time_zone", "asleep"}
+    names = set(CampaignSnapshot.__struct_fields__) - {"content", "time_zone"}
     return CampaignSnapshot(
         content=getattr(campaign, campaign.format, None),
         time_zone=campaign.venue.time_zone,

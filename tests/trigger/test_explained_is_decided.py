@@ -106,11 +106,3 @@ async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
     assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
     another = await answer(catalog, now + 10, now + 10, udid=None)
     assert [each.claim for each in another.campaigns] == [None] * len(CAMPAIGNS)
-
-
-async def test_a_campaign_that_sleeps_is_awake_at_another_time(catalog: PushedTrigger):
-    fields = campaign_entry(20, asleep=True, content=None) | beacon_entry([20], KNOWN)
-    await catalog.write_index(fields)
-    now = catalog.now
-    assert (await answer(catalog, now, now)).reason is Reason.INACTIVE
-    assert (await answer(catalog, now, now, is_now=False)).reason is Reason.GRANTED

@@ -25,9 +25,7 @@ from engine.cli.servers import open_snapshot
 from engine.kafka.detections import PlaceKey
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, assemble, key_of
-from rules.explanation import awake_campaign
 from rules.geofences import GeofenceGrid
-from rules.model import CampaignSnapshot
 
 T = TypeVar("T")
 
@@ -91,7 +89,7 @@ async def read_catalog(
         async for fields in reading.circle_fields(session):
             for field, entry in fields.items():
                 data[field] = GeofenceGrid(entries.decode_geofences(entry).circles)
-        found = await _all(reading.campaign_fields(session), _awake)
+        found = await _all(reading.campaign_fields(session), entries.decode_campaign)
         calls = await _all(reading.connector_fields(session), entries.decode_connector)
         of_companies = await _all(reading.rules_fields(session), entries.decode_rules)
         campaigns = {each.id: each for each in found}
@@ -125,14 +123,6 @@ async def read_catalog(
 
 async def _all(chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]) -> list[T]:
     return [decode(entry) async for fields in chunks for entry in fields.values()]
-
-
-def _awake(field: bytes) -> CampaignSnapshot:
-    """The campaign without its content, which a replay does not need, and not asleep.
-
-    A campaign that ended long ago could fire at the time of the detections.
-    """
-    return awake_campaign(entries.decode_campaign(field).without_content())
 
 
 @asynccontextmanager

@@ -7,15 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from api.answers import (
-    Answer,
-    Count,
-    EpochTime,
-    Id,
-    ReasonName,
-    Timestamp,
-    ZoneName,
-)
+from api.answers import Answer, Count, EpochTime, Id, ReasonName, Timestamp, ZoneName
 from api.bodies import LISTING, Listing, from_one
 from api.devices import CampaignOutcomeAnswer
 from api.permissions import AREAS, PREFIX, Caller, may_read

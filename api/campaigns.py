@@ -44,16 +44,9 @@ from api.records import (
 )
 from api.records import Id as ReferenceId
 from api.venues import BeaconAnswer, ExplainedBeaconAnswer, GeofenceAnswer
-from catalog.fields import ABSENT, LOWER, MINUTES, EndTime, Fields, Flag, Instant, Name, StartTime
-from catalog.index.reading import (
-    BEACONS,
-    GEOFENCES,
-    SCAN_TAGS,
-    PlaceTable,
-    read_campaign_at_place,
-    targeted_by,
-)
-from catalog.inputs import READ, CampaignFields, campaign_columns, campaign_conflicts
+from catalog import inputs
+from catalog.fields import ABSENT, Fields
+from catalog.index import reading
 from catalog.limits import CONTENT_FIELDS, check_content, check_open_campaigns, check_venue_size
 from catalog.models import WEEKDAYS, Beacon, Campaign, Device, Geofence, ScanTag
 from rules.explanation import (
@@ -69,11 +62,11 @@ router = APIRouter(prefix=PREFIX)
 _CHECKED_TOGETHER = ("format", "start", "end", "on", *CONTENT_FIELDS)
 
 
-class CampaignEdit(CampaignFields):
+class CampaignEdit(inputs.CampaignFields):
     """A campaign with its references to other records; weekdays may be absent."""
 
-    start_minute: Annotated[StartTime, MINUTES] = Field(validation_alias="start_time")
-    end_minute: Annotated[EndTime, MINUTES] = Field(validation_alias="end_time")
+    start_minute: Annotated[inputs.StartTime, inputs.MINUTES] = Field(validation_alias="start_time")
+    end_minute: Annotated[inputs.EndTime, inputs.MINUTES] = Field(validation_alias="end_time")
     tags: Tags = ABSENT
     beacons: Beacons = ABSENT
     geofencings: Places = ABSENT
@@ -84,13 +77,13 @@ class CampaignEdit(CampaignFields):
 class CampaignCreate(CampaignEdit):
     """A new campaign with its references to other records."""
 
-    monday: Flag
-    tuesday: Flag = Field(validation_alias=AliasChoices("tuesday", "thuesday"))
-    wednesday: Flag
-    thursday: Flag
-    friday: Flag
-    saturday: Flag
-    sunday: Flag
+    monday: inputs.Flag
+    tuesday: inputs.Flag = Field(validation_alias=AliasChoices("tuesday", "thuesday"))
+    wednesday: inputs.Flag
+    thursday: inputs.Flag
+    friday: inputs.Flag
+    saturday: inputs.Flag
+    sunday: inputs.Flag
 
 
 _EXAMPLE: Record = {
@@ -173,9 +166,9 @@ async def _columns(
         kept = {name: getattr(record, name) for name in _CHECKED_TOGETHER}
         if values.get("on", record.on) == "dwell":
             kept["dwell_minutes"] = record.dwell_minutes
-    refuse(campaign_conflicts({**kept, **values}))
+    refuse(inputs.campaign_conflicts({**kept, **values}))
     check_content(scope.caller.services.catalog_limits, {**kept, **values})
-    columns = campaign_columns(values, weekdays=record.weekdays if record else 0)
+    columns = inputs.campaign_columns(values, weekdays=record.weekdays if record else 0)
     found = await with_references(session, scope, values)
     scanned: list[ScanTag] = []
     for name in ("nfcs", "qrcodes"):
@@ -192,7 +185,7 @@ async def _check(
     if added:
         await check_venue_size(session, limits, Campaign, campaign.venue_id)
     if campaign.active:
-        reached = targeted_by([campaign.id])
+        reached = reading.targeted_by([campaign.id])
         await check_open_campaigns(session, limits, company, services.clock(), reached)
 
 
@@ -224,10 +217,10 @@ add_operations(router, CAMPAIGNS)
 
 # The places that a request may name: the fields of campaigns that list them, and their tables.
 _PLACES = {
-    "beacon": ("beacons", BEACONS),
-    "geofence": ("geofencings", GEOFENCES),
-    "nfc": ("nfcs", SCAN_TAGS),
-    "qrcode": ("qrcodes", SCAN_TAGS),
+    "beacon": ("beacons", reading.BEACONS),
+    "geofence": ("geofencings", reading.GEOFENCES),
+    "nfc": ("nfcs", reading.SCAN_TAGS),
+    "qrcode": ("qrcodes", reading.SCAN_TAGS),
 }
 _CHECKS = [reason for reason in REASONS if reason != Reason.GRANTED]
 CheckName = Annotated[str, Field(json_schema_extra={"enum": list(_CHECKS)})]
@@ -239,7 +232,7 @@ PlaceById = Annotated[
 class ExplainQuestion(Fields):
     """The detection that a campaign is explained for; every field may be absent."""
 
-    at: Instant = Field(ABSENT, json_schema_extra={"description": "Default: now."})
+    at: inputs.Instant = Field(ABSENT, json_schema_extra={"description": "Default: now."})
     beacon: Annotated[
         ById | ByTriple | ReferenceId,
         IN_ORDER,
@@ -248,8 +241,8 @@ class ExplainQuestion(Fields):
     geofence: PlaceById = ABSENT
     nfc: PlaceById = ABSENT
     qrcode: PlaceById = ABSENT
-    proximity: Annotated[Literal["immediate", "near", "far", "unknown"], LOWER] = ABSENT
-    udid: Name = ABSENT
+    proximity: Annotated[Literal["immediate", "near", "far", "unknown"], inputs.LOWER] = ABSENT
+    udid: inputs.Name = ABSENT
 
 
 class CheckAnswer(Answer):
@@ -309,13 +302,13 @@ async def explain_campaign_of_venue(
     services, company = caller.services, caller.company_id
     values = await caller.values(ExplainQuestion)
     udid = values.get("udid")
-    if udid is not None and caller.account.level(AREAS["device"]) < READ:
-        raise forbidden(AREAS["device"], READ)
+    if udid is not None and caller.account.level(AREAS["device"]) < inputs.READ:
+        raise forbidden(AREAS["device"], inputs.READ)
     async with services.database.read() as session:
         chosen = await _place(session, company, values)
         device = select(Device.time_zone).filter_by(company_id=company, udid=udid)
         time_zone = await session.scalar(device)
-        subject = await read_campaign_at_place(session, company, venue_id, number, chosen)
+        subject = await reading.read_campaign_at_place(session, company, venue_id, number, chosen)
     if subject is None:
         raise not_found("campaign")
     campaign, place, target = subject
@@ -350,7 +343,7 @@ async def explain_campaign_of_venue(
 
 async def _place(
     session: AsyncSession, company_id: int, values: Values
-) -> tuple[PlaceTable, int] | None:
+) -> tuple[reading.PlaceTable, int] | None:
     given = [kind for kind in _PLACES if kind in values]
     if len(given) > 1:
         raise bad_fields({given[1]: f"accepted: one place; there is {given[0]} already"})

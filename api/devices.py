@@ -29,7 +29,8 @@ from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import find, listed, of_company, write
 from api.venues import BeaconAnswer
 from catalog.erasure import DeviceData
-from catalog.fields import Fields, Flag, TimeZone
+from catalog.fields import Fields
+from catalog.inputs import Flag, TimeZone
 from catalog.models import (
     AuthenticationTrace,
     Beacon,

@@ -34,8 +34,17 @@ from api.records import Records, Values, add_operations
 from api.sessions import SessionAnswer
 from api.tenancy import find, of_company, write
 from catalog.accounts import MIN_PASSWORD_LENGTH
-from catalog.fields import FILLED, SECRET, Fields, StoredText
-from catalog.inputs import AREAS, NOTHING, ApplicationInput, CapInput, CompanyRulesInput
+from catalog.fields import Fields
+from catalog.inputs import (
+    AREAS,
+    FILLED,
+    NOTHING,
+    SECRET,
+    ApplicationInput,
+    CapInput,
+    CompanyRulesInput,
+    StoredText,
+)
 from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
 

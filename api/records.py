@@ -32,8 +32,8 @@ from api.bodies import (
 )
 from api.permissions import Caller, may_read, may_write
 from api.tenancy import PAGE, M, Query, find, listed, of_company, write
-from catalog.fields import Fields, Name, joined
-from catalog.inputs import ByName, Triple, TripleFields
+from catalog.fields import Fields, joined
+from catalog.inputs import ByName, Name, Triple, TripleFields
 from catalog.limits import lock_company
 from catalog.models import Beacon, Geofence, ScanTag, SoftDeletable, Tag, Venue
 from catalog.session import RESTORABLE, undelete, with_deleted

@@ -309,8 +309,7 @@ async def recent_detections(caller: Reader, number: OwnId) -> Any:
 
 
 def _choice(caller: Caller, days: SomeDays, kind: str | None, venue: int | None) -> StatisticFilter:
-    company = caller.company_id
-    return StatisticFilter(*days, venue_id=venue, kind=kind, company_id=company)
+    return StatisticFilter(*days, caller.company_id, venue, kind)
 
 
 async def _pages(database: Database, choice: StatisticFilter) -> AsyncIterator[list[StatisticLine]]:

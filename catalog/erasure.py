@@ -8,14 +8,7 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
-from catalog.models import (
-    AuthenticationTrace,
-    Campaign,
-    DetectionTrace,
-    Device,
-    Presence,
-    Venue,
-)
+from catalog.models import AuthenticationTrace, Campaign, DetectionTrace, Device, Presence, Venue
 from catalog.session import with_deleted
 
 _TRACES = (DetectionTrace, AuthenticationTrace)

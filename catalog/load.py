@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
+from catalog import inputs
 from catalog.accounts import hash_password
 from catalog.database import SessionFactory, chunked
 from catalog.errors import LimitError
@@ -36,32 +37,10 @@ from catalog.fields import (
     Conflicts,
     Faults,
     Fields,
-    Name,
     joined,
     note_unknown,
     read_fields,
     spellings,
-)
-from catalog.inputs import (
-    ALL_PERMISSIONS,
-    AREAS,
-    NOTHING,
-    REFERENCES,
-    AccountFields,
-    ApplicationFields,
-    BeaconFields,
-    ByName,
-    CampaignFields,
-    CompanyFields,
-    ConnectorInput,
-    DeviceFields,
-    GeofenceFields,
-    ScanTagFields,
-    TripleFields,
-    VenueInput,
-    campaign_columns,
-    campaign_conflicts,
-    connector_conflicts,
 )
 from catalog.limits import (
     CONTENT_FIELDS,
@@ -96,7 +75,6 @@ Key = tuple[Any, ...]
 _CHUNK = 500
 # Fields of the interface's answers. A file that was made from an answer may hold them; ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
-_HOURS = {"start_minute": 0, "end_minute": 24 * 60}
 
 
 class LoadError(Exception):
@@ -150,7 +128,7 @@ async def load_document(
 
 # Each name once, in order.
 _Names = Annotated[
-    list[Annotated[ByName | Name, Field(union_mode="left_to_right")]],
+    list[Annotated[inputs.ByName | inputs.Name, Field(union_mode="left_to_right")]],
     Field(description='a list of objects {"name": string}, or of names'),
     AfterValidator(lambda names: list(dict.fromkeys(names))),
 ]
@@ -186,23 +164,25 @@ _IN_COMPANY = ("accounts", "applications", "connector", "devices", "venues")
 _IN_VENUE = ("beacons", "geofences", "nfcs", "qrcodes", "campaigns")
 # In the order in which they are written: a campaign may target beacons of another venue.
 _KINDS = {
-    "companies": _Kind(CompanyFields, Company, ("name",), inside=_IN_COMPANY),
-    "accounts": _Kind(AccountFields, Account, ("email",)),
-    "applications": _Kind(ApplicationFields, Application, ("api_key",)),
-    "connector": _Kind(ConnectorInput, Connector, (), "company_id", connector_conflicts),
-    "devices": _Kind(DeviceFields, Device, ("udid",), "company_id"),
-    "venues": _Kind(VenueInput, Venue, ("name",), "company_id", inside=_IN_VENUE),
+    "companies": _Kind(inputs.CompanyFields, Company, ("name",), inside=_IN_COMPANY),
+    "accounts": _Kind(inputs.AccountFields, Account, ("email",)),
+    "applications": _Kind(inputs.ApplicationFields, Application, ("api_key",)),
+    "connector": _Kind(
+        inputs.ConnectorInput, Connector, (), "company_id", inputs.connector_conflicts
+    ),
+    "devices": _Kind(inputs.DeviceFields, Device, ("udid",), "company_id"),
+    "venues": _Kind(inputs.VenueInput, Venue, ("name",), "company_id", inside=_IN_VENUE),
     "tags": _Kind(Fields, Tag, ("name",), "company_id"),
-    "beacons": _Kind(BeaconFields, Beacon, ("uuid", "major", "minor"), links=_TAGS),
-    "geofences": _Kind(GeofenceFields, Geofence, ("name",), "venue_id", links=_TAGS),
-    "nfcs": _Kind(ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
-    "qrcodes": _Kind(ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
+    "beacons": _Kind(inputs.BeaconFields, Beacon, ("uuid", "major", "minor"), links=_TAGS),
+    "geofences": _Kind(inputs.GeofenceFields, Geofence, ("name",), "venue_id", links=_TAGS),
+    "nfcs": _Kind(inputs.ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
+    "qrcodes": _Kind(inputs.ScanTagFields, ScanTag, ("name",), "venue_id", links=_TAGS),
     "campaigns": _Kind(
-        CampaignFields,
+        inputs.CampaignFields,
         Campaign,
         ("name",),
         "venue_id",
-        campaign_conflicts,
+        inputs.campaign_conflicts,
         tuple(_Links.model_fields),
     ),
 }
@@ -289,11 +269,11 @@ def _record(
     links = {name: given[name] for name in spec.links if name in given}
     values |= read_fields(_Links, links, place=place, faults=faults)
     if kind == "campaigns" and "beacons" in given:
-        targets = [
-            _Item("beacons", here, read_fields(TripleFields, triple, place=here, faults=faults))
-            for here, triple in _objects(given, "beacons", place, faults)
-        ]
-        values["beacons"] = [(each.place, each.key) for each in targets if each.key]
+        values["beacons"] = []
+        for here, triple in _objects(given, "beacons", place, faults):
+            target = read_fields(inputs.TripleFields, triple, place=here, faults=faults)
+            if (key := _Item("beacons", here, target).key) is not None:
+                values["beacons"].append((here, key))
     for name, message in spec.conflicts(values).items():
         faults.setdefault(joined(place, name), message)
     item = _Item(kind, place, values, owner)
@@ -472,14 +452,15 @@ class _CompanyLoader:
             return encrypted(self.cipher, known, values), {}
         if item.kind == "campaigns":
             days = known.weekdays if known else EVERY_DAY
-            return campaign_columns(values, weekdays=days) | self._links(item, known), dict(_HOURS)
+            return inputs.campaign_columns(values, weekdays=days) | self._links(item, known), {}
         if item.kind != "accounts":
             return values | self._links(item, known), {}
         password, given = values.pop("password"), values.pop("permission", None)
         if known is not None:
             # The account holder may have changed the password: a file does not undo that.
             return values | {"permission": known.permission | (given or {})}, {}
-        levels = ALL_PERMISSIONS if given is None else dict.fromkeys(AREAS, NOTHING) | given
+        level = inputs.WRITE if given is None else inputs.NOTHING
+        levels = dict.fromkeys(inputs.AREAS, level) | (given or {})
         hashed = await asyncio.to_thread(hash_password, password)
         return values, {"permission": levels, "password_hash": hashed}
 
@@ -487,7 +468,7 @@ class _CompanyLoader:
         """The records that REFERENCES name, in the order of a relationship."""
         links = {
             name: [self.records[key] for key in item.keys_of(name)]
-            for name in REFERENCES
+            for name in inputs.REFERENCES
             if name in item.values
         }
         if item.kind == "campaigns":

@@ -447,8 +447,8 @@ class Campaign(HasId, SoftDeletable, Base):
     start_offset: Mapped[int]
     end_at: Mapped[datetime] = mapped_column(Instant)
     end_offset: Mapped[int]
-    start_minute: Mapped[int]
-    end_minute: Mapped[int]
+    start_minute: Mapped[int] = mapped_column(default=0)
+    end_minute: Mapped[int] = mapped_column(default=24 * 60)
     active: Mapped[bool]
     weekdays: Mapped[int] = mapped_column(default=EVERY_DAY)
     on: Mapped[str] = mapped_column(String(16), default="detection")

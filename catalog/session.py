@@ -31,16 +31,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import (
-    CompoundSelect,
-    Select,
-    delete,
-    event,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from sqlalchemy import CompoundSelect, Select, delete, event, insert, inspect, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
@@ -141,23 +132,19 @@ def _end_sessions(session: OrmSession, _context: UOWTransaction, _instances: Any
             session.connection().execute(delete(Session).where(Session.account_id.in_(accounts)))
 
 
-# Of each kind of place: what else its entry shows, the columns of its field, and the field.
-_PLACES: dict[Any, tuple[tuple[str, ...], tuple[str, ...], Callable[..., str] | None]] = {
-    Beacon: (("proximity",), ("uuid", "major", "minor"), beacon_field),
-    ScanTag: ((), ("company_id", "kind", "value"), tag_field),
-    Geofence: (("latitude", "longitude", "radius"), (), None),
+# The records whose field in the index may change: the field, and the columns that it names.
+_KEYS: dict[Any, tuple[Callable[..., str], tuple[str, ...]]] = {
+    Beacon: (beacon_field, ("uuid", "major", "minor")),
+    ScanTag: (tag_field, ("company_id", "kind", "value")),
+    Application: (application_field, ("api_key",)),
 }
-_OF_PLACE = ("name", "active", "venue_id", "venue", "tags", "deleted_at")
-_CIRCLE = ("latitude", "longitude", "radius", "deleted_at")
-_OF_VENUE = ("name", "active", "time_zone", "visit_silence", "company_id", "deleted_at")
-_OF_COMPANY = ("time_zone", "caps", "quiet_hours", "presence", "visit_silence")
 _TARGETS = {"beacon": "beacons", "geofence": "geofencings", "scan_tag": "scan_tags"}
-_NOT_OF_CAMPAIGN = {"venue", "geofencings", "scan_tags", "beacons", "tags"}
 
 
 @event.listens_for(CatalogSession, "after_flush")
 def _fill_outbox(session: OrmSession, _context: UOWTransaction) -> None:
-    items = (*session.new, *session.dirty, *session.deleted)
+    edited = [item for item in session.dirty if session.is_modified(item)]
+    items = (*session.new, *edited, *session.deleted)
     rows = dict.fromkeys(row for item in items for row in _rows(item))
     if rows:
         # Fields that are given up come first: another record of the flush may have taken one.
@@ -168,38 +155,28 @@ def _fill_outbox(session: OrmSession, _context: UOWTransaction) -> None:
 
 def _rows(item: Any) -> Iterator[tuple[str, Any]]:
     """The outbox rows of a record that was written."""
-    is_stored = inspect(item).persistent
-    if isinstance(item, Campaign):
-        yield from _rows_of_campaign(item)
-    elif isinstance(item, Connector):
-        yield "company", item.company_id
-    elif isinstance(item, Company) and has_changed(item, *_OF_COMPANY):
-        yield "company", item.id
-    elif isinstance(item, Venue) and is_stored and has_changed(item, *_OF_VENUE):
-        yield "venue", item.id
-        yield "owner", item.id
-    elif isinstance(item, Application):
-        yield "application", item.id
-        if is_stored:
-            yield "field", application_field(_before(item, "api_key"))
-    elif type(item) in _PLACES:
-        yield from _rows_of_place(item)
-
-
-def _rows_of_place(item: Any) -> Iterator[tuple[str, Any]]:
-    shown, key, field_of = _PLACES[type(item)]
-    if has_changed(item, *_OF_PLACE, *shown, *key):
-        yield item.__tablename__, item.id
-    if field_of and inspect(item).persistent and has_changed(item, *key):
-        yield "field", field_of(*(_before(item, name) for name in key))
-    if isinstance(item, Geofence) and has_changed(item, *_CIRCLE):
-        yield "owner", item.venue_id
+    match item:
+        case Company():
+            yield "company", item.id
+        case Connector():
+            yield "company", item.company_id
+        case Venue():
+            yield "venue", item.id
+            yield "company", item.company_id
+        case Beacon() | Geofence() | ScanTag() | Application():
+            yield item.__tablename__, item.id
+            if isinstance(item, Geofence):
+                yield "owner", item.venue_id
+        case Campaign():
+            yield from _rows_of_campaign(item)
+    field_of, columns = _KEYS.get(type(item), (None, ()))
+    is_gone = isinstance(item, Application) or has_changed(item, *columns)
+    if field_of and inspect(item).persistent and is_gone:
+        yield "field", field_of(*(_before(item, name) for name in columns))
 
 
 def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
-    columns = [each.key for each in inspect(item).attrs if each.key not in _NOT_OF_CAMPAIGN]
-    if has_changed(item, *columns):
-        yield "campaign", item.id
+    yield "campaign", item.id
     if has_changed(item, "deleted_at"):
         yield "targets", item.id
     if has_changed(item, "on", "deleted_at") and {*history_of(item, "on").sum()} != {"detection"}:

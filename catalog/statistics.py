@@ -81,16 +81,14 @@ def latest_week(now: datetime) -> tuple[date, date]:
 class StatisticFilter(NamedTuple):
     """Which lines to read: days from `first` to `last`, both included; None is any.
 
-    `company` and `venue` are names or ids; `venue_id` and `company_id` are ids only.
+    `company` and `venue` are ids, or texts: names or ids.
     """
 
     first: date
     last: date
-    company: str | None = None
-    venue: str | None = None
+    company: str | int | None = None
+    venue: str | int | None = None
     kind: str | None = None
-    venue_id: int | None = None
-    company_id: int | None = None
 
 
 async def statistic_lines(
@@ -138,16 +136,16 @@ def _filtered(
         query = query.where(of.kind == choice.kind)
     if choice.company is not None:
         query = query.where(_has_name_or_id(Company, choice.company))
-    if choice.venue_id is not None:
-        query = query.where(of.venue_id == choice.venue_id)
-    if choice.company_id is not None:
-        query = query.where(Venue.company_id == choice.company_id)
     if choice.venue is not None:
         query = query.where(_has_name_or_id(Venue, choice.venue))
     return query
 
 
-def _has_name_or_id(table: type[Company] | type[Venue], name_or_id: str) -> ColumnElement[bool]:
+def _has_name_or_id(
+    table: type[Company] | type[Venue], name_or_id: str | int
+) -> ColumnElement[bool]:
+    if isinstance(name_or_id, int):
+        return table.id == name_or_id
     by_name = table.name == name_or_id
     is_id = name_or_id.isascii() and name_or_id.isdecimal() and len(name_or_id) <= _LONGEST_ID
     return or_(by_name, table.id == int(name_or_id)) if is_id else by_name

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from api.console.cookies import PATH
@@ -32,12 +31,6 @@ _HEADERS = {"content-security-policy": _POLICY, "referrer-policy": "same-origin"
 _PREVIEW_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
-# Control characters are shown as their pictures, or as the replacement character.
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"},
-    **dict.fromkeys(range(128, 160), 65533),
-    0x7F: 0x2421,
-}
 _FOLDERS = ("static", "vendor/htmx")
 ASSETS = {
     file.name: file for folder in _FOLDERS for file in (Path(__file__).parent / folder).iterdir()
@@ -73,7 +66,6 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("api.console"),
         autoescape=True,
-        finalize=_without_controls,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -95,13 +87,6 @@ def _environment() -> Environment:
         number=lambda number: f"{number:,}".replace(",", "\u202f"),
     )
     return environment
-
-
-def _without_controls(value: Any) -> Any:
-    """The value with its control characters made visible."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return value.translate(_PICTURES)
-    return value
 
 
 def _fault(faults: Mapping[str, str], name: str) -> str:

@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database, database_may_recover, within
 from catalog.errors import IndexWriteError
+from catalog.index import reading
 from catalog.index.entries import (
     BUCKETS,
     MARKER_FIELD,
@@ -44,28 +45,7 @@ from catalog.index.entries import (
     geofences_field,
     rules_field,
 )
-from catalog.index.reading import (
-    PLACES,
-    READERS,
-    Chunks,
-    application_fields,
-    campaign_fields,
-    circle_fields,
-    connector_fields,
-    fields_of_deleted,
-    place_fields,
-    rules_fields,
-    targeted_by,
-)
-from catalog.models import (
-    Application,
-    Campaign,
-    Company,
-    Connector,
-    IndexState,
-    Outbox,
-    Venue,
-)
+from catalog.models import Application, Campaign, Company, Connector, IndexState, Outbox, Venue
 from catalog.redis_connection import RedisClient
 from catalog.session import with_deleted
 
@@ -242,8 +222,9 @@ class IndexTransaction:
         # Deleted before the entries are read: rows that are committed later stay in the outbox.
         options = {"synchronize_session": False}
         await self.session.execute(delete(Outbox), execution_options=options)
-        marker, counts, filled = self._next_marker(), dict.fromkeys(READERS, 0), Counter[int]()
-        for kind, read in READERS.items():
+        counts = dict.fromkeys(reading.READERS, 0)
+        marker, filled = self._next_marker(), Counter[int]()
+        for kind, read in reading.READERS.items():
             async for puts in read(self.session):
                 await self.store.fill(marker, puts)
                 filled.update(map(bucket, puts))
@@ -308,28 +289,29 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     campaigns, targets = campaigns | deleted, targets | deleted
     owners = select(Venue.company_id).where(Venue.id.in_(owned))
     companies |= await _numbers(session, owners, owned)
-    reads: list[tuple[Any, Callable[..., Chunks], ColumnElement[bool]]] = [
-        (campaigns, campaign_fields, Campaign.id.in_(campaigns)),
-        (venues, campaign_fields, Campaign.venue_id.in_(venues)),
-        (companies, connector_fields, Connector.company_id.in_(companies)),
-        (companies, rules_fields, Company.id.in_(companies)),
-        (companies, circle_fields, Venue.company_id.in_(companies)),
-        (applications, application_fields, Application.id.in_(applications)),
+    reads: list[tuple[Any, Callable[..., reading.Chunks], ColumnElement[bool]]] = [
+        (campaigns, reading.campaign_fields, Campaign.id.in_(campaigns)),
+        (venues, reading.campaign_fields, Campaign.venue_id.in_(venues)),
+        (companies, reading.connector_fields, Connector.company_id.in_(companies)),
+        (companies, reading.rules_fields, Company.id.in_(companies)),
+        (companies, reading.circle_fields, Venue.company_id.in_(companies)),
+        (applications, reading.application_fields, Application.id.in_(applications)),
     ]
-    for table in PLACES:
+    for table in reading.PLACES:
         model, tags = table.model, table.tags
         ids = set(map(int, refs[model.__tablename__]))
-        of_table = partial(place_fields, table)
+        of_table = partial(reading.place_fields, table)
         carriers = select(table.of(tags)).join(model, model.id == table.of(tags))
         carriers = carriers.where(tuple_(model.venue_id, tags.c.tag_id).in_(tagged))
         reads += [
             (ids, of_table, model.id.in_(ids)),
             (venues, of_table, model.venue_id.in_(venues)),
-            (targets, of_table, targeted_by(targets, table)),
+            (targets, of_table, reading.targeted_by(targets, table)),
             (tagged, of_table, model.id.in_(carriers)),
         ]
         changed = or_(model.id.in_(ids), model.venue_id.in_(venues))
-        removals |= await fields_of_deleted(table, session, changed) if ids or venues else set()
+        if ids or venues:
+            removals |= await reading.fields_of_deleted(table, session, changed)
     for field_of in (connector_field, rules_field, geofences_field):
         removals |= set(map(field_of, companies))
     removals |= set(map(campaign_field, campaigns))

@@ -7,39 +7,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Select,
-    Table,
-    and_,
-    exists,
-    or_,
-    select,
-    true,
-    tuple_,
-)
+from sqlalchemy import Column, ColumnElement, Select, Table, and_, exists, or_, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from catalog.index.entries import (
-    ApplicationEntry,
-    CompanyGeofences,
-    ConnectorEntry,
-    PlaceEntry,
-    application_field,
-    beacon_field,
-    campaign_field,
-    connector_field,
-    decode_campaign,
-    decode_place,
-    decode_rules,
-    encode,
-    geofence_field,
-    geofences_field,
-    rules_field,
-    tag_field,
-)
+from catalog.index import entries
 from catalog.models import (
     WEEKDAYS,
     Application,
@@ -145,8 +117,8 @@ async def place_fields(
         fields: Fields = {}
         for place, venue, number in rows:
             snapshot = _snapshot(place, copied(VenueSnapshot, venue))
-            entry = PlaceEntry(place=snapshot, campaigns=sorted(campaigns[number]))
-            fields[place_field(snapshot)] = encode(entry)
+            entry = entries.PlaceEntry(place=snapshot, campaigns=sorted(campaigns[number]))
+            fields[place_field(snapshot)] = entries.encode(entry)
         yield fields
 
 
@@ -175,7 +147,8 @@ async def circle_fields(session: AsyncSession, condition: ColumnElement[bool] = 
         for company_id, id_, *circle in await session.execute(found):
             circles[company_id].append(Circle(id_, *circle))
         yield {
-            geofences_field(id_): encode(CompanyGeofences(each)) for id_, each in circles.items()
+            entries.geofences_field(id_): entries.encode(entries.CompanyGeofences(each))
+            for id_, each in circles.items()
         }
 
 
@@ -187,8 +160,8 @@ async def application_fields(
         fields: Fields = {}
         for application, _ in rows:
             end = application.expire_on and application.expire_on.timestamp()
-            entry = copied(ApplicationEntry, application, expires_at=end)
-            fields[application_field(application.api_key)] = encode(entry)
+            entry = copied(entries.ApplicationEntry, application, expires_at=end)
+            fields[entries.application_field(application.api_key)] = entries.encode(entry)
         yield fields
 
 
@@ -205,8 +178,8 @@ async def connector_fields(
 ) -> Chunks:
     """The entries of the connectors that meet the condition, in chunks."""
     async for rows in pages(session, select(Connector).where(condition), Connector.id):
-        entries = (copied(ConnectorEntry, connector) for connector, _ in rows)
-        yield {connector_field(entry.company_id): encode(entry) for entry in entries}
+        found = (copied(entries.ConnectorEntry, connector) for connector, _ in rows)
+        yield {entries.connector_field(entry.company_id): entries.encode(entry) for entry in found}
 
 
 async def rules_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:
@@ -221,7 +194,7 @@ async def rules_fields(session: AsyncSession, condition: ColumnElement[bool] = _
     async for rows in pages(session, query, Company.id):
         found = [_company_rules(company, on_visits=visits) for company, visits, _ in rows]
         found = [each for each in found if each != CompanyRules(company_id=each.company_id)]
-        yield {rules_field(each.company_id): encode(each) for each in found}
+        yield {entries.rules_field(each.company_id): entries.encode(each) for each in found}
 
 
 # Every kind of entry. Campaigns come before the places that name them.
@@ -271,10 +244,10 @@ def _snapshot(place: Any, venue: VenueSnapshot) -> Place:
 def place_field(place: Place) -> str:
     """The field of a place's entry."""
     if isinstance(place, BeaconSnapshot):
-        return beacon_field(place.uuid, place.major, place.minor)
+        return entries.beacon_field(place.uuid, place.major, place.minor)
     if isinstance(place, GeofenceSnapshot):
-        return geofence_field(place.id)
-    return tag_field(place.venue.company_id, place.kind, place.value)
+        return entries.geofence_field(place.id)
+    return entries.tag_field(place.venue.company_id, place.kind, place.value)
 
 
 def _campaign_field(row: Any) -> tuple[str, bytes]:
@@ -285,7 +258,7 @@ def _campaign_field(row: Any) -> tuple[str, bytes]:
         start=at_offset(row.start_at, row.start_offset),
         end=at_offset(row.end_at, row.end_offset),
     )
-    return campaign_field(row.id), encode(campaign)
+    return entries.campaign_field(row.id), entries.encode(campaign)
 
 
 async def campaigns_at(
@@ -334,7 +307,7 @@ async def read_campaign_at_place(
     )
     campaign = None
     async for fields in campaign_fields(session, wanted):
-        (campaign,) = map(decode_campaign, fields.values())
+        (campaign,) = map(entries.decode_campaign, fields.values())
     if campaign is None:
         return None
     place = place or await _first_target(session, campaign_id)
@@ -342,11 +315,11 @@ async def read_campaign_at_place(
     has_connector = bool(await session.scalar(select(connected)))
     rules = None
     async for fields in rules_fields(session, Company.id == company_id):
-        rules = next(map(decode_rules, fields.values()), None)
+        rules = next(map(entries.decode_rules, fields.values()), None)
     if place is not None:
         table, number = place
         async for fields in place_fields(table, session, table.model.id == number):
-            (entry,) = map(decode_place, fields.values())
+            (entry,) = map(entries.decode_place, fields.values())
             aimed = [campaign] if campaign_id in entry.campaigns else []
             target = Target(entry.place, aimed, has_connector, rules)
             return campaign, entry.place, target

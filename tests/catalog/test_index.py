@@ -107,8 +107,7 @@ async def test_entries(database: Database, store: IndexStore, redis: Any, record
     sent = decode_campaign(content[campaign_field(not_here.id)])
     assert (sent.content, sent.start, sent.delay, sent.active) == ("<p>", NOON, 86400, True)
     idle = decode_campaign(content[campaign_field(listing.id)])
-    assert (idle.content, idle.start, idle.delay, idle.active) == (None, NOON, 86400, False)
-    assert decode_campaign(content[campaign_field(tagged.id)]).content is None
+    assert (idle.content, idle.start, idle.delay, idle.active) == ("<p>", NOON, 86400, False)
     assert decode_connector(content[connector_field(company.id)]).parameters == "token"
 
 

@@ -13,9 +13,9 @@ from api.devices import CampaignOutcomeAnswer
 from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
 from api.tenancy import listed, of_company
-from catalog.audit import AUDITED_KINDS
 from catalog.inputs import READ
 from catalog.models import AuditEntry
+from catalog.session import AUDITED_KINDS
 from rules.model import Reason
 
 router = APIRouter(prefix=PREFIX)

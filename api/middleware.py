@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.answers import ApiError, unavailable
-from catalog.audit import audit_scope
+from catalog.session import audit_scope
 
 _log = structlog.get_logger(__name__)
 _UNTIL_ANSWER = 30.0  # seconds

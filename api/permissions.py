@@ -19,13 +19,13 @@ from api.answers import ApiError, forbidden
 from api.bodies import accepted, read_json
 from api.reports import LiveDecisions, RoleReport
 from api.sessions import Sessions, SignedIn
-from catalog.audit import Author, set_author
 from catalog.database import Database
 from catalog.erasure import DeviceData
 from catalog.fields import Fields
 from catalog.inputs import NOTHING, READ, WRITE
 from catalog.limits import CatalogLimits
 from catalog.secrets import Cipher
+from catalog.session import Author, set_author
 from connectors.model import CallHistory, Trial
 from rules.explanation import DeviceHistory
 from rules.model import DayFigures, StoredDecision

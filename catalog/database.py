@@ -34,7 +34,6 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog import audit  # noqa: F401  # it listens to every session
 from catalog.errors import DatabaseUrlError
 from catalog.session import CatalogSession
 

@@ -2,12 +2,19 @@
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
-from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_caps, pack_request
+from engine.redis.claims import (
+    NOT_COUNTED,
+    RETURNABLE,
+    Claims,
+    DeviceRequests,
+    pack_caps,
+    pack_request,
+)
 from rules.model import Cap
 
 RETAIN = 600.0
@@ -35,28 +42,21 @@ class ClaimRequest(NamedTuple):
 
 
 async def take(
-    claims: Claims, requests: Sequence[ClaimRequest], now: float, caps: Sequence[Cap] = ()
-) -> list[Answer]:
-    return (await take_and_read(claims, requests, now, (), caps))[0]
-
-
-async def take_and_read(
     claims: Claims,
     requests: Sequence[ClaimRequest],
     now: float,
-    read: Collection[str],
     caps: Sequence[Cap] = (),
-) -> tuple[list[Answer], dict[str, Mapping[int, float]]]:
-    devices, left = list[DeviceRequests](), set(read)
-    packed_caps = pack_caps(1, tuple(caps)) if caps else b""
-    for each in requests:
-        devices.append(DeviceRequests(each.udid, each.packed(), each.udid in left, packed_caps))
-        left.discard(each.udid)
-    answers = await claims.take(devices, now)
-    denied = [by for (by,) in answers.forbidden_by]
-    return [
-        "capped" if isinstance(by, list) else by / 1000 if by else None for by in denied
-    ], answers.read
+    companies: Mapping[int, int] | None = None,
+) -> list[Answer]:
+    """The answers to requests in one batch; `companies` of campaigns, all of them 1 without."""
+
+    def caps_of(each: ClaimRequest) -> bytes:
+        company = companies[each.campaign_id] if companies else 1
+        return pack_caps(company, tuple(caps)) if caps else b""
+
+    devices = [DeviceRequests(each.udid, each.packed(), caps=caps_of(each)) for each in requests]
+    denied = [by for (by,) in (await claims.take(devices, now)).forbidden_by]
+    return ["capped" if isinstance(by, list) else by / 1000 if by else None for by in denied]
 
 
 def request(
@@ -89,7 +89,7 @@ async def keys_of(redis: RedisClient) -> list[bytes]:
 
 
 class ClaimsOracle:
-    """The answers that `Claims` must give, from a list of grants that only grows.
+    """The answers that `Claims` and `ClaimUpdater` must give for the campaigns of one company.
 
     A claim denies detections before its detected_at plus the delay; the record that owns a claim
     gets it again. No stretch of a cap's length has more than it allows.
@@ -97,29 +97,76 @@ class ClaimsOracle:
 
     def __init__(self, caps: Sequence[Cap] = ()) -> None:
         self._caps = caps
-        self._grants: dict[str, list[ClaimRequest]] = {}
+        # (owner, time) in order of time, and what caps count: (owner, time, whether returnable).
+        self._claims: dict[tuple[int, str], list[tuple[bytes, float]]] = {}
+        self._places: dict[str, list[tuple[bytes, float, bool]]] = {}
 
     def take(self, request: ClaimRequest) -> Answer:
         """Of several claims that deny it the newest that is not after it, else the newest."""
-        mine = self._grants.setdefault(request.udid, [])
-        if any(each.notification_id == request.notification_id for each in mine):
+        owner, at, claims, places = self._held(request)
+        if (owner, at) in claims:
             return None
-        at = request.detected_at
-        denying = [
-            each.detected_at
-            for each in mine
-            if each.campaign_id == request.campaign_id
-            and request.delay
-            and at < each.detected_at + request.delay
-        ]
+        denying: list[float] = [each for _, each in claims if at < each + request.delay]
         if denying:
             return max([each for each in denying if each <= at] or denying)
-        times = [each.detected_at for each in (*mine, request) if each.counted]
-        if request.counted and any(
-            sum(begin <= each < begin + cap.seconds for each in times) > cap.most
+        if request.counted and not _place_of(owner, at, places):
+            if not self._has_room(places, at):
+                return "capped"
+            places.append((owner, at, request.counted == RETURNABLE))
+        if request.delay:
+            claims.append((owner, at))
+        return None
+
+    def settle(self, request: ClaimRequest, keep: int, fate: str) -> bool:
+        """What becomes of claim and place of a message that was sent, has failed or was refused."""
+        owner, at, claims, places = self._held(request)
+        at //= 1  # such a message has whole seconds
+        place = _place_of(owner, at, places) if request.counted else None
+        if request.counted and fate == "sent" and not place and not self._has_room(places, at):
+            return False
+        changed = not request.delay or self._change_claim(claims, owner, at, request.delay, keep)
+        if place and (fate != "failed" or place[2]):
+            places.remove(place)
+        if request.counted and fate == "sent" and changed:
+            places.append((owner, place[1] if place else at, False))
+        return changed
+
+    def _change_claim(
+        self, claims: list[tuple[bytes, float]], owner: bytes, at: float, delay: int, keep: int
+    ) -> bool:
+        """An owner that has lost its claim gets it again, unless another one denies that."""
+        number = next((n for n, (each, _) in enumerate(claims) if each == owner), None)
+        if number is None:
+            if keep < delay or any(at < each + delay for _, each in claims):
+                return False
+            claims.append((owner, at))
+            return True
+        granted_at = claims[number][1]
+        if keep == 0:
+            del claims[number]
+        elif granted_at // 1 != at:
+            return False  # it was shortened before
+        else:
+            claims[number] = owner, round(granted_at - (delay - keep), 3)
+        return True
+
+    def _held(self, request: ClaimRequest) -> tuple[bytes, float, list[Any], list[Any]]:
+        claims = self._claims.setdefault((request.campaign_id, request.udid), [])
+        places = self._places.setdefault(request.udid, [])
+        return request.notification_id, request.detected_at, claims, places
+
+    def _has_room(self, places: list[tuple[bytes, float, bool]], at: float) -> bool:
+        times = [at, *(each for _, each, _ in places)]
+        return all(
+            sum(begin <= each < begin + cap.seconds for each in times) <= cap.most
             for cap in self._caps
             for begin in times
-        ):
-            return "capped"
-        mine.append(request)
-        return None
+        )
+
+
+def _place_of(
+    owner: bytes, at: float, places: list[tuple[bytes, float, bool]]
+) -> tuple[bytes, float, bool] | None:
+    """Its newest place, of a detection that was not before."""
+    own = [each for each in places if each[0] == owner and each[1] >= at]
+    return max(own, key=lambda each: each[1], default=None)

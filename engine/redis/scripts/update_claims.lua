@@ -13,8 +13,8 @@
 -- RETURNS one for each claim: 1 if it changed or is confirmed; 0 if the owner does not hold it (any
 --         more) or it was shortened before
 --
--- A claim is shortened by moving its grant back in time, by the difference of delay and keep. The
--- grant stays after the one before it, so the list stays in order of time.
+-- A claim is shortened by moving its grant back in time, by the difference of delay and keep. The one
+-- before it is a delay older, so the list stays in order of time.
 
 local ENTRY = 30
 local SENT, FAILED = 's', 'f'
@@ -76,9 +76,6 @@ for i, key in ipairs(KEYS) do
     replies[i] = 1
   elseif is_whole and keep < delay then
     local moved = granted_at - (delay - keep)
-    if from > UNTIL + 1 then
-      moved = math.max(moved, tonumber(string.sub(claim, from - 14, from - 1)))
-    end
     -- A delay longer than the time since 1970 moves it before 1970; 0 would mean granted.
     moved = math.max(EARLIEST, moved == 0 and 1 or moved)
     local entry = owner .. string.format('%014d', moved)

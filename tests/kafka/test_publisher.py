@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher, _hash
+from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
-from tests.servers.waiting import eventually
 
 # From the tests of Kafka's own Java client (UtilsTest.testMurmur2).
 JAVA_HASHES = {
@@ -119,31 +117,6 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
     values = sorted(record.value or b"" for record in await read(bootstrap, topic))
     assert set(values) == {b"before", b"down", *(message.value for message in messages)}
     assert len([value for value in values if value != b"down"]) == 21
-
-
-async def test_a_partition_whose_leader_is_away_holds_up_no_other(
-    publisher: Publisher, broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    producer, leader = publisher._producer, asyncio.Event()
-    send_batch = producer.send_batch
-
-    async def without_leader(*given: Any, partition: int) -> Any:
-        if partition == 1:
-            await leader.wait()
-        return await send_batch(*given, partition=partition)
-
-    monkeypatch.setattr(producer, "send_batch", without_leader)
-    messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(40)]
-    told: list[Outgoing] = []
-    publishing = asyncio.create_task(publisher.publish(messages, told.extend))
-    elsewhere = [m for m in messages if _hash(m.key or b"") % 2**31 % PARTITIONS != 1]
-    await eventually(lambda: len(told) == len(elsewhere))
-    assert {id(message) for message in told} == {id(message) for message in elsewhere}
-    leader.set()
-    await publishing
-    assert len(told) == len(messages)
-    values = [record.value for record in await read(broker, topic)]
-    assert sorted(values, key=str) == sorted((m.value for m in messages), key=str)
 
 
 PARTITIONS = 4

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from catalog.index.entries import application_field, beacon_field, campaign_field, geofences_field
+from catalog.index.entries import application_field, beacon_field, geofences_field
 from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey
 from engine.kafka.messages import BeaconReference
@@ -101,24 +101,6 @@ async def test_a_connector_is_read_where_a_campaign_uses_it_and_the_rules_of_the
     assert found.connector.url == "https://one.example/"
     assert found.rules is not None
     assert found.rules.caps == (Cap(3, 60),)
-
-
-@pytest.mark.parametrize("of", ["beacon", "campaign"])
-async def test_without_a_marker_nothing_is_unknown_but_waits(
-    index: PlaceIndex, built: Writer, redis: RedisClient, of: str
-) -> None:
-    """One bucket without its marker, be it that of the beacon or that of its campaign."""
-    field = beacon_field(*KNOWN) if of == "beacon" else campaign_field(7)
-    bucket = built.store.keys.of(field)
-    await redis.delete(bucket)
-    resolving = asyncio.create_task(index.resolve({KNOWN}, 1))
-    await eventually(lambda: not index.built.is_set(), what="the missing marker is noticed")
-    assert not resolving.done()
-    await built.rebuild()
-    index.built.set()
-    found = (await asyncio.wait_for(resolving, 90))[KNOWN]
-    assert found is not None
-    assert granted(found) == [7]
 
 
 # Changes: the engine receives them and drops stale entries
@@ -226,24 +208,6 @@ async def test_a_rebuild_drops_everything(index: PlaceIndex, watched: Writer) ->
     await watched.rebuild()
     await eventually(lambda: not index.cache.known, what="everything is dropped")
     assert granted(await one(index)) == []
-
-
-async def test_after_a_flush_the_index_is_rebuilt_and_no_beacon_is_unknown(
-    index: PlaceIndex, watched: Writer, redis: RedisClient
-) -> None:
-    puts: dict[str, bytes] = {}
-    for minor in range(100, 400):
-        puts |= beacon_entry([7], minor)
-    await watched.put(puts)
-    started = watched.rebuilds
-    for minor in range(100, 400):
-        if minor % 100 == 50:
-            await redis.flushall()
-        (found,) = await resolve(index, BeaconKey(UUID, 1, minor))
-        assert found is not None
-        assert granted(found) == [7]
-    assert started + 1 <= watched.rebuilds <= started + 3
-    await eventually(index.built.is_set)
 
 
 async def test_cached_beacons_are_read_again_one_after_the_other(

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
-import pytest
 from sqlalchemy import update
 
 from catalog.models import Company, Device
@@ -55,18 +54,6 @@ async def test_a_capped_device_costs_no_more_requests(trigger: PushedTrigger) ->
     assert Counter(await sent(trigger)) == {("phone", 7): 3, ("other", 7): 1}
 
 
-@pytest.mark.parametrize("together", [True, False])
-async def test_the_last_place_goes_by_priority(trigger: PushedTrigger, together: bool) -> None:
-    fields = beacon_entry([7, 8, 9]) | rules_entry(Cap(1, MINUTE))
-    fields |= campaign_entry(7) | campaign_entry(8, priority=9) | campaign_entry(9, priority=9)
-    await trigger.write_index(fields)
-    values = [detection(seconds=at) for at in (0, 30, 60)]
-    for part in [values] if together else [[value] for value in values]:
-        await trigger.push(*part)
-    assert await sent(trigger) == [("phone", 8)] * 2
-    assert reasons(trigger) == Counter(granted=2, capped=7)
-
-
 async def test_a_message_too_large_keeps_no_place(trigger: PushedTrigger) -> None:
     large = campaign_entry(7, content="x" * 5000, priority=9) | campaign_entry(8)
     await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(1, HOUR)))
@@ -109,20 +96,6 @@ async def quiet(trigger: PushedTrigger) -> None:
     fields = beacon_entry([7, 8]) | campaign_entry(7, delay=MINUTE)
     fields |= campaign_entry(8, ignores_quiet_hours=True, delay=HOUR)
     await trigger.write_index(fields | beacon_entry([7], minor=3) | QUIET)
-
-
-async def test_the_device_says_its_zone(trigger: PushedTrigger) -> None:
-    await quiet(trigger)
-    await trigger.push(
-        at_night("home"), at_night("away", zone="America/New_York"), at_night("paris", minor=3)
-    )
-    assert sorted(await sent(trigger)) == [("away", 7), ("away", 8), ("home", 8)]
-    assert reasons(trigger) == Counter(granted=3, quiet_hours=2)
-    # It travels within the hours, and back.
-    zones = ("Europe/Paris", "America/New_York", "Asia/Tokyo", "America/New_York")
-    for seconds, zone in enumerate(zones):
-        await trigger.push(at_night("traveller", 61 * seconds, zone, minor=3))
-    assert Counter(await sent(trigger))["traveller", 7] == 2
 
 
 async def test_the_zone_of_the_catalog_counts_as_it_is_now(trigger: PushedTrigger) -> None:

@@ -218,20 +218,6 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
     assert "c" in await pair.sent()
 
 
-async def test_a_partition_goes_on_when_its_neighbour_is_lost_in_the_same_pass(pair: Pair) -> None:
-    waits, proceed = held_up(pair.trigger.role.cycle._claims, "take", after=False)
-    pair.offer("a", "b")
-    async with asyncio.timeout(90):
-        await waits.wait()
-    lost = asyncio.create_task(pair.workers[0].abandon())
-    proceed.set()
-    pair.workers[1].offer(pair.trigger.records([detection("c")], 1))
-    await lost
-    await pair.until_finished(1)
-    assert pair.workers[1].failure is None
-    assert {"b", "c"} <= set(await pair.sent())
-
-
 async def test_a_partition_that_comes_while_the_last_one_leaves_goes_on(pair: Pair) -> None:
     """The end of the old cycle takes nothing of the new partition with it."""
     claims: Any = pair.trigger.role.cycle._claims

@@ -18,22 +18,6 @@ def header(record: Record, name: str) -> str:
     return headers[name].decode()
 
 
-async def test_an_invalid_record_becomes_a_dead_letter(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    await trigger.push(detection(), b"no json", detection("other"), b"{}")
-    letters = await trigger.left("dead-letters")
-    assert [(each.value, header(each, "offset")) for each in letters] == [
-        (b"no json", "1"),
-        (b"{}", "3"),
-    ]
-    reasons = [header(each, "reason") for each in letters]
-    assert reasons == ["malformed_json", "invalid_field"]
-    assert len(await trigger.left("notifications")) == 2
-    assert trigger.worker.done_offset == 4
-    topic = trigger.partition.topic
-    assert trigger.count("dead_letters_total", topic=topic, reason="malformed_json") == 1
-
-
 async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
     trigger: PushedTrigger,
 ) -> None:
@@ -87,18 +71,6 @@ async def test_more_than_a_cycle_leaves_in_order_and_once(trigger: PushedTrigger
     assert trigger.worker.done_offset == 3000
 
 
-async def test_small_pieces_that_have_queued_up_are_taken_in_together(
-    trigger: PushedTrigger,
-) -> None:
-    """A trigger that is behind would pay for each fetch of one record."""
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    for record in trigger.records([detection(f"phone {n}") for n in range(20)]):
-        trigger.worker.offer([record])
-    await trigger.until_finished()
-    assert trigger.count("batch_size_count") == 1
-    assert len(await trigger.left("notifications")) == 20
-
-
 async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) -> None:
     """A crash repeats what comes behind it, however much of that is finished."""
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
@@ -130,20 +102,6 @@ def test_keys_values_and_headers_are_in_flight(trigger: PushedTrigger) -> None:
     (record,) = trigger.records([b"{}"])
     heavy = replace(record, key=b"k" * 30, serialized_key_size=30, headers=(("name", b"v" * 500),))
     assert record_bytes([record, heavy]) == (2 + 5) + (2 + 30 + 504)
-
-
-async def test_finishing_works_off_what_was_taken_in_and_drops_the_rest(
-    trigger: PushedTrigger,
-) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    with trigger.waiting():
-        trigger.worker.offer(trigger.records([detection()]))
-        await eventually(lambda: trigger.role.cycle._queues, what="it waits")
-    await trigger.worker.finish(30)
-    assert trigger.worker.done_offset == 1
-    assert trigger.worker.failure is None
-    assert len(await trigger.left("notifications")) == 1
-    assert trigger.count("notifications_total", format="template") == 1
 
 
 async def test_too_many_dead_letters_stop_the_worker(

@@ -1,26 +1,19 @@
 """A process was killed between its claims and its messages: the next one loses nothing, and sends
 nothing else."""
 
-import asyncio
-import gc
 import random
 import uuid
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from typing import cast
 
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
 
 from engine.kafka.detections import decode_record
-from engine.kafka.offsets import Position
-from engine.kafka.producer import Publisher
 from engine.redis.claims import COUNTED, NOT_COUNTED, Claims
 from rules.model import Cap
 from tests.redis.claim_requests import ClaimRequest, ClaimsOracle, take
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry, rules_entry
 from tests.rules.records import campaign
-from tests.servers.waiting import eventually
 from tests.trigger.pushed import NOW, PushedTrigger, Record, detection
 from tests.trigger.samples import notification_id
 
@@ -128,33 +121,3 @@ async def test_what_is_denied_by_redis_denies_no_earlier_record(trigger: PushedT
         trigger.worker.offer([each])
         await trigger.until_finished()
     assert [uuid.UUID(each["id"]).bytes for each in await trigger.sent()] == [id_]
-
-
-class RefusedPublisher:
-    """The error of a login that may not write."""
-
-    async def publish(self, *_given: object) -> None:
-        await asyncio.sleep(0)  # so that several are on their way
-        raise TopicAuthorizationFailedError
-
-
-async def fail_twice(trigger: PushedTrigger) -> None:
-    """A detection that fires, and a dead letter; both cannot be published."""
-    role = trigger.role.publishing_with(cast(Publisher, RefusedPublisher()))
-    worker = role.worker_for(trigger.partition, Position(0), lambda: None)
-    worker.offer(trigger.records([detection(), b"no json"]))
-    await eventually(lambda: worker.failure and role.cycle.failure, what="both have failed")
-    assert isinstance(worker.failure, TopicAuthorizationFailedError)
-    await worker.abandon()
-
-
-async def test_whatever_fails_is_reported_once(trigger: PushedTrigger) -> None:
-    """Otherwise asyncio prints a traceback for each error but the first, when the process ends."""
-    reasons: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _, context: reasons.append(context["message"])
-    )
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    await fail_twice(trigger)
-    gc.collect()
-    assert not reasons

@@ -1,6 +1,5 @@
 """The compiled filter refuses only what decoder and rules refuse, with the same decision."""
 
-import json
 import os
 import random
 import time
@@ -229,15 +228,6 @@ def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
     assert dict(decision.by_campaign) == {1: Reason.THROTTLED, 9: Reason.CAPPED}
 
 
-def test_what_is_no_detection_is_left_to_the_decoder() -> None:
-    mall, plain = Mall(), usual().encode()
-    for value in (None, b"", b"{}", b"null", b"[]", b"{", plain[:-1]):
-        assert not mall.refused(value)
-    assert mall.agrees(plain + b"\n ")
-    for end in (b"x", b"}", b"\0", b",", b"{}"):
-        assert not mall.refused(plain + end)
-
-
 def test_a_beacon_is_decided_as_the_cache_has_it() -> None:
     """Edited, new, or dropped."""
     mall, unknown = Mall(), usual(minor="7").encode()
@@ -349,17 +339,6 @@ def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
             except UNDECODABLE:
                 pytest.fail(f"refused, and not decodable: {value!r} (seed {seed})")
     assert min(refused.values()) >= tried / 3, f"{refused} of {tried} each"
-
-
-def test_a_field_that_is_there_twice_is_left_to_the_decoder() -> None:
-    """`"proximity":9,"proximity":"near"` was counted, and a dead letter as well."""
-    mall, plain = Mall(), usual(rssi="-60", tx_power="null")
-    assert mall.agrees(plain.encode())
-    for name, text in json.loads(plain).items():
-        first = f'"{name}":{json.dumps(text)}'
-        for begin, end in (("{" + first + ",", plain[1:]), (plain[:-1], f",{first}}}")):
-            assert not mall.refused((begin + end).encode())
-    assert not mall.refused(usual(proximity='9,"proximity":"near"').encode())
 
 
 def test_a_position_outside_may_end_a_visit() -> None:

@@ -62,20 +62,6 @@ async def test_each_sighting_of_a_report_is_decided(gateways: PushedTrigger) -> 
     assert gateways.count("detections_total", reason="granted") == 3
 
 
-async def test_one_send_of_a_campaign_however_often_a_report_names_it(
-    gateways: PushedTrigger,
-) -> None:
-    """Each sighting requests a claim of its own: the second is no repeat of the first."""
-    beacons = beacon_entry([7]) | beacon_entry([7], minor=3)
-    await gateways.write_index(beacons | campaign_entry(7, delay=60))
-    await gateways.push(report(2, 2, 3, 2), report(3))
-    assert await sent(gateways) == [("gateway:AC233FC03641", 7, 2)]
-    assert gateways.worker.done_offset == 2
-    assert gateways.count("detections_total", reason="granted") == 1
-    assert gateways.count("detections_total", reason="throttled") == 4
-    assert gateways.count("decisions_total", reason="throttled") == 4
-
-
 async def test_a_report_delivered_again_sends_the_same_again(gateways: PushedTrigger) -> None:
     beacons = beacon_entry([7]) | beacon_entry([8], minor=3)
     await gateways.write_index(beacons | campaign_entry(7, delay=60) | campaign_entry(8, delay=60))

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,12 +12,19 @@ import orjson
 from engine.formats.decoders import DetectionDecoder, detection_decoders
 from engine.kafka.detections import BeaconKey, DecodedBatch, DecodedDetection, Record
 from engine.process.settings_sources import load_settings
-from tests.formats import samples
 from tests.kafka.records import RECORD_TIME
 from tests.kafka.records import record as kafka_record
 
 TOPIC = "gateways"
 ARRIVED_AT = RECORD_TIME
+# The blocks of samples.md by format.
+SAMPLES = {
+    section.partition("\n")[0]: re.findall(rb"```json\n(.*?)\n```", section.encode(), re.DOTALL)
+    for section in Path(__file__).with_name("samples.md").read_text("utf-8").split("\n## ")[1:]
+}
+# An advertisement of an iBeacon, from a gateway's manual: Ingics iGS01S (manualshive.com, page 3),
+# UUID B9A5D27D56CC4E3AAB511F2153BCB967, major 0001, minor 452E.
+INGICS = bytes.fromhex("0201061AFF4C000215B9A5D27D56CC4E3AAB511F2153BCB9670001452ED6")
 
 
 def report(
@@ -69,12 +78,11 @@ def refused(format_: str, record: Record) -> tuple[str, str]:
 
 def kontakt_upload(version: int, *events: dict[str, Any]) -> Any:
     """An upload of a Kontakt.io gateway, with the sample's gateway."""
-    return report(
-        orjson.loads(samples.KONTAKT) | {"version": version, "events": list(events)}, key=None
-    )
+    upload = orjson.loads(SAMPLES["kontakt"][0])
+    return report(upload | {"version": version, "events": list(events)}, key=None)
 
 
-def kontakt_event(advertisement: bytes = samples.INGICS, **fields: Any) -> dict[str, Any]:
+def kontakt_event(advertisement: bytes = INGICS, **fields: Any) -> dict[str, Any]:
     """An event of such an upload, version 3."""
     data = base64.b64encode(advertisement).decode()
     return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields

@@ -10,14 +10,12 @@ import pytest
 from engine.formats.decoders import MOST_SIGHTINGS
 from engine.kafka.detections import detection_of
 from engine.process.settings import FORMATS, REGISTERED_FORMATS
-from tests.formats import samples
 from tests.formats.records import refused, report
-from tests.formats.test_properties import SAMPLES
+from tests.formats.test_properties import VALUES
 
 MANY = 100_000
 JSON_FORMATS = sorted({*FORMATS} - {*REGISTERED_FORMATS})
-BEACON = orjson.loads(samples.MINEW)[1]
-GATEWAY = orjson.loads(samples.MINEW)[0]
+GATEWAY, BEACON = orjson.loads(VALUES["minew"][0])
 EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
 BATCH = [("content-type", b"application/cloudevents-batch+json")]
 UUID = BEACON["ibeaconUuid"]
@@ -67,7 +65,7 @@ def test_a_hundred_thousand_sightings(
 @pytest.mark.parametrize("deep", [b"[" * MANY, b'[{"type":' * MANY])
 def test_json_nested_without_end(format_: str, deep: bytes) -> None:
     # By itself, in a field that nobody reads, or behind the last element.
-    sample = SAMPLES[format_][0].rstrip()
+    sample = VALUES[format_][0].rstrip()
     inside = sample[:-1] + (b"," if sample.endswith(b"]") else b',"x":') + deep
     for value in (deep, inside):
         assert refused(format_, report(value))[0] in ("malformed_json", "invalid_field")
@@ -84,7 +82,7 @@ def test_json_nested_without_end(format_: str, deep: bytes) -> None:
 )
 def test_long_texts_do_not_stay_in_memory(format_: str, fields: dict[str, str]) -> None:
     """A sender's records of a megabyte, each written in another way, filled the caches for good."""
-    base = BEACON if format_ == "minew" else orjson.loads(SAMPLES[format_][0])
+    base = BEACON if format_ == "minew" else orjson.loads(VALUES[format_][0])
 
     def one(number: int) -> Any:
         body = base | {name: " " * (50_000 + number) + text for name, text in fields.items()}

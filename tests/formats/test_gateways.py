@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.formats import samples
 from tests.formats.records import (
     ARRIVED_AT,
+    SAMPLES,
     decode,
     decoded,
     kontakt_event,
@@ -17,6 +17,15 @@ from tests.formats.records import (
     triple,
 )
 
+MINEW, MINEW_2017 = SAMPLES["minew"]
+(THEENGS,) = SAMPLES["theengs"]
+OWNTRACKS, STEPS, LOCATION, TRANSITION = SAMPLES["owntracks"]
+(RADAR,) = SAMPLES["radar"]
+ESPRESENSE, ESPRESENSE_KNOWN = SAMPLES["espresense"]
+ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
+MIST, MIST_LOCATION = SAMPLES["mist"]
+(KONTAKT,) = SAMPLES["kontakt"]
+KIO_TELEMETRY, KIO_PAGE, KIO_PRESENCE = SAMPLES["kontakt-cloud"]
 OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
 
 
@@ -29,8 +38,8 @@ def seen(format_: str, record: Any) -> list[str]:
     ]
 
 
-MINEW_2017 = report(samples.MINEW_2017, key=b"/gw/ac233fc00b5d/status")
-IN_THE_HALL = report(samples.THEENGS, headers=[("mqtt.topic", b"home/presence/Hall")])
+OLD_MINEW = report(MINEW_2017, key=b"/gw/ac233fc00b5d/status")
+IN_THE_HALL = report(THEENGS, headers=[("mqtt.topic", b"home/presence/Hall")])
 KIO = "23e16784-c2b5-43b6-b199-49de659535de 57095 20686 UNKNOWN gateway:CKgIEuTDpY 1633606867.988"
 
 
@@ -39,18 +48,18 @@ KIO = "23e16784-c2b5-43b6-b199-49de659535de 57095 20686 UNKNOWN gateway:CKgIEuTD
     [
         (
             "minew",
-            report(samples.MINEW),
+            report(MINEW),
             "1 e2c56db5-dffb-48d2-b060-d0f5a71096e0 0 0 NEAR gateway:AC233FC03641 1770596033.667",
         ),
         (
             "minew",
-            MINEW_2017,
+            OLD_MINEW,
             "1 fda50693-a4e2-4fb1-afcf-c6eb07647825 10002 5208 NEAR gateway:ac233fc00b5d "
             "1504690666.0",
         ),
         (
             "theengs",
-            report(samples.THEENGS, key=OMG),
+            report(THEENGS, key=OMG),
             f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:OpenMQTTGateway {ARRIVED_AT}",
         ),
         (
@@ -60,23 +69,23 @@ KIO = "23e16784-c2b5-43b6-b199-49de659535de 57095 20686 UNKNOWN gateway:CKgIEuTD
         ),
         (
             "owntracks",
-            report(samples.OWNTRACKS, key=b"owntracks/jane/phone/beacon"),
+            report(OWNTRACKS, key=b"owntracks/jane/phone/beacon"),
             "0 ca271eae-5fa8-4e80-8f08-2a302a95a959 1 1 NEAR jane/phone 1399028969.0",
         ),
         (
             "espresense",
-            report(samples.ESPRESENSE, key=samples.ESPRESENSE_TOPIC),
+            report(ESPRESENSE, key=ESPRESENSE_TOPIC),
             f"0 1d4b2e16-481e-4579-8b35-ffc32e4a1758 100 1 FAR gateway:kitchen {ARRIVED_AT}",
         ),
         (
             "mist",
-            report(samples.MIST),
+            report(MIST),
             "0 ac950d7b-af31-42d2-be7c-e15639fab2cd 2 2121 FAR "
             "gateway:00000000-0000-0000-1000-ac2316eca70b 1661300746.0",
         ),
-        ("kontakt-cloud", report(samples.KIO_TELEMETRY, key=None), f"0 {KIO}"),
-        ("kontakt-cloud", report(samples.KIO_PAGE, key=None), f"1 {KIO}"),
-        ("kontakt-cloud", report(b"[" + samples.KIO_TELEMETRY + b"]", key=None), f"0 {KIO}"),
+        ("kontakt-cloud", report(KIO_TELEMETRY, key=None), f"0 {KIO}"),
+        ("kontakt-cloud", report(KIO_PAGE, key=None), f"1 {KIO}"),
+        ("kontakt-cloud", report(b"[" + KIO_TELEMETRY + b"]", key=None), f"0 {KIO}"),
     ],
 )
 def test_a_sample(format_: str, record: Any, expected: str):
@@ -89,11 +98,11 @@ def test_a_sample(format_: str, record: Any, expected: str):
         ("minew", b'[{"type":"Gateway","mac":"AC233FC03641"},{"type":"S1","mac":"C3000025EF6A"}]'),
         ("theengs", b'{"id":"4C:64:A8:D0:AE:65","model_id":"HHCCJCY01HHCC","rssi":-79}'),
         ("theengs", b'{"id":"60:87:57:4C:9B:C2","rssi":-79}'),
-        ("owntracks", samples.OWNTRACKS_STEPS),
-        ("espresense", samples.ESPRESENSE_KNOWN),
-        ("mist", samples.MIST_LOCATION),
-        ("kontakt", samples.KONTAKT),
-        ("kontakt-cloud", samples.KIO_PRESENCE),
+        ("owntracks", STEPS),
+        ("espresense", ESPRESENSE_KNOWN),
+        ("mist", MIST_LOCATION),
+        ("kontakt", KONTAKT),
+        ("kontakt-cloud", KIO_PRESENCE),
     ],
 )
 def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
@@ -102,8 +111,7 @@ def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
 
 KEY = ("api_key", b"app-1")
 PHONE = b"owntracks/jane/phone"
-LOCATION, TRANSITION = samples.OWNTRACKS_LOCATION, samples.OWNTRACKS_TRANSITION
-IN_WEBHOOK = orjson.loads(samples.RADAR)
+IN_WEBHOOK = orjson.loads(RADAR)
 RADAR_EVENT = IN_WEBHOOK["events"][0]
 ENTERED = f"40.783826 -73.977797 5.0 app-1 {RADAR_EVENT['user']['deviceId']} 1528811050.535"
 EXITED = RADAR_EVENT | {"type": "user.exited_geofence"}
@@ -137,7 +145,7 @@ def located(format_: str, value: Any, key: bytes | None = None) -> list[str]:
         ),
         (
             "radar",
-            samples.RADAR,
+            RADAR,
             None,
             f"0 {ENTERED}",
         ),
@@ -165,7 +173,7 @@ def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
         ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "latitude: expected float <= 90"),
         ("owntracks", LOCATION, [("api_key", b"x" * 256)], "length <= 255"),
         ("radar", {"event": RADAR_EVENT | {"user": None}}, [KEY], "user.deviceId: it is required"),
-        ("radar", samples.RADAR, [], "header api_key: it is required"),
+        ("radar", RADAR, [], "header api_key: it is required"),
     ],
 )
 def test_a_bad_position_is_a_dead_letter(format_: str, value: Any, headers: Any, expected: str):
@@ -178,7 +186,7 @@ INGICS = "b9a5d27d-56cc-4e3a-ab51-1f2153bcb967 1 17710 NEAR gateway:gatewayUniqu
 
 
 def test_ibeacons_among_kontakts_events():
-    kontakt_packet = orjson.loads(samples.KONTAKT)["events"][0]
+    kontakt_packet = orjson.loads(KONTAKT)["events"][0]
     nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": kontakt_event()["data"]}}
     uploaded = kontakt_upload(3, kontakt_packet, kontakt_event(), kontakt_event(timestamp=None))
     # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
@@ -188,7 +196,7 @@ def test_ibeacons_among_kontakts_events():
 
 def minew(**fields: Any) -> Any:
     """The sample, with fields of its beacon replaced, or removed where they are None."""
-    gateway, beacon = orjson.loads(samples.MINEW)
+    gateway, beacon = orjson.loads(MINEW)
     whole = {name: value for name, value in (beacon | fields).items() if value is not None}
     return report([gateway, whole])
 
@@ -201,7 +209,7 @@ def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") 
 
 def kio(old: bytes, new: bytes) -> Any:
     """The cloud's event with one thing in it replaced; the gateway's time stands first."""
-    event = samples.KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
+    event = KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
     return changed(event, old, new)
 
 
@@ -210,11 +218,11 @@ def kio(old: bytes, new: bytes) -> Any:
     [
         ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
         ("minew", minew(rssi=None), "rssi: it is"),
-        ("minew", report(samples.MINEW_2017, key=b"\xff"), "key is not UTF-8"),
-        ("minew", report(samples.MINEW_2017, key=b"x" * 256), "255 characters"),
-        ("minew", report(samples.MINEW_2017, key=b"a\0b"), "NUL"),
-        ("owntracks", changed(samples.OWNTRACKS, b'"prox":2', b'"prox":4'), "3"),
-        ("espresense", changed(samples.ESPRESENSE, b"-100-1", b"-100"), "iBeacon"),
+        ("minew", report(MINEW_2017, key=b"\xff"), "key is not UTF-8"),
+        ("minew", report(MINEW_2017, key=b"x" * 256), "255 characters"),
+        ("minew", report(MINEW_2017, key=b"a\0b"), "NUL"),
+        ("owntracks", changed(OWNTRACKS, b'"prox":2', b'"prox":4'), "3"),
+        ("espresense", changed(ESPRESENSE, b"-100-1", b"-100"), "iBeacon"),
         ("kontakt", kontakt_upload(2, kontakt_event()), "must be 3 or 4"),
         ("kontakt", kontakt_upload(3, kontakt_event(data="%")), "base64"),
         ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "9999"),
@@ -228,7 +236,7 @@ def test_a_malformed_report_is_a_dead_letter(format_: str, record: Any, expected
 
 def test_a_report_with_many_sightings_is_decoded_completely_or_not_at_all():
     """Else one that is put back would count its good part twice."""
-    gateway, beacon = orjson.loads(samples.MINEW)
+    gateway, beacon = orjson.loads(MINEW)
     unknown = {"type": "Unknown", "mac": "1918FC051F60", "rssi": -72}
     good = report([beacon, unknown, gateway, beacon | {"ibeaconMinor": 3}], offset=4)
     half = report([gateway, beacon, beacon | {"ibeaconMajor": -1}], offset=5)

@@ -17,8 +17,8 @@ from engine.formats.registry import RegisteredSchema, UnreadableSchemaError
 from engine.kafka.detections import BeaconKey
 from engine.process.settings import FORMATS
 from rules.model import Zone
-from tests.formats import registered, samples
-from tests.formats.records import decoder, report
+from tests.formats import registered
+from tests.formats.records import SAMPLES, decoder, report
 from tests.kafka.records import detection
 
 EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
@@ -35,16 +35,8 @@ SCHEMAS = {
     "json-schema": RegisteredSchema("{}", {}),
 }
 AT = 1_795_165_200_000_000
-SAMPLES: dict[str, list[bytes]] = {
+VALUES = SAMPLES | {
     "own": [orjson.dumps(detection())],
-    "minew": [samples.MINEW, samples.MINEW_2017],
-    "theengs": [samples.THEENGS],
-    "owntracks": [samples.OWNTRACKS, samples.OWNTRACKS_STEPS, samples.OWNTRACKS_LOCATION],
-    "radar": [samples.RADAR],
-    "espresense": [samples.ESPRESENSE, samples.ESPRESENSE_KNOWN],
-    "mist": [samples.MIST, samples.MIST_LOCATION],
-    "kontakt": [samples.KONTAKT],
-    "kontakt-cloud": [samples.KIO_TELEMETRY, samples.KIO_PAGE, samples.KIO_PRESENCE],
     "avro": [registered.avro(registered.detection(rssi=-50, detected_at=AT))],
     "protobuf": [registered.protobuf(uuid="x", major=1, device={"udid": "d", "model": "m"})],
     "json-schema": [orjson.dumps(detection())],
@@ -110,7 +102,7 @@ def batch_of(reports: list[bytes]) -> bytes:
 def test_a_record_is_detections_or_a_dead_letter(
     format_: str, envelope: str, data: st.DataObject
 ) -> None:
-    sample = data.draw(st.sampled_from(SAMPLES[format_]))
+    sample = data.draw(st.sampled_from(VALUES[format_]))
     kinds = [torn(sample)] + [other_values(sample)] * (format_ not in ("avro", "protobuf"))
     value = data.draw(st.one_of(kinds) | st.binary(max_size=60))
     if format_ in SCHEMAS:

@@ -33,9 +33,7 @@ CAMPAIGN = CampaignSnapshot(
 VENUE = VenueSnapshot(id=1, name="Library", company_id=1, active=True)
 PLACE: dict[str, Any] = {"id": 1, "active": True, "venue": VENUE}
 BEACON = BeaconSnapshot(**PLACE, name="Desk", uuid=UUID, major=1, minor=2, reach=Zone.NEAR)
-GEOFENCE = GeofenceSnapshot(
-    **PLACE, name="Court", latitude=48.8584, longitude=2.2945, radius=200.0
-)
+GEOFENCE = GeofenceSnapshot(**PLACE, name="Court", latitude=48.8584, longitude=2.2945, radius=200.0)
 TAG = TagSnapshot(**PLACE, name="Poster", kind="qrcode", value="https://example.org/poster")
 
 

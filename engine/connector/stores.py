@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from catalog.redis_connection import RedisClient
 from connectors.model import BreakerSummary, CallHistory, PastCall
 from connectors.schedule import Breaker
 from engine.process.metrics import Metrics
+from engine.redis.store import RedisStore, readable, write_often
 
 KEPT = 50  # calls of a company in its history
 _KEPT_SECONDS = 24 * 3600
@@ -23,19 +23,15 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
 
 
-class CallHistoryWriter:
+class CallHistoryWriter(RedisStore):
     """Writes each company's last calls and its breaker, a few times a second.
 
-    No call waits for it, and what cannot be written is dropped. `run` must be running. `deadline`
-    (s) bounds one write. Of the breakers of several processes the one that was used last is kept.
+    No call waits for it, and what cannot be written is dropped. `run` must be running. Of the
+    breakers of several processes the one that was used last is kept.
     """
 
-    def __init__(
-        self, *, redis: RedisClient, prefix: str, deadline: float, metrics: Metrics
-    ) -> None:
-        self._redis = redis
-        self._prefix = prefix
-        self._deadline = deadline
+    def __init__(self, *, metrics: Metrics, **options: Any) -> None:
+        super().__init__(**options)
         self._errors = metrics.redis_errors
         self._calls: dict[int, deque[PastCall]] = {}
         self._breakers: dict[int, Breaker] = {}
@@ -50,12 +46,7 @@ class CallHistoryWriter:
 
     async def run(self) -> None:
         """Write what was added until cancelled, and then the rest."""
-        try:
-            while True:
-                await asyncio.sleep(_GATHER_SECONDS)
-                await self.write()
-        finally:
-            await self.write()
+        await write_often(self.write, _GATHER_SECONDS)
 
     async def write(self) -> None:
         """Write what was added."""
@@ -63,7 +54,7 @@ class CallHistoryWriter:
         breakers, self._breakers = self._breakers, {}
         if not calls and not breakers:
             return
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for company_id, made in calls.items():
             key = _history_key(self._prefix, company_id)
             pipeline.lpush(key, *map(_encode, made))
@@ -74,8 +65,7 @@ class CallHistoryWriter:
             pipeline.hset(key, mapping=_written(breaker))
             pipeline.expire(key, _BREAKER_SECONDS)
         try:
-            async with asyncio.timeout(self._deadline):
-                await pipeline.execute()
+            await self._answer(pipeline.execute())
         except (RedisError, OSError, TimeoutError) as error:
             self._errors.failed(error, "past calls")
         else:
@@ -107,11 +97,7 @@ async def read_call_history(
     pipeline.hmget(_breaker_key(prefix, company_id), "w", "u")
     async with asyncio.timeout(deadline):
         written, (outcomes, open_until) = await pipeline.execute()
-    calls = []
-    for each in written:
-        with suppress(msgspec.DecodeError):  # another version of the engine wrote it
-            calls.append(_decode(each))
-    return CallHistory(_summary(outcomes or b"", open_until, now), calls)
+    return CallHistory(_summary(outcomes or b"", open_until, now), readable(written, _decode))
 
 
 def _summary(outcomes: bytes, open_until: bytes | None, now: float) -> BreakerSummary:

@@ -20,6 +20,7 @@ from engine.process.health import ClockSkew
 from engine.process.metrics import Metrics
 from engine.recorder.ledger import Ledger
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
+from engine.redis.store import write_often
 
 log = structlog.get_logger(__name__)
 
@@ -101,12 +102,7 @@ class RecentCounts:
 
     async def run(self) -> None:
         """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
-        try:
-            while True:
-                await asyncio.sleep(_WRITE_SECONDS)
-                await self._write()
-        finally:
-            await self._write()
+        await write_often(self._write, _WRITE_SECONDS)
 
     async def _write(self) -> None:
         counts, self._gathered = self._gathered, Counter()

@@ -8,7 +8,6 @@ is bounded and deleted after ten seconds.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from catalog.database import chunked
 from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey
-from engine.redis.role_states import shared_time
+from engine.redis.store import RedisStore, readable, shared_time
 from rules.model import StoredDecision
 
 KEPT_SECONDS = 24 * 3600
@@ -34,39 +33,28 @@ class DeviceDecision(NamedTuple):
     decision: StoredDecision
 
 
-class DecisionStore:
-    """Stores and reads the last `most` decisions about each device. `deadline` is in seconds.
-
-    Raises RedisError, OSError or TimeoutError.
-    """
+class DecisionStore(RedisStore):
+    """Stores and reads the last `most` decisions about each device."""
 
     def __init__(self, *, redis: RedisClient, prefix: str, most: int, deadline: float) -> None:
-        self._prefix = prefix.encode()
-        self._redis = redis
+        super().__init__(redis=redis, prefix=prefix, deadline=deadline)
         self._most = most
-        self._deadline = deadline
 
     async def keep(self, decisions: Sequence[DeviceDecision]) -> None:
         """Store decisions in their order; only the newest about each device are kept."""
         for part in chunked(decisions, _AT_ONCE):
-            pipeline: Any = self._redis.pipeline(transaction=False)
+            pipeline = self._pipeline()
             for device, decision in part:
-                key = decisions_key(self._prefix, device)
+                key = decisions_key(self._prefix.encode(), device)
                 pipeline.lpush(key, _encode(decision))
                 pipeline.ltrim(key, 0, self._most - 1)
                 pipeline.expire(key, KEPT_SECONDS)
-            async with asyncio.timeout(self._deadline):
-                await pipeline.execute()
+            await self._answer(pipeline.execute())
 
     async def read(self, device: DeviceKey) -> list[StoredDecision]:
         """The decisions about one device, the newest first."""
-        async with asyncio.timeout(self._deadline):
-            kept: list[Any] = await self._redis.lrange(decisions_key(self._prefix, device), 0, -1)
-        found = []
-        for each in kept:
-            with suppress(msgspec.DecodeError):  # another version of the engine wrote it
-                found.append(_read_stored(each))
-        return found
+        key = decisions_key(self._prefix.encode(), device)
+        return readable(await self._answer(self._redis.lrange(key, 0, -1)), _read_stored)
 
 
 def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
@@ -98,67 +86,50 @@ _read_filter = msgspec.msgpack.Decoder(TailFilter).decode
 _read_decision = msgspec.msgpack.Decoder(LiveDecision).decode
 
 
-class TailStore:
-    """Both ends of the tail. `deadline` in seconds. Raises RedisError, OSError or TimeoutError."""
-
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._watchers = f"{prefix}watching"
-        self._stream = f"{prefix}watched:"
-        self._deadline = deadline
+class TailStore(RedisStore):
+    """Both ends of the tail."""
 
     async def watch(self, wanted: TailFilter) -> None:
         """Register for five seconds, or renew that."""
-        async with asyncio.timeout(self._deadline):
-            now = await shared_time(self._redis)
-            pipeline: Any = self._redis.pipeline(transaction=False)
-            pipeline.zadd(self._watchers, {_encode(wanted): now + _WATCH_SECONDS})
-            pipeline.zremrangebyscore(self._watchers, "-inf", now)
-            pipeline.pexpire(self._watchers, _LEASE_MS)
-            await pipeline.execute()
+        now, key = await self._answer(shared_time(self._redis)), f"{self._prefix}watching"
+        pipeline = self._pipeline()
+        pipeline.zadd(key, {_encode(wanted): now + _WATCH_SECONDS})
+        pipeline.zremrangebyscore(key, "-inf", now)
+        pipeline.pexpire(key, _LEASE_MS)
+        await self._answer(pipeline.execute())
 
     async def leave(self, wanted: TailFilter) -> None:
         """Remove a watcher and its stream."""
-        async with asyncio.timeout(self._deadline):
-            await self._redis.zrem(self._watchers, _encode(wanted))
-            await self._redis.delete(self._stream + wanted.name)
+        await self._answer(self._redis.zrem(f"{self._prefix}watching", _encode(wanted)))
+        await self._answer(self._redis.delete(self._stream(wanted.name)))
 
     async def watchers(self) -> list[TailFilter]:
         """The filters of all who watch."""
-        async with asyncio.timeout(self._deadline):
-            now = await shared_time(self._redis)
-            found: Any = await self._redis.zrangebyscore(self._watchers, now, "+inf")
-        watchers = []
-        for each in found:
-            with suppress(msgspec.DecodeError):  # another version of the engine wrote it
-                watchers.append(_read_filter(each))
-        return watchers
+        now = await self._answer(shared_time(self._redis))
+        query = self._redis.zrangebyscore(f"{self._prefix}watching", now, "+inf")
+        return readable(await self._answer(query), _read_filter)
 
     async def write(self, decisions: Mapping[str, Sequence[LiveDecision]]) -> None:
         """Write decisions to the stream of each watcher, by its name."""
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for name, listed in decisions.items():
-            key = self._stream + name
+            key = self._stream(name)
             for each in listed:
                 pipeline.xadd(key, {b"d": _encode(each)}, maxlen=_MOST_KEPT, approximate=True)
             pipeline.pexpire(key, _LEASE_MS)
-        async with asyncio.timeout(self._deadline):
-            await pipeline.execute()
+        await self._answer(pipeline.execute())
 
     async def read(self, name: str, after: str, most: int = _MOST_KEPT) -> LiveDecisions:
         """The decisions for a watcher after a position. Waits up to 250 ms for the first one."""
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
-            read = self._redis.xread({self._stream + name: after}, count=most, block=_BLOCK_MS)
+            read = self._redis.xread({self._stream(name): after}, count=most, block=_BLOCK_MS)
             streams: Any = await read
         # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
         by_stream = streams.items() if isinstance(streams, dict) else streams or ()
-        found = []
-        for _, messages in by_stream:
-            for number, fields in messages:
-                after = number.decode()
-                with suppress(msgspec.DecodeError):  # another version of the engine wrote it
-                    found.append(_read_decision(fields[b"d"]))
-        return LiveDecisions(after, found)
+        messages = [message for _, of_stream in by_stream for message in of_stream]
+        position = messages[-1][0].decode() if messages else after
+        found = readable((fields[b"d"] for _, fields in messages), _read_decision)
+        return LiveDecisions(position, found)
 
     async def of_company(self, company_id: int, after: str | None, now: float) -> LiveDecisions:
         """The decisions of a company for the pages of its accounts, which share one watcher.
@@ -169,3 +140,6 @@ class TailStore:
         await self.watch(wanted)
         begin = after or f"{int((now - _BACK_SECONDS) * 1000)}-0"
         return await self.read(wanted.name, begin, most=_PAGE)
+
+    def _stream(self, name: str) -> str:
+        return f"{self._prefix}watched:{name}"

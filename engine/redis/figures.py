@@ -9,18 +9,17 @@ waits for it. A minute of a venue is one hash, kept for a quarter of an hour.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from catalog.database import chunked
-from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
+from engine.redis.store import RedisStore, write_often
 from rules.model import DayFigures, Reason
 
 KEPT_DAYS = 32
@@ -37,42 +36,30 @@ class CompanyDay(NamedTuple):
     day: date
 
 
-class FigureStore:
-    """Adds to sums and reads them. `deadline` is in seconds.
+class FigureStore(RedisStore):
+    """Adds to sums and reads them."""
 
-    Raises RedisError, OSError or TimeoutError.
-    """
-
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._prefix = prefix
-        self._deadline = deadline
-
-    async def add(self, days: Mapping[CompanyDay, Mapping[str, int]]) -> list[CompanyDay]:
+    async def add(self, days: Mapping[CompanyDay, Mapping[str, int]]) -> None:
         """Add these sums by field, in one round trip (on a cluster one for each node).
 
-        Returns the days that Redis refused. After TimeoutError some may have been added.
+        After an error some may have been added.
         """
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for day, sums in days.items():
             arguments = [part for pair in sums.items() for part in pair]
             # (EVAL, not EVALSHA: a retry after NOSCRIPT would add the other sums twice.)
             pipeline.execute_command(
                 "EVAL", _ADD, 1, self._key(day), _KEPT_MS, MOST_FIELDS, *arguments
             )
-        async with asyncio.timeout(self._deadline):
-            answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        found = zip(days, answers, strict=True)
-        return [day for day, answer in found if isinstance(answer, Exception)]
+        await self._answer(pipeline.execute())
 
     async def read(self, company_id: int, first: date, last: date) -> dict[date, DayFigures]:
         """The sums of a company's days from `first` to `last`, both included; no empty days."""
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for day in days:
             pipeline.hgetall(self._key(CompanyDay(company_id, day)))
-        async with asyncio.timeout(self._deadline):
-            answers: Sequence[Mapping[bytes, bytes]] = await pipeline.execute()
+        answers = await self._answer(pipeline.execute())
         return {day: _read(found) for day, found in zip(days, answers, strict=True) if found}
 
     def _key(self, place: CompanyDay) -> str:
@@ -102,9 +89,6 @@ def _read_field(figures: DayFigures, field: str, count: int) -> None:
 
 
 _WRITE_SECONDS = 5.0
-# Bounds of memory: sums in all, and sums by campaign of a company's day.
-_MOST_SUMS = 200_000
-_MOST_CAMPAIGNS = 400
 _DAYS_A_WRITE = 100
 
 
@@ -119,7 +103,6 @@ class FigureSums:
         self._dropped = metrics.figures_dropped
         self._clock = clock
         self._days: dict[CompanyDay, Counter[str]] = {}
-        self._size = 0
 
     def note_detections(self, company_id: int, count: int) -> None:
         """Add detections of this hour."""
@@ -134,7 +117,7 @@ class FigureSums:
         self._note(company_id, f"r:{reason.value}", count)
 
     def note_campaign(self, company_id: int, campaign_id: int, reason: Reason, count: int) -> None:
-        """Add decisions about a campaign. Those of a company's 400 first ones are kept."""
+        """Add decisions about a campaign."""
         self._note(company_id, f"c:{campaign_id}:{reason.value}", count)
 
     def drop(self, count: int) -> None:
@@ -143,57 +126,27 @@ class FigureSums:
 
     async def run(self) -> None:
         """Write every few seconds until cancelled, and then the rest."""
-        writing = asyncio.create_task(self.write())
-        try:
-            while True:
-                await asyncio.shield(writing)
-                await asyncio.sleep(_WRITE_SECONDS)
-                writing = asyncio.create_task(self.write())
-        finally:
-            await writing  # what it took is nowhere else
-            await self.write()
+        await write_often(self.write, _WRITE_SECONDS)
 
     async def write(self) -> None:
-        """Write all sums. Those that cannot be written are kept for the next write."""
-        for places in chunked(list(self._days), _DAYS_A_WRITE):
-            days = {place: self._days.pop(place) for place in places}
-            self._size -= sum(map(len, days.values()))
-            refused: Collection[CompanyDay] = ()
+        """Write all sums, or drop them: of a call that failed, Redis may have added some, and sums
+        that are too low are better than sums counted twice."""
+        days, self._days = self._days, {}
+        for part in map(dict, chunked(days.items(), _DAYS_A_WRITE)):
             try:
-                refused = await self._store.add(days)
-            except (TimeoutError, RedisTimeoutError):
-                # Redis may have added some. Sums that are too low are better than sums counted
-                # twice. (Calls that the pipelines wait for log the outage.)
+                await self._store.add(part)
+            except (RedisError, OSError, TimeoutError):
+                # (Calls that the pipelines wait for log the outage.)
                 self._errors.inc()
-                self.drop(sum(map(len, days.values())))
-                return
-            except (RedisError, OSError):
-                refused = days
-            if refused:
-                self._errors.inc()
-            for place in refused:
-                for field, count in days[place].items():
-                    self._add(place, field, count)
-            if refused is days:
-                return
+                self.drop(sum(map(len, part.values())))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def _note(self, company_id: int, field: str, count: int) -> None:
         if count:
-            self._add(CompanyDay(company_id, self._now().date()), field, count)
-
-    def _add(self, place: CompanyDay, field: str, count: int) -> None:
-        sums = self._days.setdefault(place, Counter())
-        if field not in sums:
-            if self._size >= _MOST_SUMS:
-                self.drop(1)
-                return
-            if field.startswith("c:") and len(sums) >= _MOST_CAMPAIGNS:
-                return
-            self._size += 1
-        sums[field] += count
+            sums = self._days.setdefault(CompanyDay(company_id, self._now().date()), Counter())
+            sums[field] += count
 
 
 MINUTES = 15
@@ -209,21 +162,13 @@ class BeaconMinute(NamedTuple):
     minute: int
 
 
-class RecentDetectionStore:
-    """Adds and reads detections. `deadline` bounds each call, in seconds.
-
-    Raises RedisError, OSError or TimeoutError.
-    """
-
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._prefix = f"{prefix}recent:"
-        self._deadline = deadline
+class RecentDetectionStore(RedisStore):
+    """Adds and reads detections."""
 
     async def add(self, counts: Mapping[BeaconMinute, int]) -> None:
         """Add these numbers of detections."""
         for part in chunked(counts.items(), _AT_ONCE):
-            pipeline: Any = self._redis.pipeline(transaction=False)
+            pipeline = self._pipeline()
             keys = set()
             for (venue_id, beacon_id, minute), count in part:
                 key = self._key(venue_id, minute)
@@ -231,25 +176,20 @@ class RecentDetectionStore:
                 keys.add(key)
             for key in keys:
                 pipeline.expire(key, _KEPT_SECONDS)
-            await self._run(pipeline)
+            await self._answer(pipeline.execute())
 
     async def read(self, venue_id: int, now: float) -> dict[int, int]:
         """The detections of the last MINUTES minutes, this one included, by beacon."""
         last = int(now // 60)
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for minute in range(last - MINUTES + 1, last + 1):
             pipeline.hgetall(self._key(venue_id, minute))
         found: Counter[bytes] = Counter()
-        for minute_counts in await self._run(pipeline):
+        for minute_counts in await self._answer(pipeline.execute()):
             for beacon_id, count in minute_counts.items():
                 found[beacon_id] += int(count)
             await asyncio.sleep(0)  # a minute of 10,000 beacons takes milliseconds
         return {int(beacon_id): count for beacon_id, count in found.items()}
 
     def _key(self, venue_id: int, minute: int) -> str:
-        return f"{self._prefix}{venue_id}:{minute}"
-
-    async def _run(self, pipeline: Any) -> list[Any]:
-        async with asyncio.timeout(self._deadline):
-            answers: list[Any] = await pipeline.execute()
-        return answers
+        return f"{self._prefix}recent:{venue_id}:{minute}"

@@ -3,7 +3,6 @@
 `proximity forget` and the interface both use it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -20,32 +19,27 @@ from catalog.erasure import (
     erase_device,
     erase_traces,
 )
-from catalog.redis_connection import RedisClient
 from engine.redis.claims import claims_key, places_field
 from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
+from engine.redis.store import RedisStore
 
 
-class DeviceEraser:
+class DeviceEraser(RedisStore):
     """Counts or deletes a device's claims, decisions, the copy of its record, and its rows.
 
-    `deadline` bounds each call of Redis, in seconds; SQL has its own. `retention` reads Kafka's.
-    Raises the errors of SQL and Redis.
+    `retention` reads Kafka's. Raises the errors of SQL and Redis.
     """
 
     def __init__(
         self,
         *,
         database: Database,
-        redis: RedisClient,
-        prefix: str,
-        deadline: float,
         retention: Callable[[], Awaitable[TopicRetention]],
+        **options: Any,
     ) -> None:
+        super().__init__(**options)
         self._database = database
-        self._redis = redis
-        self._prefix = prefix
-        self._deadline = deadline
         self._retention = retention
 
     async def count(self, device: DeviceKey) -> DeviceData:
@@ -59,7 +53,7 @@ class DeviceEraser:
     async def erase(self, device: DeviceKey) -> DeviceData:
         """Delete the data. Safe to repeat: after an error some traces may be deleted already."""
         # If Redis is down this fails before anything is deleted.
-        await self._bounded(self._redis.exists(copy_key(self._prefix, device)))
+        await self._answer(self._redis.exists(copy_key(self._prefix, device)))
         kafka = await self._retention()
         traces = await erase_traces(self._database, device.company_id, device.udid)
         async with self._database.write.begin() as session:
@@ -69,7 +63,7 @@ class DeviceEraser:
             keys = await self._in_redis(device, campaigns, only_count=False)
         # A detection may have cached the record again before the commit. (A copy lives an hour.)
         with suppress(RedisError, OSError, TimeoutError):
-            await self._bounded(self._redis.unlink(copy_key(self._prefix, device)))
+            await self._answer(self._redis.unlink(copy_key(self._prefix, device)))
         return DeviceData(_sum(traces, rows), keys, kafka)
 
     async def _in_redis(
@@ -78,16 +72,12 @@ class DeviceEraser:
         """Count or delete the keys and claims in Redis. Returns how many existed."""
         prefix, claims = self._prefix.encode(), claims_key(self._prefix.encode(), device.udid)
         on_key, on_field = ("EXISTS", "HEXISTS") if only_count else ("UNLINK", "HDEL")
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for key in (copy_key(self._prefix, device), decisions_key(prefix, device)):
             pipeline.execute_command(on_key, key)
         for field in (places_field(device.company_id), *map(str, campaigns)):
             pipeline.execute_command(on_field, claims, field)
-        return int(sum(await self._bounded(pipeline.execute())))
-
-    async def _bounded(self, call: Awaitable[Any]) -> Any:
-        async with asyncio.timeout(self._deadline):
-            return await call
+        return int(sum(await self._answer(pipeline.execute())))
 
 
 def _sum(traces: DeviceRows, rest: DeviceRows) -> DeviceRows:

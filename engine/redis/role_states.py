@@ -4,10 +4,7 @@ The reports of a day are in one hash: a field per process and role, whose name s
 times come from the clock of Redis, so that the clocks of two hosts are never compared.
 """
 
-import asyncio
-import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,9 +13,8 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import ResponseError
 
 from api.reports import RoleReport
-from catalog.database import within
-from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
+from engine.redis.store import RedisStore, readable, shared_time
 
 log = structlog.get_logger(__name__)
 
@@ -32,44 +28,20 @@ _EVICTS = (
 _BLIND = "Redis does not answer INFO to this user: nothing can report that it is nearly full"
 
 
-async def redis_time(redis: RedisClient) -> float:
-    """Epoch seconds on the clock of Redis, or of one node of a cluster."""
-    if isinstance(redis, RedisCluster):
-        found = await redis.time(target_nodes=RedisCluster.RANDOM)
-    else:
-        found = await redis.time()
-    seconds, microseconds = found
-    return float(seconds) + float(microseconds) / 1_000_000
+class RedisInspection(RedisStore):
+    """Checks memory and eviction policy of every node; logs when a danger begins and ends."""
 
+    _dangers = frozenset[str]()
 
-async def shared_time(redis: RedisClient) -> float:
-    """The time that all processes compare with: that of Redis, or of this host if Redis tells none.
-
-    (Some Redis services forbid TIME.)
-    """
-    try:
-        return await redis_time(redis)
-    except ResponseError:
-        return time.time()
-
-
-class RedisInspection:
-    """Checks memory and eviction policy of every node; logs when a danger begins and ends.
-
-    `deadline` is in seconds.
-    """
-
-    def __init__(self, *, redis: RedisClient, metrics: Metrics, deadline: float) -> None:
-        self._redis = redis
+    def __init__(self, *, metrics: Metrics, **options: Any) -> None:
+        super().__init__(**options)
         self._metrics = metrics
-        self._deadline = deadline
-        self._dangers = frozenset[str]()
 
     async def inspect(self) -> None:
-        """Check once. Raises RedisError, OSError or TimeoutError if Redis does not answer."""
+        """Check once."""
         dangers = set[str]()
         try:
-            nodes = await within(self._deadline, self._info())
+            nodes = await self._answer(self._info())
         except ResponseError:  # some Redis services forbid INFO
             dangers.add(_BLIND)
         else:
@@ -122,44 +94,29 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RoleLine).decode
 
 
-class RoleStateStore:
-    """Writes and reads reports. Each call ends within `deadline` seconds.
-
-    Each method raises RedisError, OSError or TimeoutError.
-    """
-
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._prefix = prefix
-        self._deadline = deadline
+class RoleStateStore(RedisStore):
+    """Writes and reads reports."""
 
     async def write(
         self, instance: str, role: str, *, behind: float | None, waits_for: Collection[str]
     ) -> None:
         """Replace the process's report on the role. The report gets the present time."""
-        async with asyncio.timeout(self._deadline):
-            line = RoleLine(role, await shared_time(self._redis), behind, list(waits_for))
-            key = self._key(line.reported_at)
-            pipeline: Any = self._redis.pipeline(transaction=False)
-            pipeline.hset(key, f"{role}:{instance}", _encode(line))
-            pipeline.expire(key, 2 * _DAY)
-            await pipeline.execute()
+        now = await self._answer(shared_time(self._redis))
+        key, pipeline = self._key(now), self._pipeline()
+        line = RoleLine(role, now, behind, list(waits_for))
+        pipeline.hset(key, f"{role}:{instance}", _encode(line))
+        pipeline.expire(key, 2 * _DAY)
+        await self._answer(pipeline.execute())
 
     async def read(self) -> list[RoleReport]:
         """The newest report of each process on each role, of today and yesterday (UTC)."""
-        found: dict[bytes, bytes] = {}
-        async with asyncio.timeout(self._deadline):
-            now = await shared_time(self._redis)
-            for at in (now - _DAY, now):
-                of_day: Any = await self._redis.hgetall(self._key(at))
-                found |= of_day
-        reports = []
-        for value in found.values():
-            with suppress(msgspec.DecodeError):  # another version of the engine wrote it
-                line = _decode(value)
-                age = max(0.0, now - line.reported_at)
-                reports.append(RoleReport(line.role, age, line.behind, tuple(line.waits_for)))
-        return reports
+        now, found = await self._answer(shared_time(self._redis)), dict[bytes, bytes]()
+        for at in (now - _DAY, now):
+            found |= await self._answer(self._redis.hgetall(self._key(at)))
+        return [
+            RoleReport(line.role, max(0.0, now - line.reported_at), line.behind, (*line.waits_for,))
+            for line in readable(found.values(), _decode)
+        ]
 
     def _key(self, at: float) -> str:
         """The key of a day's reports: those of processes that ended are deleted with it."""

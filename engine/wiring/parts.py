@@ -32,7 +32,7 @@ from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
-from engine.redis.role_states import redis_time
+from engine.redis.store import redis_time
 
 log = structlog.get_logger(__name__)
 

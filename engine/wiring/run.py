@@ -12,7 +12,6 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from catalog.redis_connection import REDIS_SECONDS
 from engine.kafka.client import KafkaCluster
 from engine.kafka.producer import Publisher
 from engine.kafka.tracing import open_tracer
@@ -158,8 +157,8 @@ async def _watch_servers(
 
     The probes count and log failures. While Redis is down no report is written.
     """
-    redis, metrics, clocks = parts.stores.redis, parts.metrics, parts.clocks
-    inspection = RedisInspection(redis=redis, metrics=metrics, deadline=REDIS_SECONDS)
+    metrics, clocks = parts.metrics, parts.clocks
+    inspection = RedisInspection(metrics=metrics, **parts.stores.redis_options)
     inspections: list[Callable[[], Awaitable[None]]] = [
         inspection.inspect,
         *(partial(clocks.measure, server) for server in clocks.servers),

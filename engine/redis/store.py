@@ -1,0 +1,75 @@
+"""What the stores in Redis have in common, and the time that all processes share."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+from redis.asyncio import RedisCluster
+from redis.exceptions import ResponseError
+
+from catalog.redis_connection import RedisClient
+
+Value = TypeVar("Value")
+
+
+class RedisStore:
+    """Data whose keys begin with `prefix`. Each call ends within `deadline` seconds.
+
+    Its methods raise RedisError, OSError or TimeoutError.
+    """
+
+    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._deadline = deadline
+
+    def _pipeline(self) -> Any:
+        """Commands that are sent together, and are no transaction."""
+        return self._redis.pipeline(transaction=False)
+
+    async def _answer(self, call: Awaitable[Any]) -> Any:
+        async with asyncio.timeout(self._deadline):
+            return await call
+
+
+def readable(values: Iterable[bytes], decode: Callable[[bytes], Value]) -> list[Value]:
+    """The decoded values, without those that another version of the engine wrote."""
+    found = []
+    for each in values:
+        with suppress(msgspec.DecodeError):
+            found.append(decode(each))
+    return found
+
+
+async def write_often(write: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Call `write` every few seconds until cancelled, and then once more."""
+    try:
+        while True:
+            await asyncio.sleep(seconds)
+            await write()
+    finally:
+        await write()
+
+
+async def redis_time(redis: RedisClient) -> float:
+    """Epoch seconds on the clock of Redis, or of one node of a cluster."""
+    if isinstance(redis, RedisCluster):
+        found = await redis.time(target_nodes=RedisCluster.RANDOM)
+    else:
+        found = await redis.time()
+    seconds, microseconds = found
+    return float(seconds) + float(microseconds) / 1_000_000
+
+
+async def shared_time(redis: RedisClient) -> float:
+    """The time that all processes compare with: that of Redis, or of this host if Redis tells none.
+
+    (Some Redis services forbid TIME.)
+    """
+    try:
+        return await redis_time(redis)
+    except ResponseError:
+        return time.time()

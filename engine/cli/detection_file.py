@@ -21,7 +21,7 @@ import typer
 from typer import Option
 
 from engine.cli.command import CommandError
-from engine.kafka.detections import DecodedDetection, decode_record, failure_detail
+from engine.kafka.detections import DecodedDetection, decode_record
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_ENTRIES = 1000
@@ -93,7 +93,7 @@ class Entry(NamedTuple):
         try:
             found = decode_record(record, path_loss_exponent)
         except (ValueError, RecursionError) as error:
-            raise ValueError(failure_detail(error, self.value)) from None
+            raise ValueError(str(error)) from None
         if timed and math.isnan(found.detected_at):
             raise ValueError("detected_at is missing, and its time is needed here")
         return found

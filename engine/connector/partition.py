@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
@@ -98,7 +98,7 @@ class CallPartition(QueueWorker):
         self._role = role
         self._transactions = transactions
         letters = role.letters
-        self._publisher = letters.publishing_with(transactions) if transactions else letters
+        self._publisher = replace(letters, publisher=transactions) if transactions else letters
         self._offsets = FinishedOffsets(begin)
         self._committed: int | None = None
         self._step = StepTimer(role.metrics, ROLE)

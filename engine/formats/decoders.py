@@ -8,19 +8,16 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
 from engine.formats.gateways import READERS
-from engine.formats.registry import (
-    JSON_SCHEMA,
-    RegisteredFormat,
-    RegistryAddress,
-)
+from engine.formats.registry import JSON_SCHEMA, RegisteredFormat, RegistryAddress
 from engine.formats.report import ReadReport, Report, Sighting
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.detections import (
@@ -44,20 +41,19 @@ MOST_SIGHTINGS = 1000  # of a record
 _POSITIONS_AN_EVENT = 2**32
 
 
+@dataclass(kw_only=True)
 class OwnFormatDecoder:
     """Decodes this project's own format: a record is a detection."""
 
-    records_at_once = 1_000_000  # batches are smaller
-
-    def __init__(self, *, path_loss_exponent: float, limit: DeadLetterLimit | None = None) -> None:
-        self.limit = limit
-        self._path_loss_exponent = path_loss_exponent
+    records_at_once: ClassVar[int] = 1_000_000  # batches are smaller
+    path_loss_exponent: float
+    limit: DeadLetterLimit | None = None
 
     async def decode(
         self, records: Records, among: Records | None = None
     ) -> DecodedBatch[DecodedDetection]:
         """Decode the records. Raises TooManyDeadLettersError."""
-        decode = partial(decode_record, path_loss_exponent=self._path_loss_exponent)
+        decode = partial(decode_record, path_loss_exponent=self.path_loss_exponent)
         return decode_records(records, decode, self.limit, among=among)
 
     async def prepare(self, records: Records) -> None:
@@ -65,31 +61,21 @@ class OwnFormatDecoder:
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
         """The one detection of the record."""
-        return (decode_record(record, self._path_loss_exponent),)
+        return (decode_record(record, self.path_loss_exponent),)
 
 
+@dataclass(kw_only=True)
 class ReportDecoder:
     """Decodes any other format: a record is a report of sightings.
 
     At most `records_at_once` records may be decoded together, because each may have many.
     """
 
-    records_at_once = 200
-
-    def __init__(
-        self,
-        read_report: ReadReport,
-        *,
-        path_loss_exponent: float,
-        schemas: RegisteredFormat | None = None,
-        in_cloudevents: bool = False,
-        limit: DeadLetterLimit | None = None,
-    ) -> None:
-        self.limit = limit
-        self._read_report = read_report
-        self._schemas = schemas
-        self._path_loss_exponent = path_loss_exponent
-        self._in_cloudevents = in_cloudevents
+    records_at_once: ClassVar[int] = 200
+    read_report: ReadReport
+    path_loss_exponent: float
+    in_cloudevents: bool
+    limit: DeadLetterLimit | None
 
     async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
         """Decode the records: each whole, or it becomes a dead letter, so that a replay counts no
@@ -112,13 +98,13 @@ class ReportDecoder:
         Waits while the schema registry is down; without `registry_errors` raises
         SchemaRegistryError instead.
         """
-        if self._schemas is None:
+        if not isinstance(self.read_report, RegisteredFormat):
             return
         reports: list[Report] = []
         for record in records:
             with contextlib.suppress(*UNDECODABLE):  # `read` raises it, for a dead letter
                 reports += self._reports(record)
-        await self._schemas.prepare(reports)
+        await self.read_report.prepare(reports)
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
         """The detections of the record's report, or of those in its CloudEvents: all or none.
@@ -127,7 +113,7 @@ class ReportDecoder:
         """
         found: list[DecodedDetection] = []
         for number, report in enumerate(self._reports(record)):
-            for sighting in self._read_report(report):
+            for sighting in self.read_report(report):
                 if len(found) >= MOST_SIGHTINGS:
                     raise ValueError(f"more than {MOST_SIGHTINGS} sightings in a record")
                 detection = self._detection(record, report, sighting)
@@ -137,11 +123,11 @@ class ReportDecoder:
 
     def _reports(self, record: Record) -> Sequence[Report]:
         report = Report(record.value or b"", record.key, record.headers, record.timestamp / 1000)
-        if not self._in_cloudevents:
+        if not self.in_cloudevents:
             return (report,)
         reports = _unwrapped(report)
-        if self._schemas is not None:
-            self._schemas.check(reports)
+        if isinstance(self.read_report, RegisteredFormat):
+            self.read_report.check(reports)
         return reports
 
     def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
@@ -149,7 +135,7 @@ class ReportDecoder:
         # Formats build messages from parts, so the message's own check of the udid has not run.
         if not 1 <= len(message.device.udid) <= LONGEST_UDID:
             raise ValueError(f"device.udid: a udid has 1 to {LONGEST_UDID} characters")
-        detection = detection_of(record, message, self._path_loss_exponent)
+        detection = detection_of(record, message, self.path_loss_exponent)
         if message.detected_at is None:
             detection.detected_at = report.at if at is None else at
         return detection
@@ -247,12 +233,12 @@ def detection_decoders(
         if topic.format == "own" and not topic.in_cloudevents:
             decoders[topic.name] = OwnFormatDecoder(path_loss_exponent=exponent, limit=limit)
             continue
-        schemas = None
         if topic.format in REGISTERED_FORMATS:
-            schemas = _registered(topic.format, settings, registry_errors)
+            read_report: ReadReport = _registered(topic.format, settings, registry_errors)
+        else:
+            read_report = _READERS[topic.format]
         decoders[topic.name] = ReportDecoder(
-            schemas or _READERS[topic.format],
-            schemas=schemas,
+            read_report=read_report,
             path_loss_exponent=exponent,
             in_cloudevents=topic.in_cloudevents,
             limit=limit,

@@ -39,12 +39,8 @@ _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
 _RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again
 _FOUND, _NOT_FOUND = 200, 404
-_TEMPORARY = (401, 408, 429)  # for any schema, so not for ever
+_TEMPORARY = (401, 408, 429)  # for any schema; another refusal is of this one
 _FRAME = 5  # bytes: a zero, and the schema's id
-
-
-class UnreadableSchemaError(Exception):
-    """The registry lacks a schema, or returns one that cannot be used."""
 
 
 class RegistryAddress:
@@ -180,7 +176,7 @@ class RegisteredFormat:
         found: Decode | _Unreadable
         try:
             found = await self._compiled(f"/schemas/ids/{id_}")
-        except (UnreadableSchemaError, ValueError) as error:
+        except ValueError as error:
             found = _Unreadable(str(error), time.monotonic() + _RETRY_UNREADABLE)
         if len(self._known) >= _MOST_SCHEMAS:
             self._known.clear()
@@ -196,45 +192,31 @@ class RegisteredFormat:
         return self.kind.compile(RegisteredSchema(answer.schema, references))
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
-        """Fetch the referenced schemas, depth first. Raises UnreadableSchemaError for too many."""
+        """Fetch the referenced schemas, depth first. Raises ValueError for too many."""
         for each in answer.references:
             if each.name in found:
                 continue
             if depth == 0 or len(found) >= _MOST_REFERENCES:
-                raise UnreadableSchemaError(f"it needs more than {_MOST_REFERENCES} others")
+                raise ValueError(f"it needs more than {_MOST_REFERENCES} others")
             subject = quote(each.subject, safe="")
             referred = await self._get(f"/subjects/{subject}/versions/{each.version}")
             await self._add_references(referred, found, depth - 1)
             found[each.name] = referred.schema
 
     async def _get(self, target: str) -> _Answer:
-        """An answer of the registry.
-
-        Raises UnreadableSchemaError if it has no such schema, or refuses this one while it answers
-        other requests.
-        """
+        """An answer of the registry. Raises ValueError if it lacks or refuses the schema."""
         answer = await self._address.get(f"{target}{self._query}")
         if answer.status_code == _NOT_FOUND:
-            raise UnreadableSchemaError("it has no schema of this id")
+            raise ValueError("it has no schema of this id")
         if answer.status_code != _FOUND:
             fault = f"the schema registry answers {answer.status_code} to {target}"
             if answer.status_code >= 500 or answer.status_code in _TEMPORARY:
                 raise SchemaRegistryError(fault)
-            raise await self._refusal(fault)
+            raise ValueError(fault)
         try:
             return _decode(answer.content)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise UnreadableSchemaError(f"the answer is not a registry's: {error}") from error
-
-    async def _refusal(self, fault: str) -> Exception:
-        """The error of a refused request: of this schema alone, if the registry answers another
-        request."""
-        try:
-            other = await self._address.get("/schemas/types")
-        except SchemaRegistryError:
-            return SchemaRegistryError(fault)
-        answers = other.status_code in (_FOUND, _NOT_FOUND)
-        return UnreadableSchemaError(fault) if answers else SchemaRegistryError(fault)
+            raise ValueError(f"the answer is not a registry's: {error}") from error
 
 
 def _schemas_of(reports: Iterable[Report]) -> set[int]:

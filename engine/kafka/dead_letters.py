@@ -6,8 +6,9 @@ A dead letter never stops a partition.
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -15,6 +16,7 @@ from aiokafka import ConsumerRecord
 from connectors.model import CallFault
 from engine.kafka.messages import format_instant
 from engine.kafka.producer import (
+    Message,
     MessageTooLargeError,
     OnAcknowledged,
     Outgoing,
@@ -176,18 +178,7 @@ def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, b
     return headers if size <= _MOST_ORIGINAL_BYTES else []
 
 
-class MessageOfRecord(Protocol):
-    """A message as Publisher takes it, and the record that caused it."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def record(self) -> ConsumerRecord[bytes, bytes]: ...
-
-
-Message = TypeVar("Message", bound=MessageOfRecord)
-
-
+@dataclass(kw_only=True)
 class DeadLetterPublisher:
     """Publishes messages, or dead letters in their place, and counts the dead letters.
 
@@ -196,24 +187,10 @@ class DeadLetterPublisher:
     size.
     """
 
-    def __init__(
-        self,
-        *,
-        topic: str,
-        publisher: Publisher,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._topic = topic
-        self._publisher = publisher
-        self._metrics = metrics
-        self._clock = clock
-
-    def publishing_with(self, publisher: Publisher) -> "DeadLetterPublisher":
-        """A copy that publishes with `publisher`."""
-        return DeadLetterPublisher(
-            topic=self._topic, publisher=publisher, metrics=self._metrics, clock=self._clock
-        )
+    topic: str
+    publisher: Publisher
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
 
     async def publish_or_dead_letter(
         self,
@@ -222,17 +199,16 @@ class DeadLetterPublisher:
         write: Write[Message] | None = None,
     ) -> list[Message]:
         """Publish all messages. For messages that are too large for their topic, publish dead
-        letters of their records instead; returns these messages.
+        letters of their records (their attribute `record`) instead; returns these messages.
 
         `acknowledged` and `write` are as for Publisher.publish.
         """
         if not messages:
             return []
         try:
-            await self._publisher.publish(messages, acknowledged, write)
+            await self.publisher.publish(messages, acknowledged, write)
         except MessageTooLargeError as error:
-            refused: list[Message] = error.messages
-            sizes = error.sizes
+            refused, sizes = error.messages, error.sizes
         else:
             return []
         letters = []
@@ -250,11 +226,11 @@ class DeadLetterPublisher:
         """
         if not letters:
             return
-        failed_at = self._clock()
+        failed_at = self.clock()
         left = list(letters)
-        outgoing = [letter.outgoing(self._topic, failed_at) for letter in left]
+        outgoing = [letter.outgoing(self.topic, failed_at) for letter in left]
         try:
-            await self._publisher.publish(outgoing)
+            await self.publisher.publish(outgoing)
         except MessageTooLargeError as error:
             too_large = {id(message) for message in error.messages}
             smaller = []
@@ -264,8 +240,8 @@ class DeadLetterPublisher:
                     detail = f"{was.reason}: {was.detail}; left without its {size} bytes"
                     left[n] = DeadLetter(was.record, CallFault.TOO_LARGE, detail)
                     key = message.key if len(message.key or b"") <= _LONGEST_KEY else None
-                    small = left[n].outgoing(self._topic, failed_at)
+                    small = left[n].outgoing(self.topic, failed_at)
                     smaller.append(msgspec.structs.replace(small, key=key, value=None))
-            await self._publisher.publish(smaller)
+            await self.publisher.publish(smaller)
         for letter in left:
-            self._metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()
+            self.metrics.dead_letters.labels(letter.record.topic, letter.reason).inc()

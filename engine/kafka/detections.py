@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -50,8 +50,8 @@ def decode_records(
         try:
             keep(decode(record))
         except UNDECODABLE as error:
-            reason, detail = failure_reason(error), failure_detail(error, record.value)
-            decoded.dead_letters.append(DeadLetter(record, reason, detail))
+            letter = DeadLetter(record, failure_reason(error), str(error))
+            decoded.dead_letters.append(letter)
     if limit is not None:
         limit.note(among or records, decoded.dead_letters)
     return decoded
@@ -65,26 +65,6 @@ def failure_reason(error: Exception) -> DeadLetterReason:
     return DeadLetterReason.INVALID_FIELD if is_json else DeadLetterReason.MALFORMED_JSON
 
 
-def failure_detail(error: Exception, value: bytes | None) -> str:
-    """What is wrong with a record of this value, for people: the field, its content, the rule."""
-    if not isinstance(error, msgspec.ValidationError):
-        return str(error)
-    text, _, place = str(error).replace("`", "").partition(" - at $")
-    path = place.removeprefix(".")
-    missing = _MISSING.fullmatch(text)
-    if missing is not None:
-        return f"{'.'.join(filter(None, (path, missing['field'])))}: it is required, and missing"
-    rule = text[:1].lower() + text[1:]
-    try:
-        found: Any = msgspec.json.decode(value or b"")
-        for name in filter(None, path.split(".")):
-            found = found[name]
-    except (*UNDECODABLE, LookupError, TypeError):  # in a list, or not JSON
-        return f"{path or 'the record'}: {rule}"
-    return f"{path or 'the record'}: {shown(found)} is not accepted: {rule}"
-
-
-_MISSING = re.compile(r"Object missing required field (?P<field>.*)")
 _HIGHEST = 65535
 _LONGEST_NUMBER = 5
 _UUID = re.compile(

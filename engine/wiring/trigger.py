@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -148,7 +149,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     return TriggerRole(
         intake=intake,
         cycle=make_cycle(letters=letters),
-        make_cycle=lambda publisher: make_cycle(letters=letters.publishing_with(publisher)),
+        make_cycle=lambda publisher: make_cycle(letters=replace(letters, publisher=publisher)),
         claim_memory=ClaimMemory(HELD_CLAIMS),
         in_flight=in_flight,
         batch_records=min(settings.batch_records, MOST_RECORDS),

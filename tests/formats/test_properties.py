@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats.registry import RegisteredSchema, UnreadableSchemaError
+from engine.formats.registry import RegisteredSchema
 from engine.kafka.detections import BeaconKey
 from engine.process.settings import FORMATS
 from rules.model import Zone
@@ -64,7 +64,7 @@ def decoder_of(format_: str) -> Any:
 
 async def no_such_schema(_target: str) -> Any:
     """The answer to a torn record that names another schema."""
-    raise UnreadableSchemaError("it has no schema of this id")
+    raise ValueError("it has no schema of this id")
 
 
 @st.composite

@@ -408,14 +408,15 @@ async def _recorded_span(
         if state is not None and tp not in present:  # created again with fewer partitions
             replaced.add(tp.topic)
             continue
-        if not recorded.may_belong_to(state and state.id):
-            span.faults.append(
-                f"{name}: the topic was created again since SQL recorded it, and nothing of the "
-                "new one is recorded yet: let a recorder read it, and compare again"
-            )
-            span.partial.update(figures[tp.topic])
-            continue
         begin, end = found.get(tp, OffsetRange(0, 0))
+        if not recorded.may_belong_to(state and state.id):
+            replaced.add(tp.topic)
+            if end:
+                span.faults.append(
+                    f"{name}: the topic was created again since SQL recorded it, and nothing of "
+                    "the new one is recorded yet: let a recorder read it, and compare again"
+                )
+            continue
         if end < recorded.offset:
             span.faults.append(
                 f"{name}: SQL has recorded up to {recorded.offset}, but the topic ends at {end}"

@@ -27,9 +27,9 @@ from engine.kafka.offsets import (
     POSITION_SECONDS,
     POSITIONING,
     GroupOffsets,
+    LoadPositions,
     Position,
     Positions,
-    PositionStore,
 )
 from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
 from engine.process.failures import Backoff, describe, retry
@@ -118,7 +118,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     """Consumes `topics` as one member of the role's group until it is stopped.
 
     `worker_for` makes the worker of one assignment of one partition; until a partition has its
-    position and its worker, it is paused. `positions`, if given, has the positions at which
+    position and its worker, it is paused. `positions`, if given, loads the positions at which
     partitions begin, whatever the group has committed; other partitions begin at their first
     record. Nothing is fetched while `has_room()` is false; it is called again when a worker makes
     progress.
@@ -138,7 +138,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         batch_records: int,
         in_flight_records: int,
         cluster: KafkaCluster | None = None,
-        positions: PositionStore | None = None,
+        positions: LoadPositions | None = None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self.partitions: dict[TopicPartition, AssignedPartition] = {}  # that have a worker
@@ -157,7 +157,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._has_room = has_room
         # With another store of positions the group's commits do not decide what a crash repeats.
         self._waits_for_commits = positions is None
-        self._store = positions or GroupOffsets(self._cluster, role_group(settings, role), metrics)
+        group = GroupOffsets(self._cluster, role_group(settings, role), metrics)
+        self._load_positions = positions or group.load
         self._may_have_room = asyncio.Event()
         self._may_commit = asyncio.Event()
         self._unplaced: set[TopicPartition] = set()
@@ -439,8 +440,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """Move each partition to its position, and return the positions. Waits for brokers.
 
         If a topic is another one than the position's, it is read from its beginning. Deleted
-        records are skipped. Both are logged, and skipped records are counted. Raises the store's
-        errors.
+        records are skipped. Both are logged, and skipped records are counted.
         """
 
         async def ask_brokers() -> tuple[Mapping[str, str], Any, Any]:
@@ -448,20 +448,14 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             begins = await self._consumer.beginning_offsets(partitions)
             return ids, begins, await self._consumer.end_offsets(partitions)
 
-        while True:
-            known = await self._store.load(partitions)
-            ids, begins, ends = await retry(
-                ask_brokers, self._errors, POSITIONING, deadline=POSITION_SECONDS
-            )
-            found = {
-                each: self._placed(
-                    each, known.get(each), begins[each], ends[each], ids.get(each.topic)
-                )
-                for each in partitions
-            }
-            changed = {each: at for each, at in found.items() if at != known.get(each)}
-            if not changed or await self._store.replace(known, changed):
-                break
+        known = await self._load_positions(partitions)
+        ids, begins, ends = await retry(
+            ask_brokers, self._errors, POSITIONING, deadline=POSITION_SECONDS
+        )
+        found = {
+            each: self._placed(each, known.get(each), begins[each], ends[each], ids.get(each.topic))
+            for each in partitions
+        }
         for partition, position in found.items():
             self._consumer.seek(partition, position.offset)
         return found

@@ -3,11 +3,11 @@
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
@@ -185,21 +185,12 @@ POSITION_SECONDS = 30.0
 POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
 
 
-class PositionStore(Protocol):
-    """Stores the positions at which partitions continue."""
-
-    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
-        """The position of each partition; a new partition is left out. May wait without a bound."""
-
-    async def replace(self, old: Positions, new: Positions) -> bool:
-        """Partitions continue at `new`, which differs from `old` (of `load`).
-
-        False if `old` is out of date: load again.
-        """
+# Loads the positions at which partitions continue; a new partition is left out. Waits for servers.
+LoadPositions = Callable[[Collection[TopicPartition]], Awaitable[Positions]]
 
 
 class GroupOffsets:
-    """Implements PositionStore with the commits of a consumer group."""
+    """Loads the positions that a consumer group has committed."""
 
     def __init__(self, cluster: KafkaCluster, group: str, metrics: Metrics) -> None:
         self._cluster = cluster
@@ -211,7 +202,3 @@ class GroupOffsets:
         fetch = partial(self._cluster.committed, self._group, partitions)
         found = await retry(fetch, self._errors, POSITIONING, deadline=POSITION_SECONDS)
         return {partition: Position.from_commit(each) for partition, each in found.items()}
-
-    async def replace(self, _old: Positions, _new: Positions) -> bool:
-        """Nothing to do: the next commit writes the new position."""
-        return True

@@ -157,7 +157,7 @@ WorkerMaker = Callable[
 
 
 class Transactions(GroupOffsets):
-    """The producers of one process for one role, by partition; implements PositionStore.
+    """The producers of one process for one role, by partition; loads their positions.
 
     The order of taking over a partition matters. First its producer starts, which aborts the open
     transaction of the previous owner and fences that owner. Only then is the committed offset read,
@@ -237,8 +237,7 @@ class TransactionalWorker(QueueWorker):
 
     The batch goes through a worker of the role. It is done when that worker has finished all of it,
     and committed with the transaction; the consumer never commits this worker's offsets. If a batch
-    fails, the worker ends and with it the role's memory of the batch. `hold` counts the records
-    that wait here (sign 1), and subtracts those that no longer do (-1).
+    fails, the worker ends and with it the role's memory of the batch.
     """
 
     def __init__(
@@ -250,9 +249,7 @@ class TransactionalWorker(QueueWorker):
         begin: Position,
         batch_records: int,
         on_progress: Callable[[], None],
-        hold: Callable[[Records, int], None] = lambda _records, _sign: None,
     ) -> None:
-        self._hold = hold
         self._publisher = publisher
         self._committed = begin
         self._moved = asyncio.Event()
@@ -260,11 +257,6 @@ class TransactionalWorker(QueueWorker):
         self._next_commit = 0.0
         self._inner = inner(self._moved.set)
         super().__init__(partition, on_progress, batch_records)
-
-    def offer(self, records: Records) -> None:
-        """Queue fetched records."""
-        self._hold(records, 1)
-        super().offer(records)
 
     def note_lag(self, lag: int, asked_at: float) -> None:
         """The role's worker may have something to publish that no record leads to."""
@@ -289,17 +281,11 @@ class TransactionalWorker(QueueWorker):
 
     async def handle(self, batch: Records) -> None:
         """Pass the batch to the role's worker, and commit what it has published."""
-        self._hold(batch, -1)
         self._inner.offer(batch)
         await self._finish_inner()
         self._handled = batch[-1].offset + 1
         if self._closing or self._publisher.is_open or time.monotonic() >= self._next_commit:
             await self._commit()
-
-    def _close(self) -> None:
-        for records in self._queue:
-            self._hold(records, -1)
-        super()._close()
 
     async def _finish_inner(self) -> None:
         while self._inner.pending:

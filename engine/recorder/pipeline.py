@@ -6,7 +6,6 @@ another one, because another recorder has written or the answer of a commit was 
 begins again at the offset in SQL.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from aiokafka import TopicPartition
 from engine.kafka.offsets import Position, Positions
 from engine.kafka.tracing import Span, Tracer
 from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
-from engine.process.failures import Backoff, database_may_recover, took_too_long
+from engine.process.failures import Backoff, database_may_recover, retry, took_too_long
 from engine.process.metrics import Metrics, StepTimer
 from engine.recorder.ledger import ConflictError, DetectionRow, Ledger, LedgerTransaction
 from engine.recorder.readers import NewRows, RecordReader, rows_of_changes
@@ -35,16 +34,13 @@ _LONGEST_PAUSE = 5.0
 Result = TypeVar("Result")
 
 
-class TooSlowError(Exception):
-    """A transaction has not ended within its deadline; it can be split."""
-
-
 @dataclass(kw_only=True)
 class Recorder:
-    """What the partitions of one process share; implements PositionStore with recorder_offset.
+    """What the partitions of one process share.
 
     `deadline` (seconds) bounds one transaction; `largest_pieces` has the most records that a
     transaction takes, by topic. `on_recent` is told the committed detections of the last minutes.
+    `stored` has the positions that were last loaded from SQL.
     """
 
     ledger: Ledger
@@ -54,6 +50,7 @@ class Recorder:
     on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
     largest_pieces: Mapping[str, int] = field(default_factory=dict)
     tracer: Tracer = field(default_factory=Tracer)
+    stored: dict[TopicPartition, Position | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.step = StepTimer(self.metrics, ROLE)
@@ -63,26 +60,22 @@ class Recorder:
     ) -> Result:
         """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
 
-        The partition waits meanwhile, which is backpressure and loses nothing. If a call that
-        `may_be_split` times out, TooSlowError is raised.
+        A call that `may_be_split` raises the error of its deadline.
         """
-        backoff, errors = Backoff(last=_LONGEST_PAUSE), self.metrics.sql_errors
-        while True:
-            try:
-                async with asyncio.timeout(self.deadline):
-                    result = await call()
-            except ConflictError as error:
-                log.warning("batch_retried", reason=str(error))
-            except Exception as error:  # permanent errors are raised
-                if not database_may_recover(error):
-                    raise
-                errors.failed(error, "recording")
-                if may_be_split and took_too_long(error):
-                    raise TooSlowError from error
-            else:
-                errors.answered("recording")
-                return result
-            await backoff.pause()
+
+        def may_recover(error: Exception) -> bool:
+            if may_be_split and took_too_long(error):
+                return False
+            return isinstance(error, ConflictError) or database_may_recover(error)
+
+        return await retry(
+            call,
+            self.metrics.sql_errors,
+            "recording",
+            may_recover=may_recover,
+            deadline=self.deadline,
+            backoff=Backoff(last=_LONGEST_PAUSE),
+        )
 
     async def load(self, partitions: Collection[TopicPartition]) -> Positions:
         """The recorded positions. Waits while SQL is down."""
@@ -90,27 +83,12 @@ class Recorder:
         for topic in {partition.topic for partition in partitions}:
             positions = await self.until_answered(partial(self.ledger.positions, topic))
             found |= {TopicPartition(topic, number): at for number, at in positions.items()}
+        self.stored.update((each, found.get(each)) for each in partitions)
         return {each: found[each] for each in partitions if each in found}
-
-    async def replace(self, old: Positions, new: Positions) -> bool:
-        """Write the new positions, so that no batch is compared with the offsets of another topic.
-
-        False if another recorder has written meanwhile, or if this one has and the answer was lost.
-        """
-
-        async def move(topic: str, number: int) -> bool:
-            place = TopicPartition(topic, number)
-            async with self.ledger.transaction() as transaction:
-                return await transaction.move_position(topic, number, old.get(place), new[place])
-
-        for partition in new:
-            if not await self.until_answered(partial(move, *partition)):
-                return False
-        return True
 
 
 class PartitionRecorder(QueueWorker):
-    """Records one assignment of one partition, in order, from the position `begin` in SQL on."""
+    """Records one assignment of one partition, in order, from the position `begin` on."""
 
     def __init__(
         self,
@@ -124,7 +102,8 @@ class PartitionRecorder(QueueWorker):
         self._shared = shared
         self._topic = partition.topic
         self._reader = shared.readers[partition.topic]
-        self._next = begin
+        self._topic_id = begin.topic_id
+        self._stored = shared.stored.get(partition)
         self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
         super().__init__(partition, on_progress, batch_records)
 
@@ -139,14 +118,17 @@ class PartitionRecorder(QueueWorker):
             piece = records[: self._largest_piece]
             try:
                 await self._record(piece)
-            except TooSlowError:
+            except Exception as error:
+                if len(piece) == 1 or not took_too_long(error):
+                    raise
+                self._shared.metrics.sql_errors.inc()
                 self._largest_piece = max(1, len(piece) // 2)
                 log.warning("batch_retried", reason="too_slow", topic=self._topic)
             else:
                 records = records[len(piece) :]
         for span in spans:
             span.end({"proximity.outcome": "recorded"})
-        self.done_offset = self._next.offset
+        self.done_offset = batch[-1].offset + 1
 
     def _spans(self, records: Records) -> list[Span]:
         """A span for each record with a trace context, from its arrival to its commit in SQL."""
@@ -163,7 +145,7 @@ class PartitionRecorder(QueueWorker):
         ]
 
     async def _record(self, records: Records) -> None:
-        """Read and write the records, with retries while SQL is down. Raises TooSlowError."""
+        """Read and write the records, with retries while SQL is down."""
         shared, end = self._shared, records[-1].offset + 1
         with shared.step("read"):
             batch = await shared.until_answered(lambda: self._reader.read(records))
@@ -179,14 +161,14 @@ class PartitionRecorder(QueueWorker):
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
         metrics, begin = self._shared.metrics, time.perf_counter()
-        new = self._next._replace(offset=end)
+        new = Position(end, self._topic_id)
         async with self._shared.ledger.transaction() as transaction:
             if not await transaction.move_position(
-                self._topic, self.partition.partition, self._next, new
+                self._topic, self.partition.partition, self._stored, new
             ):
-                raise PartitionRestartError(f"the recorded offset is not {self._next.offset}")
+                raise PartitionRestartError(f"SQL has another offset than {self._stored}")
             devices, rows = await self._write_rows(transaction, batch)
-        self._next = new
+        self._stored = new
         metrics.recorder_transactions.observe(time.perf_counter() - begin)
         for table, count in (
             ("device", devices),

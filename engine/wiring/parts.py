@@ -222,7 +222,7 @@ def publishing_consumer(
         metrics=metrics,
         make=transactional_worker_for,
     )
-    return make(cluster=cluster, positions=transactions, worker_for=transactions.worker_for)
+    return make(cluster=cluster, positions=transactions.load, worker_for=transactions.worker_for)
 
 
 def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:

@@ -44,7 +44,7 @@ def build_recorder(parts: ProcessParts) -> Role:
         metrics=parts.metrics,
         topics=list(recorder.readers),
         worker_for=partial(PartitionRecorder, recorder, batch_records=at_once),
-        positions=recorder,
+        positions=recorder.load,
         batch_records=at_once,
         in_flight_records=at_once,
     )

@@ -31,7 +31,7 @@ from engine.trigger.decision_counts import DecisionCounter, DecisionSums
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.intake import Intake
 from engine.trigger.message import MessageWriter
-from engine.trigger.partition import InFlightBytes, TriggerRole, record_bytes
+from engine.trigger.partition import InFlightBytes, TriggerRole
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import IndexWatch, PlaceIndex
 from engine.trigger.visits import VisitTracking
@@ -183,7 +183,6 @@ def _transactional_worker(
         begin=place,
         batch_records=trigger.batch_records,
         on_progress=on_progress,
-        hold=lambda records, sign: trigger.in_flight.hold(sign * record_bytes(records)),
     )
 
 

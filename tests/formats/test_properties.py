@@ -56,7 +56,7 @@ def decoder_of(format_: str) -> Any:
     made: Any = decoder(format_, schema_registry_url="http://127.0.0.1:1")
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
-        registry = made._schemas
+        registry = made.read_report
         registry._known[7] = registry.kind.compile(SCHEMAS[bare])
         registry._get = no_such_schema
     return made

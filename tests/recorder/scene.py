@@ -189,11 +189,8 @@ class ConsumedPartition:
     async def _assign(self) -> None:
         place = self._partition
         known = (await self._recorder.load([place])).get(place)
-        if known is None:
-            await self._recorder.replace({}, {place: Position(0)})
-        else:
-            self._begin = known
-            self._assigned = recorder_of_partition(self._recorder, place, known)
+        self._begin = known or Position(0)
+        self._assigned = recorder_of_partition(self._recorder, place, self._begin)
 
 
 class Rig:

@@ -111,6 +111,7 @@ class _Company:
     in_rotation: bool = False
 
 
+@dataclass(kw_only=True, eq=False)
 class CallScheduler:
     """Makes the submitted calls, fairly and within `limits`.
 
@@ -122,24 +123,17 @@ class CallScheduler:
     called after every try.
     """
 
-    def __init__(
-        self,
-        *,
-        caller: ServiceCaller,
-        limits: ScheduleLimits,
-        agent: str,
-        trace: Callable[[Call], AbstractContextManager[object]] = nullcontext,
-        on_try: Callable[[Call, Breaker], None] = lambda *_: None,
-    ) -> None:
-        self.limits = limits
+    caller: ServiceCaller
+    limits: ScheduleLimits
+    agent: str
+    trace: Callable[[Call], AbstractContextManager[object]] = nullcontext
+    on_try: Callable[[Call, Breaker], None] = lambda *_: None
+
+    def __post_init__(self) -> None:
         self.unfinished = 0
-        self._caller = caller
-        self._agent = agent
-        self._trace = trace
-        self._on_try = on_try
         self._companies: dict[int, _Company] = {}
         self._rotation: deque[_Company] = deque()  # companies of which a call might start
-        self._free = limits.in_all
+        self._free = self.limits.in_all
         self._unpublished = 0
         self._in_flight: set[asyncio.Task[bool | None]] = set()
         self._resumes_soon = False
@@ -289,12 +283,12 @@ class CallScheduler:
         call.tried += 1
         result: CallResult
         try:
-            with self._trace(call):
-                result = await call_service(self._caller, call, self._agent)
+            with self.trace(call):
+                result = await call_service(self.caller, call, self.agent)
         except Failed as error:
             result = error.with_traceback(None)  # which refers to this frame
         call.seconds = time.perf_counter() - begin
-        self._on_try(call, company.breaker)
+        self.on_try(call, company.breaker)
         if not isinstance(result, Failed):
             self._end(call, result)
             return False

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -48,21 +48,14 @@ _OF_THE_CLIENT = ("host", "content-length")
 _SAFE = "/?:@!$'()*,;"
 
 
+@dataclass(frozen=True)
 class ConnectorTrials:
     """Tries connectors; `make_caller` makes a caller for each trial."""
 
-    def __init__(
-        self,
-        database: Database,
-        decryptor: EndpointDecryptor,
-        make_caller: Callable[[], ServiceCaller],
-        *,
-        agent: str,
-    ) -> None:
-        self._database = database
-        self._decryptor = decryptor
-        self._make_caller = make_caller
-        self._agent = agent
+    database: Database
+    decryptor: EndpointDecryptor
+    make_caller: Callable[[], ServiceCaller]
+    agent: str
 
     async def run(self, company: str | int, udid: str = SAMPLE_UDID) -> Trial:
         """Call the company's service once, about a device that is a test device.
@@ -71,14 +64,14 @@ class ConnectorTrials:
         Trial. Raises NothingToTryError, and SQLAlchemy's errors.
         """
         call = await self._sample_call(company, udid)
-        caller = self._make_caller()
+        caller = self.make_caller()
         try:
-            return await _try(caller, call, self._agent)
+            return await _try(caller, call, self.agent)
         finally:
             await caller.close()
 
     async def _sample_call(self, company: str | int, udid: str) -> Call:
-        async with self._database.read() as session:
+        async with self.database.read() as session:
             found = await find_company(session, company)
             if found is None:
                 raise NothingToTryError(f"there is no company {company!r}")
@@ -90,7 +83,7 @@ class ConnectorTrials:
         fields = ConnectorEndpoint.__struct_fields__
         endpoint = ConnectorEndpoint(**{name: getattr(connector, name) for name in fields})
         try:
-            decrypted = self._decryptor.decrypt(endpoint)
+            decrypted = self.decryptor.decrypt(endpoint)
         except EndpointError as error:
             raise NothingToTryError(str(error)) from None
         now, id_ = time.time(), str(uuid.uuid4())

@@ -265,4 +265,4 @@ def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -
     kind = JSON_SCHEMA
     if format_ != "json-schema":  # without such a topic these libraries are not needed
         kind = getattr(import_module(f"engine.formats.{format_}"), format_.upper())
-    return RegisteredFormat(address, kind, errors=errors)
+    return RegisteredFormat(address, kind, errors)

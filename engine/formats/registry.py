@@ -11,7 +11,7 @@ import contextlib
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -118,6 +118,7 @@ _decode_json = msgspec.json.Decoder().decode
 JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
 
 
+@dataclass(eq=False)
 class RegisteredFormat:
     """Implements ReadReport for one kind of schema, with the decoders of one registry's schemas.
 
@@ -125,14 +126,10 @@ class RegisteredFormat:
     raises.
     """
 
-    def __init__(
-        self, address: RegistryAddress, kind: SchemaKind, *, errors: ServerErrors | None
-    ) -> None:
-        self.kind = kind
-        self._address = address
-        self._errors = errors
-        self._query = "" if kind.form is None else f"?format={kind.form}"
-        self._known: dict[int, Decode | _Unreadable] = {}
+    address: RegistryAddress
+    kind: SchemaKind
+    errors: ServerErrors | None
+    _known: dict[int, Decode | _Unreadable] = field(default_factory=dict)
 
     def check(self, reports: Sequence[Report]) -> None:
         """Raises ValueError if the events of a record name more schemas than the limit allows."""
@@ -148,10 +145,10 @@ class RegisteredFormat:
         ids = _schemas_of(reports)
         while missing := [id_ for id_ in ids if not self._knows(id_)]:
             for id_ in missing:
-                if self._errors is None:
+                if self.errors is None:
                     await self._fetch(id_)
                 else:
-                    await retry(partial(self._fetch, id_), self._errors, "schemas")
+                    await retry(partial(self._fetch, id_), self.errors, "schemas")
 
     def __call__(self, report: Report) -> Sequence[Sighting]:
         """The one detection of the report, whose schema was fetched. Raises ValueError."""
@@ -205,7 +202,8 @@ class RegisteredFormat:
 
     async def _get(self, target: str) -> _Answer:
         """An answer of the registry. Raises ValueError if it lacks or refuses the schema."""
-        answer = await self._address.get(f"{target}{self._query}")
+        form = "" if self.kind.form is None else f"?format={self.kind.form}"
+        answer = await self.address.get(target + form)
         if answer.status_code == _NOT_FOUND:
             raise ValueError("it has no schema of this id")
         if answer.status_code != _FOUND:

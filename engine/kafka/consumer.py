@@ -108,11 +108,6 @@ class AssignedPartition:
         position = Position(offset, self.committed.topic_id, ranges)
         return None if position == self.committed else position
 
-    @property
-    def uncommitted(self) -> int:
-        """How many offsets are done and not committed."""
-        return max(0, (self.worker.done_offset or 0) - self.committed.offset)
-
 
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Consumes `topics` as one member of the role's group until it is stopped.
@@ -210,7 +205,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         if partitions:
             # In the background, because the group waits for its listener, and the servers that
             # have the positions may be down for long.
-            self._position(partitions, self._begin(partitions))
+            self._begin(partitions)
         self.assigned = True
         names = sorted(f"{each.topic}/{each.partition}" for each in partitions)
         log.info("partitions assigned", role=self._role, partitions=names)
@@ -276,8 +271,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
         What is done and not committed counts too, so a slow coordinator does not add to them.
         """
-        uncommitted = assigned.uncommitted if self._waits_for_commits else 0
-        return assigned.worker.pending + uncommitted
+        worker, uncommitted = assigned.worker, 0
+        if self._waits_for_commits and worker.done_offset is not None:
+            uncommitted = max(0, worker.done_offset - assigned.committed.offset)
+        return worker.pending + uncommitted
 
     async def _measure_lag(self) -> None:
         """Measure each second, independently of fetching, which stands still while a partition is
@@ -311,7 +308,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """
         placed = list((self.partitions.keys() - self._unplaced).intersection(partitions))
         if placed:
-            self._position(placed, self._end_and_begin(placed, pause))
+            self._begin(placed, pause)
 
     def _raise_failures(self) -> None:
         """Raise the first error of a worker or of positioning.
@@ -329,8 +326,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             if failure is not None and not isinstance(failure, PartitionRestartError):
                 raise failure
             if failure is not None and partition not in self._unplaced:
-                event, error = "beginning a partition again", describe(failure)
-                self._log(log.warning, event, partition, error=error)
+                about = self._about(partition)
+                log.warning("beginning a partition again", error=describe(failure), **about)
                 self._errors.inc()
                 self._begin_again([partition], pause=_RESTART_SECONDS)
 
@@ -397,27 +394,23 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._may_have_room.set()
         return True
 
-    def _position(
-        self, partitions: Collection[TopicPartition], work: Coroutine[None, None, None]
-    ) -> None:
-        """Pause the partitions until `work` has set their positions."""
+    def _begin(self, partitions: Collection[TopicPartition], pause: float = 0.0) -> None:
+        """Pause the partitions until they have their positions."""
         self._consumer.pause(*partitions)
         self._unplaced.update(partitions)
+        work = self._end_and_begin(partitions, pause)
         task = asyncio.create_task(work, name=f"{self._role} positions")
         self._positioning.add(task)
         task.add_done_callback(lambda _: self._note_progress())
 
-    async def _begin(self, partitions: Collection[TopicPartition]) -> None:
+    async def _end_and_begin(self, partitions: Collection[TopicPartition], pause: float) -> None:
+        await self._end(partitions)
+        await asyncio.sleep(pause)
         for partition, position in (await self._seek(partitions)).items():
             worker = self._worker_for(partition, position, self._note_progress)
             self.partitions[partition] = AssignedPartition(worker, position)
         self._unplaced.difference_update(partitions)
         self._consumer.resume(*partitions)
-
-    async def _end_and_begin(self, partitions: Collection[TopicPartition], pause: float) -> None:
-        await self._end(partitions)
-        await asyncio.sleep(pause)
-        await self._begin(partitions)
 
     async def _end(self, partitions: Iterable[TopicPartition]) -> None:
         ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
@@ -471,27 +464,26 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         """Where the partition continues, whose records are those from `begin` up to `end`."""
         if known is None:
             return Position(begin, topic_id)
+        about = self._about(partition)
         is_same = topic_id is not None and topic_id == known.topic_id
         if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
             event = "the topic is another one, reading it from its beginning"
-            self._log(log.error, event, partition, known_offset=known.offset)
+            log.error(event, known_offset=known.offset, **about)
             return Position(begin, topic_id)
         if known.offset > end:
             event = "the partition has lost its end, going on where it ends"
-            self._log(log.error, event, partition, known_offset=known.offset)
+            log.error(event, known_offset=known.offset, **about)
             return Position(end, topic_id)
         if known.offset < begin:
-            event, missing = "records are gone that were never read", begin - known.offset
-            self._log(log.error, event, partition, missing=missing)
+            missing = begin - known.offset
+            log.error("records are gone that were never read", missing=missing, **about)
             self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
             known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
-    def _log(
-        self, write: Callable[..., None], event: str, partition: TopicPartition, **fields: str | int
-    ) -> None:
-        topic, number = partition
-        write(event, role=self._role, topic=topic, partition=number, **fields)
+    def _about(self, partition: TopicPartition) -> dict[str, str | int]:
+        """The fields of a log line."""
+        return {"role": self._role, "topic": partition.topic, "partition": partition.partition}
 
     async def _leave(self) -> None:
         """Finish, commit and leave the group, within the drain timeout in all."""

@@ -6,7 +6,7 @@ A dead letter never stops a partition.
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ class TooManyDeadLettersError(Exception):
     """
 
 
+@dataclass(eq=False)
 class DeadLetterLimit:
     """Stops a role when too many different senders fail.
 
@@ -50,12 +51,12 @@ class DeadLetterLimit:
     nothing. `clock` in seconds.
     """
 
-    def __init__(
-        self, share: float, *, run: int = RUN, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._share = share
-        self._run = run
-        self._clock = clock
+    share: float
+    _: KW_ONLY
+    run: int = RUN
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._since = 0.0
         self._failing: set[int] = set()  # since the last good record
         self._known: OrderedDict[int, bool] = OrderedDict()  # key understood once: fails now
@@ -82,26 +83,26 @@ class DeadLetterLimit:
                 self._known.popitem(last=False)
         else:
             if not self._failing:
-                self._since = self._clock()
-            if len(self._failing) < self._run:
+                self._since = self.clock()
+            if len(self._failing) < self.run:
                 self._failing |= failed
         self._known.update((name, True) for name in failed & self._known.keys())
-        if letters and self._share < 1:
+        if letters and self.share < 1:
             self._judge()
 
     def _judge(self) -> None:
-        failing, seconds = len(self._failing), self._clock() - self._since
+        failing, seconds = len(self._failing), self.clock() - self._since
         known, fallen = len(self._known), sum(self._known.values())
-        if self._run <= failing and seconds >= PATIENCE:
+        if self.run <= failing and seconds >= PATIENCE:
             found = f"the records of {failing} different keys failed, and none was good for "
             found += f"{seconds:.0f} s"
-        elif known >= _KNOWN and fallen > self._share * known:
+        elif known >= _KNOWN and fallen > self.share * known:
             found = f"of {known} keys whose records were good, {fallen} fail now"
         else:
             return
         raise TooManyDeadLettersError(
             f"{found}: nothing of this batch was published; repair the producer, or raise "
-            f"PROXIMITY_DEAD_LETTER_SHARE from {self._share:g} (1 lets all through)"
+            f"PROXIMITY_DEAD_LETTER_SHARE from {self.share:g} (1 lets all through)"
         )
 
 

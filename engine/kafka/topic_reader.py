@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, NamedTuple
 
@@ -27,12 +28,11 @@ class OffsetRange(NamedTuple):
     end: int
 
 
+@dataclass(frozen=True)
 class TopicReader:
     """Reads partitions from given offsets, in lists of a bounded number of records."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, deadline: float) -> None:
-        self._consumer = consumer
-        self._deadline = deadline
+    consumer: AIOKafkaConsumer
 
     async def ranges(
         self, partitions: Collection[TopicPartition]
@@ -40,9 +40,9 @@ class TopicReader:
         """The offsets that each partition has now. Raises KafkaError or TimeoutError."""
         if not partitions:
             return {}
-        async with asyncio.timeout(self._deadline):
-            begins = await self._consumer.beginning_offsets(list(partitions))
-            ends = await self._consumer.end_offsets(list(partitions))
+        async with asyncio.timeout(REQUEST_SECONDS):
+            begins = await self.consumer.beginning_offsets(list(partitions))
+            ends = await self.consumer.end_offsets(list(partitions))
         return {tp: OffsetRange(begins[tp], ends[tp]) for tp in partitions}
 
     async def first_since(
@@ -58,8 +58,8 @@ class TopicReader:
         if not partitions or not isfinite(instant):
             return {}
         times = dict.fromkeys(partitions, max(0, round(instant * 1000)))
-        async with asyncio.timeout(self._deadline):
-            found = await self._consumer.offsets_for_times(times)
+        async with asyncio.timeout(REQUEST_SECONDS):
+            found = await self.consumer.offsets_for_times(times)
         return {
             tp: min(max(at.offset, ranges[tp].begin), ranges[tp].end)
             for tp, at in found.items()
@@ -114,7 +114,7 @@ class TopicReader:
         """
         self._assign(begins)
         while True:
-            for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for records in (await self.consumer.getmany(timeout_ms=_POLL_MS)).values():
                 yield records
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -122,23 +122,23 @@ class TopicReader:
 
         Raises KafkaError or TimeoutError.
         """
-        async with asyncio.timeout(self._deadline):
-            await self._consumer.commit(dict(offsets))
+        async with asyncio.timeout(REQUEST_SECONDS):
+            await self.consumer.commit(dict(offsets))
 
     def _assign(self, begins: Offsets) -> None:
-        self._consumer.assign(list(begins))
+        self.consumer.assign(list(begins))
         for tp, offset in begins.items():
-            self._consumer.seek(tp, offset)
+            self.consumer.seek(tp, offset)
 
     async def _progress(
         self, partitions: set[TopicPartition], positions: dict[TopicPartition, int]
     ) -> FetchedRecords:
         """Fetch until a position moves. It moves over control records and gaps too."""
-        async with asyncio.timeout(self._deadline):
+        async with asyncio.timeout(REQUEST_SECONDS):
             while True:
                 fetched: FetchedRecords
-                fetched = await self._consumer.getmany(*partitions, timeout_ms=_POLL_MS)
-                moved = {tp: await self._consumer.position(tp) for tp in partitions}
+                fetched = await self.consumer.getmany(*partitions, timeout_ms=_POLL_MS)
+                moved = {tp: await self.consumer.position(tp) for tp in partitions}
                 if any(positions[tp] != moved[tp] for tp in partitions):
                     positions.update(moved)
                     return fetched
@@ -166,7 +166,6 @@ async def open_topic_reader(
     `missing` says how to handle records that are deleted before they are read. With `group` the
     reader may commit. Lists have at most `largest_list` records.
     """
-    deadline = REQUEST_SECONDS
     consumer = AIOKafkaConsumer(
         **connection_options(settings),
         group_id=group,
@@ -177,11 +176,11 @@ async def open_topic_reader(
         max_poll_records=largest_list,
     )
     try:
-        async with asyncio.timeout(deadline):
+        async with asyncio.timeout(REQUEST_SECONDS):
             await consumer.start()
-        yield TopicReader(consumer, deadline)
+        yield TopicReader(consumer)
     finally:
-        await stop_consumer(consumer, deadline)
+        await stop_consumer(consumer, REQUEST_SECONDS)
 
 
 async def partitions_of(settings: Settings, topics: Collection[str]) -> list[TopicPartition]:

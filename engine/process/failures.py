@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
 import structlog
@@ -74,6 +75,7 @@ def redis_may_recover(error: Exception) -> bool:
     return isinstance(error, redis_errors.RedisError | OSError | TimeoutError)
 
 
+@dataclass(eq=False)
 class ServerErrors:
     """The failed calls to one server: a counter, a log line for the outage and one for its end.
 
@@ -83,34 +85,27 @@ class ServerErrors:
     is counted.
     """
 
-    def __init__(
-        self,
-        server: str,
-        counter: Counter | None = None,
-        *,
-        may_recover: Callable[[Exception], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.may_recover = may_recover
-        self._server = server
-        self._counter = counter
-        self._clock = clock
-        self._failing: dict[str, float] = {}
-        self._since = 0.0
-        self._failures = 0
+    server: str
+    counter: Counter | None = None
+    _: KW_ONLY
+    may_recover: Callable[[Exception], bool]
+    clock: Callable[[], float] = time.monotonic
+    _failing: dict[str, float] = field(default_factory=dict)
+    _since: float = 0.0
+    _failures: int = 0
 
     def inc(self) -> None:
         """Count a failed call without a log line."""
-        if self._counter is not None:
-            self._counter.inc()
+        if self.counter is not None:
+            self.counter.inc()
 
     def failed(self, error: BaseException, operation: str) -> None:
         """Count a failed call that will be retried, and log the beginning of an outage."""
         self.inc()
-        now = self._clock()
+        now = self.clock()
         if not self._failing:
             self._since, self._failures = now, 0
-            what = {"server": self._server, "what": operation, "error": describe(error)}
+            what = {"server": self.server, "what": operation, "error": describe(error)}
             log.error("server failed, trying again", **what)
         self._failing[operation] = now
         self._failures += 1
@@ -119,14 +114,14 @@ class ServerErrors:
         """A call succeeded. Costs nothing unless a call failed before."""
         if not self._failing:
             return
-        now = self._clock()
+        now = self.clock()
         for kind, last in list(self._failing.items()):
             if kind == operation or now - last > _FORGOTTEN_SECONDS:
                 del self._failing[kind]
         if not self._failing:
             log.warning(
                 "server answers again",
-                server=self._server,
+                server=self.server,
                 seconds=round(now - self._since, 1),
                 failures=self._failures,
             )

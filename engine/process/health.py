@@ -9,6 +9,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -65,23 +66,17 @@ async def run_checks(checks: Mapping[str, Check]) -> dict[str, bool]:
     return dict(zip(checks, answers, strict=True))
 
 
+@dataclass
 class ClockSkew:
-    """Compares this process's clock with those of servers; `read` has a reader of each, by name.
+    """Compares this process's clock with those of servers, which `servers` reads, by name.
 
     If a trigger's clock is minutes off, every detection seems stale or from the future.
     """
 
-    def __init__(
-        self,
-        read: Mapping[str, Callable[[], Awaitable[float]]],
-        gauge: Gauge,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.servers = tuple(read)
-        self._read = read
-        self._gauge = gauge
-        self._clock = clock
-        self._skews: dict[str, float] = {}
+    servers: Mapping[str, Callable[[], Awaitable[float]]]
+    gauge: Gauge
+    clock: Callable[[], float] = time.time
+    _skews: dict[str, float] = field(default_factory=dict)
 
     def agrees_within(self, seconds: float) -> bool:
         """Whether this clock is not known to be wrong by more than these seconds.
@@ -103,12 +98,12 @@ class ClockSkew:
 
     async def measure(self, server: str) -> None:
         """Ask one server for its time. Raises the errors of its reader, and TimeoutError."""
-        began = self._clock()
-        there = await within(_CLOCK_SECONDS, self._read[server]())
+        began = self.clock()
+        there = await within(_CLOCK_SECONDS, self.servers[server]())
         # The server looked at its clock at some time during the request.
-        skew = max(0.0, began - there) - max(0.0, there - self._clock())
+        skew = max(0.0, began - there) - max(0.0, there - self.clock())
         before, self._skews[server] = self._skews.get(server, 0.0), skew
-        self._gauge.labels(server).set(skew)
+        self.gauge.labels(server).set(skew)
         if abs(skew) > SKEW_SECONDS >= abs(before):
             log.error(
                 "this process's clock differs from a server's: detections are taken for too old "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -151,13 +151,12 @@ class Metrics:
         gauge("build_info", "1, by version", ["version"]).labels(engine_version()).set(1)
 
 
-class StepTimer:
+class StepTimer(NamedTuple):
     """Times the steps of a role's batches: `with step("decode"): ...`."""
 
-    def __init__(self, metrics: Metrics, role: str) -> None:
-        self._histogram = metrics.batch_seconds
-        self._role = role
+    metrics: Metrics
+    role: str
 
     def __call__(self, step: str) -> AbstractContextManager[object]:
         """Time the block as this step."""
-        return self._histogram.labels(self._role, step).time()
+        return self.metrics.batch_seconds.labels(self.role, step).time()

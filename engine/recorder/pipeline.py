@@ -128,7 +128,6 @@ class PartitionRecorder(QueueWorker):
                 records = records[len(piece) :]
         for span in spans:
             span.end({"proximity.outcome": "recorded"})
-        self.done_offset = batch[-1].offset + 1
 
     def _spans(self, records: Records) -> list[Span]:
         """A span for each record with a trace context, from its arrival to its commit in SQL."""
@@ -168,7 +167,7 @@ class PartitionRecorder(QueueWorker):
             ):
                 raise PartitionRestartError(f"SQL has another offset than {self._stored}")
             devices, rows = await self._write_rows(transaction, batch)
-        self._stored = new
+        self._stored, self.done_offset = new, end
         metrics.recorder_transactions.observe(time.perf_counter() - begin)
         for table, count in (
             ("device", devices),

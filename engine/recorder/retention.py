@@ -9,7 +9,7 @@ with those of SQL and Redis. If two are far apart, one of them is wrong, and not
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
 import structlog
@@ -83,6 +83,7 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
+@dataclass(kw_only=True)
 class RecentCounts:
     """Writes how many detections each beacon had in the last minutes to Redis, every few seconds.
 
@@ -90,10 +91,9 @@ class RecentCounts:
     cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
     """
 
-    def __init__(self, *, store: RecentDetectionStore, metrics: Metrics) -> None:
-        self._store = store
-        self._errors = metrics.redis_errors
-        self._gathered: Counter[BeaconMinute] = Counter()
+    store: RecentDetectionStore
+    metrics: Metrics
+    _gathered: Counter[BeaconMinute] = field(default_factory=Counter)
 
     def note(self, counts: Mapping[BeaconMinute, int]) -> None:
         """Add the counts of a committed batch, unless the memory is full."""
@@ -109,6 +109,6 @@ class RecentCounts:
         if not counts:
             return
         try:
-            await self._store.add(counts)
+            await self.store.add(counts)
         except (RedisError, OSError, TimeoutError):
-            self._errors.inc()
+            self.metrics.redis_errors.inc()

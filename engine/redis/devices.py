@@ -8,15 +8,16 @@ stop a notification: it leaves without the fields that cannot be looked up in ti
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from redis.asyncio import Redis, RedisCluster
 from sqlalchemy import ARRAY, String, any_, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.database import Database, chunked
 from catalog.models import Device
+from catalog.redis_connection import RedisClient
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.metrics import Metrics
@@ -97,30 +98,25 @@ class _Lookup:
         self.found: DeviceRecords | None = None
 
 
+@dataclass(kw_only=True, eq=False)
 class DeviceLookup:
     """Finds lists of devices. `clock` gives epoch seconds.
 
     Tasks may share it: calls that begin during a look-up share the next one.
     """
 
-    def __init__(
-        self,
-        *,
-        redis: Redis | RedisCluster,
-        prefix: str,
-        database: Database,
-        metrics: Metrics,
-        clock: Callable[[], float],
-    ) -> None:
-        self._redis = redis
-        self._prefix = prefix
-        self._dialect = database.dialect
+    redis: RedisClient
+    prefix: str
+    database: Database
+    metrics: Metrics
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._dialect = self.database.dialect
         # A connection without a session: this is asked in each cycle. No device is soft-deleted.
-        self._sql = database.engine
-        if database.dialect == "postgresql":
+        self._sql = self.database.engine
+        if self._dialect == "postgresql":
             self._sql = self._sql.execution_options(isolation_level="AUTOCOMMIT")
-        self._metrics = metrics
-        self._clock = clock
         self._sql_down_until = float("-inf")
         self._recent: dict[DeviceKey, tuple[float, DeviceRecord | None]] = {}  # with the time
         self._next = _Lookup()
@@ -132,7 +128,7 @@ class DeviceLookup:
         NO_ANSWER stands for a record that could not be read in time.
         """
         found, missing = dict[DeviceKey, DeviceRecord | None](), list[DeviceKey]()
-        now, recent = self._clock(), self._recent
+        now, recent = self.clock(), self._recent
         for key in keys:
             read_at, record = recent.get(key, _NEVER_READ)
             if 0 <= now - read_at < FRESH_SECONDS:
@@ -157,18 +153,18 @@ class DeviceLookup:
     def remembered_time_zone(self, key: DeviceKey) -> str | None:
         """The device's time zone as found within the last minute, else NOT_ASKED."""
         read_at, record = self._recent.get(key, _NEVER_READ)
-        if not 0 <= self._clock() - read_at < _ZONE_SECONDS:
+        if not 0 <= self.clock() - read_at < _ZONE_SECONDS:
             return NOT_ASKED
         return None if record is None else record.time_zone
 
     async def _read(self, wanted: list[DeviceKey]) -> DeviceRecords:
-        stored, now = await self._stored(wanted), self._clock()
+        stored, now = await self._stored(wanted), self.clock()
         if stored is None:
             return await self._copies(wanted)
         if len(self._recent) > _MOST_REMEMBERED:
             self._recent.clear()
         self._recent.update((key, (now, record)) for key, record in stored.items())
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline: Any = self.redis.pipeline(transaction=False)
         for key, record in stored.items():
             if record is not None:
                 copy = encode_copy(DeviceCopy(now, record))
@@ -178,7 +174,7 @@ class DeviceLookup:
         return stored
 
     async def _copies(self, keys: list[DeviceKey]) -> DeviceRecords:
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline: Any = self.redis.pipeline(transaction=False)
         for key in keys:
             pipeline.get(self._name(key))
         copies: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys, NO_ANSWER)
@@ -196,13 +192,13 @@ class DeviceLookup:
         except Exception as error:  # sorted: goes without, or up and stops the process
             if not redis_may_recover(error):
                 raise
-            self._metrics.redis_errors.inc()
+            self.metrics.redis_errors.inc()
             return None
         return answers
 
     async def _stored(self, keys: list[DeviceKey]) -> DeviceRecords | None:
         """The records in SQL; None if SQL does not answer."""
-        now = self._clock()
+        now = self.clock()
         if 0 < self._sql_down_until - now <= _PAUSE_SECONDS:
             return None
         deadline = _DEADLINE + len(keys) * _DEADLINE_A_DEVICE
@@ -218,7 +214,7 @@ class DeviceLookup:
         return found
 
     def _name(self, key: DeviceKey) -> str:
-        return copy_key(self._prefix, key)
+        return copy_key(self.prefix, key)
 
 
 def copy_key(prefix: str, key: DeviceKey) -> str:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import NamedTuple
@@ -70,9 +71,9 @@ class FigureStore(RedisStore):
 def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
     """The sums in a hash. Fields of another version of the engine are ignored."""
     figures = DayFigures()
-    for field, value in fields.items():
+    for name, value in fields.items():
         with suppress(ValueError):
-            _read_field(figures, field.decode(), int(value))
+            _read_field(figures, name.decode(), int(value))
     return figures
 
 
@@ -92,17 +93,14 @@ _WRITE_SECONDS = 5.0
 _DAYS_A_WRITE = 100
 
 
+@dataclass(kw_only=True)
 class FigureSums:
     """Sums by company and day that are not written yet. `clock` in epoch seconds."""
 
-    def __init__(
-        self, *, store: FigureStore, metrics: Metrics, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._store = store
-        self._errors = metrics.redis_errors
-        self._dropped = metrics.figures_dropped
-        self._clock = clock
-        self._days: dict[CompanyDay, Counter[str]] = {}
+    store: FigureStore
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
+    _days: dict[CompanyDay, Counter[str]] = field(default_factory=dict)
 
     def note_detections(self, company_id: int, count: int) -> None:
         """Add detections of this hour."""
@@ -122,7 +120,7 @@ class FigureSums:
 
     def drop(self, count: int) -> None:
         """Count sums that are left out."""
-        self._dropped.inc(count)
+        self.metrics.figures_dropped.inc(count)
 
     async def run(self) -> None:
         """Write every few seconds until cancelled, and then the rest."""
@@ -134,14 +132,14 @@ class FigureSums:
         days, self._days = self._days, {}
         for part in map(dict, chunked(days.items(), _DAYS_A_WRITE)):
             try:
-                await self._store.add(part)
+                await self.store.add(part)
             except (RedisError, OSError, TimeoutError):
                 # (Calls that the pipelines wait for log the outage.)
-                self._errors.inc()
+                self.metrics.redis_errors.inc()
                 self.drop(sum(map(len, part.values())))
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
+        return datetime.fromtimestamp(self.clock(), UTC)
 
     def _note(self, company_id: int, field: str, count: int) -> None:
         if count:

@@ -170,7 +170,7 @@ def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
 @pytest.mark.parametrize(
     ("format_", "value", "headers", "expected"),
     [
-        ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "latitude: expected float <= 90"),
+        ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "<= 90.0 - at `$.latitude`"),
         ("owntracks", LOCATION, [("api_key", b"x" * 256)], "length <= 255"),
         ("radar", {"event": RADAR_EVENT | {"user": None}}, [KEY], "user.deviceId: it is required"),
         ("radar", RADAR, [], "header api_key: it is required"),
@@ -217,7 +217,7 @@ def kio(old: bytes, new: bytes) -> Any:
     ("format_", "record", "expected"),
     [
         ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
-        ("minew", minew(rssi=None), "rssi: it is"),
+        ("minew", minew(rssi=None), "missing required field `rssi`"),
         ("minew", report(MINEW_2017, key=b"\xff"), "key is not UTF-8"),
         ("minew", report(MINEW_2017, key=b"x" * 256), "255 characters"),
         ("minew", report(MINEW_2017, key=b"a\0b"), "NUL"),

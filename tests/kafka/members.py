@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
-from engine.kafka.offsets import LoadPositions, Position
+from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.workers import QueueWorker, Records
 from engine.process.lifecycle import cancel
@@ -84,7 +84,6 @@ async def member(
     topic: str,
     handle: Handle,
     metrics: Metrics | None = None,
-    starts: LoadPositions | None = None,
     in_flight: int | None = None,
 ) -> AsyncIterator[Member]:
     """A member that is stopped in order unless it has ended. Raises the errors of its run."""
@@ -97,7 +96,6 @@ async def member(
         metrics=metrics or Metrics(),
         batch_records=size,
         in_flight_records=in_flight or settings.in_flight_records,
-        positions=starts,
     )
     task = asyncio.create_task(consumer.run(stop))
     try:

@@ -12,13 +12,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.api.harness import PASSWORD
-from tests.browser.conftest import OWNER, BrowserVisit
+from tests.browser.conftest import OWNER, BrowserVisit, World, pages, sign_in
 from tests.browser.page import BrowserPage
-from tests.browser.world import World, pages, sign_in, world
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
 VIEWPORTS = [(1280, False), (390, True), (1280, True), (390, False)]
-__all__ = ["world"]
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -8,13 +8,11 @@ from selenium.webdriver.common.by import By
 from api.reports import LiveDecision, LiveOutcome
 from engine.redis.decisions import TailStore
 from rules.model import Zone
-from tests.browser.conftest import BrowserVisit
+from tests.browser.conftest import BrowserVisit, World, sign_in
 from tests.browser.page import BrowserPage
-from tests.browser.world import World, sign_in, world
 from tests.console.visitor import detected
 from tests.servers.waiting import eventually
 
-__all__ = ["world"]
 pytestmark = pytest.mark.timeout(300)
 
 

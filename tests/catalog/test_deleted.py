@@ -1,5 +1,7 @@
-"""Deleted records are hidden from every query of a session, and keep id and name."""
+"""Deleted records are hidden from every query of a session and of the recorder, and keep id and
+name."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +16,10 @@ from catalog.models import (
     Venue,
 )
 from catalog.session import with_deleted
+from engine.kafka.detections import BeaconKey, PlaceKey
+from engine.recorder.ledger import ActivePlace
 from tests.catalog.records import Records
+from tests.recorder.scene import Scene, open_scene
 
 
 @pytest.fixture
@@ -92,3 +97,31 @@ async def test_the_last_id_is_not_given_again(database: Database, records: Recor
     assert len({company for company, _ in ids}) == len({tag for _, tag in ids}) == 3
     async with database.read() as session:
         assert (await session.scalars(select(Tag))).all() == []
+
+
+@pytest.fixture
+async def recorded(database_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database_url) as scene:
+        yield scene
+
+
+def key(scene: Scene) -> BeaconKey:
+    return BeaconKey(scene.beacon.uuid, scene.beacon.major, scene.beacon.minor)
+
+
+async def places(scene: Scene) -> dict[PlaceKey, ActivePlace]:
+    async with scene.ledger.transaction() as transaction:
+        return dict(await transaction.active_places([key(scene)]))
+
+
+@pytest.mark.parametrize("model", [Beacon, Venue])
+async def test_a_detection_adds_nothing_from_the_deletion_on(recorded: Scene, model: type):
+    assert list(await places(recorded)) == [key(recorded)]
+    async with recorded.database.write.begin() as session:
+        number = recorded.beacon.id if model is Beacon else recorded.venue.id
+        await session.delete(await session.get_one(model, number))
+    assert await places(recorded) == {}
+    # A notification that was under way is counted on its day.
+    async with recorded.ledger.transaction() as transaction:
+        zones = await transaction.venue_time_zones([recorded.venue.id])
+    assert zones == {recorded.venue.id: "Europe/Paris"}

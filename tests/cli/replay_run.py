@@ -14,7 +14,7 @@ from engine.process.settings import Settings
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 
-TRIPLE = {"uuid": UUID, "major": 1, "minor": 1}
+TRIPLE: dict[str, Any] = {"uuid": UUID, "major": 1, "minor": 1}
 
 
 class Sent(NamedTuple):

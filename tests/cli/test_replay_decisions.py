@@ -1,9 +1,12 @@
-"""Catalogs of a replay, its decisions at the detections' own times, and their counts."""
+"""Catalogs of a replay, its decisions and visits at the detections' own times, and their counts."""
 
 import math
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
@@ -22,6 +25,8 @@ from engine.cli.replay.catalogs import (
 from engine.cli.replay.decisions import (
     CatalogReplay,
     Grant,
+    VisitReplay,
+    VisitSettings,
     local_hour,
 )
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
@@ -35,36 +40,53 @@ from engine.kafka.messages import (
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.geofences import Circle, GeofenceGrid
-from rules.model import CampaignSnapshot, Reason, Zone
-from tests.cli.replay_run import UUID, catalog_replay, document
+from rules.model import CampaignSnapshot, CompanyRules, Reason, Zone
+from tests.cli.replay_run import TRIPLE, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
 from tests.cli.replay_run import reasons as counts_by_reason
-from tests.rules.records import UUID as RULES_UUID
-from tests.rules.records import beacon, campaign, epoch, geofence, tag
+from tests.rules.records import UUID, beacon, campaign, epoch, geofence, tag
 from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
-KEY = BeaconKey(RULES_UUID, 1, 2)
-PLACE = ("Company", "Library")
+LONG_AGO = epoch("2020-06-01T12:00:00+02:00")
+KEYS = [BeaconKey(UUID, 1, minor) for minor in (1, 2)]
+PLACES: dict[Any, IndexedPlace] = {
+    key: IndexedPlace(beacon(id=key.minor, minor=key.minor), [], None) for key in KEYS
+}
+DOOR = BeaconKey(**TRIPLE)
+OWN, LONGER = VisitSettings(), VisitSettings(60)
 
 
-def replay(*campaigns: CampaignSnapshot, known: bool = True, name: str = "x") -> CatalogReplay:
+def seen(
+    udid: str,
+    at: float,
+    key: Any = KEYS[0],
+    *,
+    late: float = math.nan,
+    zone: Zone = Zone.NEAR,
+    **more: Any,
+) -> DecodedDetection:
+    """`at` seconds after noon, from a file; or from Kafka, where its record came so much later."""
+    record: Any = FileRecord(b"", round(at * 1000), timestamp=(NOON + at + late) * 1000)
+    message = Detection(device=ReceivedDevice(udid=udid), **more)
+    return DecodedDetection(record, message, key, zone, NOON + at)
+
+
+def replay(
+    places: dict[Any, IndexedPlace],
+    *campaigns: CampaignSnapshot,
+    data: Any = (),
+    visits: VisitSettings | None = None,
+) -> CatalogReplay:
     named = {
-        each.id: ReplayedCampaign(*PLACE, each.name, each.id if known else None, each.format)
+        each.id: ReplayedCampaign("Mall", "Hall", each.name, each.id, each.format)
         for each in campaigns
     }
-    made: dict[Any, IndexedPlace] = {KEY: IndexedPlace(beacon(), campaigns, None)}
-    catalog = ReplayedCatalog(name, made, named)
-    return catalog_replay(catalog, 300.0)
+    return catalog_replay(ReplayedCatalog("x", places, named, dict(data)), 300.0, visits)
 
 
-def detection(udid: str, at: float, late: float = math.nan) -> DecodedDetection:
-    """Seen `at` seconds after noon; its record came so much later."""
-    record: Any = FileRecord(b"", 1, timestamp=(NOON + at + late) * 1000)
-    message = Detection(
-        uuid=RULES_UUID, major=1, minor=2, device=ReceivedDevice(udid=udid), proximity="near"
-    )
-    return DecodedDetection(record, message, KEY, Zone.NEAR, NOON + at)
+def at_the_door(*campaigns: CampaignSnapshot, **more: Any) -> dict[Any, IndexedPlace]:
+    return {KEYS[0]: IndexedPlace(beacon(minor=1), campaigns, None, **more)}
 
 
 def times(grants: list[Grant]) -> list[float]:
@@ -72,10 +94,11 @@ def times(grants: list[Grant]) -> list[float]:
 
 
 def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
-    replayed = replay(campaign(id=7, delay=60))
-    seen = [detection("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
-    assert times(replayed.decide(seen)) == [0, 60, 120, 400]
-    assert times(replayed.decide([detection("b", 10)])) == [10]
+    fires = campaign(id=7, delay=60)
+    replayed = replay(at_the_door(fires), fires)
+    detections = [seen("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
+    assert times(replayed.decide(detections)) == [0, 60, 120, 400]
+    assert times(replayed.decide([seen("b", 10)])) == [10]
     assert replayed.reached == {7: {"a": 4, "b": 1}}
     assert replayed.sent == 5
 
@@ -89,10 +112,7 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     grid = GeofenceGrid([Circle(n, 48.0, 2.0, 100.0 * n) for n in (1, 2)])
     owner = ApplicationEntry(id=1, company_id=1, active=True)
     data = {application_field("k"): owner, geofences_field(1): grid}
-    named = {7: ReplayedCampaign(*PLACE, "c", 7, "html")}
-    catalog = ReplayedCatalog("x", places, named, data)
-    replayed = catalog_replay(catalog, 300.0)
-    entered, left = GeofenceEvent(1, "enter"), GeofenceEvent(1, "exit")
+    replayed = replay(places, *fires, data=data)
     signals: list[dict[str, Any]] = [
         {"position": Coordinates(48.0, 2.0), "api_key": "k"},
         {"position": Coordinates(49.0, 2.0), "api_key": "k"},
@@ -100,16 +120,16 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
         {"position": Coordinates(48.0, 2.0), "api_key": "of nobody"},
         {"tag": ScannedTag("nfc", "door"), "api_key": "k"},
         {"tag": ScannedTag("nfc", "Door"), "api_key": "k"},
-        {"geofence": entered},
-        {"geofence": left},
+        {"geofence": GeofenceEvent(1, "enter")},
+        {"geofence": GeofenceEvent(1, "exit")},
     ]
-    record: Any = FileRecord(b"", 1)
-    seen = []
-    for signal in signals:
-        message = Detection(device=ReceivedDevice(udid="a"), **signal)
-        key = GeofenceKey(1) if "geofence" in signal else None
-        seen.append(DecodedDetection(record, message, key, Zone.UNKNOWN, NOON))
-    sent = replayed.decide(seen)
+    keys = [GeofenceKey(1) if "geofence" in each else None for each in signals]
+    sent = replayed.decide(
+        [
+            seen("a", 0, key, zone=Zone.UNKNOWN, **each)
+            for key, each in zip(keys, signals, strict=True)
+        ]
+    )
     assert [each.place.place.id for each in sent] == [1, 2, 1, 1]
     detections = counts_by_reason(list(replayed.rows()))
     assert detections[Reason.OUTSIDE] == 1
@@ -128,12 +148,9 @@ def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None
     ],
 )
 def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reason) -> None:
-    replayed = replay(campaign())
-    replayed.decide([detection("a", 0, late)])
+    replayed = replay(at_the_door(campaign()), campaign())
+    replayed.decide([seen("a", 0, late=late)])
     assert counts_by_reason(list(replayed.rows())) == {reason: 1}
-
-
-PARIS = "Europe/Paris"
 
 
 @pytest.mark.parametrize(
@@ -144,11 +161,7 @@ PARIS = "Europe/Paris"
     ],
 )
 def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:
-    assert local_hour(campaign(time_zone=PARIS), epoch(at)) == expected
-
-
-LIVING = BeaconKey(UUID, 1, 1)
-LONG_AGO = epoch("2020-06-01T12:00:00+02:00")
+    assert local_hour(campaign(time_zone="Europe/Paris"), epoch(at)) == expected
 
 
 @pytest.fixture
@@ -167,7 +180,7 @@ async def database(database_url: str) -> Any:
 
 def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:
     """Of each campaign at the beacon, when they were open."""
-    door = catalog.places[LIVING]
+    door = catalog.places[DOOR]
     decision = decide(door.target, Zone.NEAR, LONG_AGO, LONG_AGO, 300.0, {})
     return {catalog.campaigns[each].campaign: reason for each, reason in decision.by_campaign}
 
@@ -188,7 +201,7 @@ async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) ->
     assert named["Asked"].format == "connector"
     assert {each.campaign_id for each in named.values()} == set(catalog.campaigns)
     # The texts are left behind.
-    assert all(each.push == "" for each in catalog.places[LIVING].campaigns)
+    assert all(each.push == "" for each in catalog.places[DOOR].campaigns)
 
 
 async def test_a_file_over_a_copy(database: Database) -> None:
@@ -213,3 +226,105 @@ async def test_a_file_over_a_copy(database: Database) -> None:
     assert as_it_is.campaigns[known["Old"] or 0].key == known["Old"]
     # SQL has noticed nothing.
     assert await counts(database) == before
+
+
+def following(settings: VisitSettings = OWN) -> VisitReplay:
+    return VisitReplay(
+        settings=settings,
+        catalog=ReplayedCatalog("x", PLACES, {}),
+        since=-math.inf,
+        max_age=300.0,
+        path_loss_exponent=2.0,
+    )
+
+
+def all_of(replay: VisitReplay, detections: list[DecodedDetection]) -> dict[str, Any]:
+    """Visits, flaps, seconds and lengths by kind, after the end."""
+    for each in detections:
+        replay.follow(each, [each])
+    replay.finish()
+    return {
+        kind: (each.visits, each.flaps, each.seconds, dict(each.lengths))
+        for kind, each in replay.tallies.items()
+    }
+
+
+def gaps(times: dict[Any, list[int]], silence: int) -> tuple[int, int, float, dict[int, int]]:
+    """The same by splitting each device's times at a place where a gap is longer."""
+    visits = []
+    flaps = 0
+    for listed in times.values():
+        begin = last = listed[0]
+        for at in listed[1:]:
+            if at - last > silence:
+                visits.append(last - begin)
+                flaps += at - last <= 300
+                begin = at
+            last = at
+        visits.append(last - begin)
+    classes = (0, 1, 5, 15, 30, 60, 120, 240)
+    lengths = Counter(max(m for m in classes if m * 60 <= each) for each in visits)
+    return len(visits), flaps, float(sum(visits)), dict(lengths)
+
+
+worlds = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 4000)), min_size=1, max_size=40
+)
+
+
+@given(world=worlds, exit_=st.sampled_from([None, 1, 60, 400]), by_device=st.booleans())
+def test_visits_are_what_lies_between_gaps(
+    world: list[tuple[int, int, int]], exit_: int | None, by_device: bool
+) -> None:
+    """A file in order of time, or one device after the other."""
+    world.sort(key=lambda each: (each[0] if by_device else 0, each[2]))
+    at_beacons, at_venue = defaultdict(list), defaultdict(list)
+    for device, place, at in world:
+        at_beacons[device, place].append(at)
+        at_venue[device].append(at)
+    expected = {
+        "beacon": gaps(at_beacons, exit_ or 30),
+        "venue": gaps(at_venue, exit_ or 120),
+    }
+    for late in (math.nan,) if by_device else (math.nan, 0.0):
+        found = [seen(str(device), at, KEYS[place], late=late) for device, place, at in world]
+        assert all_of(following(VisitSettings(exit_)), found) == expected
+
+
+@pytest.mark.parametrize(("margin", "visits"), [(6.0, 2), (30.0, 1)])
+def test_a_weak_signal_ends_a_visit_beyond_the_margin(margin: float, visits: int) -> None:
+    """Near reaches 4 m, that is -71 dBm."""
+    near = [seen("a", at, rssi=-65) for at in range(3)]
+    far = [seen("a", 3 + at, zone=Zone.FAR, rssi=-90) for at in range(6)]
+    back = [seen("a", 9 + at, rssi=-65) for at in range(5)]  # until the mean is near, too
+    detections = [*near, *far, *back]
+    found = all_of(following(VisitSettings(margin=margin)), detections)
+    assert (found["beacon"][0], found["venue"][0]) == (visits, 1)
+
+
+def test_moments_of_visits_fire_campaigns() -> None:
+    """One goes away for 40 s, which is an exit by the silence of 30 s."""
+    fires = [
+        campaign(id=1, on="enter", delay=0),
+        campaign(id=2, on="dwell", dwell_minutes=1, delay=0),
+        campaign(id=3, on="exit", delay=0),
+        campaign(id=4, on="enter", delay=3600),
+    ]
+    rules = CompanyRules(company_id=1, tracks_visits=True)
+    places = at_the_door(*fires, rules=rules)
+    as_run, present, longer = (replay(places, *fires, visits=v) for v in (None, OWN, LONGER))
+    detections = [seen("a", at) for at in (0, 20, 60, 80, 100, 120)]
+    sent = []
+    for each in (as_run, present, longer):
+        granted = each.decide(detections) + each.finish()
+        sent.append(sorted((g.campaign.id, g.detection.detected_at - NOON) for g in granted))
+    enters, exits = [(1, 0.0), (1, 60.0)], [(3, 20.0), (3, 120.0)]
+    assert sent[0] == sent[1] == [*enters, (2, 120.0), *exits, (4, 0.0)]
+    assert sent[2] == [(1, 0.0), (2, 60.0), (3, 120.0), (4, 0.0)]
+    rows = [
+        [row for row in each.rows(other) if row["kind"] == "campaign"]
+        for each, other in ((present, longer), (longer, present))
+    ]
+    lost, gained = ({row["campaign_id"]: row["only_here"] for row in each} for each in rows)
+    assert (lost, gained) == ({1: 1, 2: 0, 3: 1, 4: 0}, {1: 0, 2: 0, 3: 0, 4: 0})
+    assert {row["campaign_id"]: row["sent"] for row in rows[0]} == {1: 2, 2: 1, 3: 2, 4: 1}

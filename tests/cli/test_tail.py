@@ -1,11 +1,15 @@
-"""`proximity tail`: what it shows, and that it ends at a signal."""
+"""`proximity tail` and `notifications tail`: what they show, and that they end at a signal."""
 
 import json
+import re
 import signal
+import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import connect_redis
@@ -13,6 +17,7 @@ from engine.redis.decisions import TailFilter, TailStore
 from rules.model import Zone
 from tests.servers.proximity import Command, Rig
 from tests.servers.waiting import eventually
+from tests.system.topics import Message, TopicSet
 
 DECISION = LiveDecision(
     1_795_200_000.0,
@@ -87,3 +92,91 @@ async def test_so_many_for_programs(proximity: Rig, store: TailStore):
         "left_out": 3,
     }
     assert list(map(json.loads, tail.stdout.splitlines())) == [decision] * 2
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e"
+
+
+def notification(campaign: str, udid: str, **more: Any) -> bytes:
+    fields = {
+        "id": f"{campaign}-{udid}",
+        "campaign": {"id": len(campaign), "name": campaign, "hash": None},
+        "company": {"id": 1},
+        "venue": {"id": 1, "name": "Library"},
+        "beacon": {"id": 1, "name": "Desk", "uuid": "u", "major": 1, "minor": 2},
+        "proximity": "near",
+        "device": {"udid": udid},
+        "title": "Hello",
+        "push": "Come in",
+        "background": None,
+        "color": None,
+        "detected_at": "2026-11-20T10:00:00+0000",
+        "triggered_at": "2026-11-20T10:00:01+0000",
+        "expires_at": "2026-11-20T10:05:00+0000",
+        "format": "template",
+        "template": "t",
+    }
+    return json.dumps(fields | more, indent=1, ensure_ascii=False).encode()
+
+
+async def put(topics: TopicSet, *values: bytes) -> None:
+    topics.mention("notifications")
+    await topics.publish((Message(b"k", value) for value in values), "notifications")
+
+
+async def test_everything_there_is_or_what_is_requested(proximity: Rig, topics: TopicSet) -> None:
+    await put(
+        topics,
+        notification("Welcome", "a"),
+        b"no notification",
+        notification("Loans", "a", future_field=1),
+        notification("Welcome", "b", title=ESCAPES, html=ESCAPES),
+    )
+    command = ("notifications", "tail", "--from-beginning", "--count")
+    done = proximity(*command, "3")
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert "Welcome -> a: Hello. Come in [template]" in first
+    assert "Loans -> a" in second
+    assert "Welcome -> b" in third
+    assert third.isprintable()
+    assert "a record that is not a notification is skipped" in done.stderr
+    (line,) = proximity(*command, "1", "--udid", "b", "--json").stdout.splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["title"] == ESCAPES
+    for named in ("loans", "5"):
+        done = proximity(*command, "1", "--campaign", named, "--json")
+        (line,) = done.stdout.splitlines()
+        assert json.loads(line)["future_field"] == 1
+
+
+async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(
+    proximity: Rig, topics: TopicSet
+) -> None:
+    await put(topics, notification("Before", "a"))
+    tail = proximity.start("notifications", "tail")
+    await eventually(lambda: tail.stderr.startswith("reading "))
+    await put(topics, notification("After", "a"))
+    await eventually(lambda: "After -> a" in tail.stdout)
+    tail.send_signal(signal.SIGINT)
+    assert (await tail.ended(), tail.output.count("\n")) == (130, 2)
+
+
+async def test_from_the_beginning_they_are_in_order_of_time(
+    rig: Rig, kafka_bootstrap: str, topic_prefix: str
+) -> None:
+    """Those of all partitions, whichever partition is read first."""
+    rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap, "TOPIC_PREFIX": topic_prefix}
+    await TopicSet(kafka_bootstrap, topic_prefix, topic_prefix, partitions=3).create()
+    topic = f"{topic_prefix}notifications"
+    began = round(time.time() * 1000) - 60_000
+    order = [0, 2, 1, 1, 0, 2, 2, 0, 1, 0]
+    async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap) as producer:
+        for number, partition in sorted(enumerate(order), key=lambda each: -each[1]):
+            value = notification(f"n{number}", "a")
+            await producer.send_and_wait(
+                topic, value, partition=partition, timestamp_ms=began + number
+            )
+    done = rig("notifications", "tail", "--from-beginning", "--count", str(len(order)))
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r" n(\d) -> a", done.stdout) == [*map(str, range(len(order)))]

@@ -1,9 +1,13 @@
 """The texts of pages, and the effects of their forms."""
 
+import time
 from datetime import date, timedelta
 from typing import Any
 
+import msgspec
+
 from catalog.models import VisitStatistic
+from engine.redis.role_states import RoleLine, RoleStateStore
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, decided, device_of, statistic
 from tests.servers.http_service import replying, serving
@@ -209,3 +213,24 @@ async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts
     assert (await visitor.client.get("/console/")).headers["location"] == "/console"
+
+
+async def test_how_the_service_keeps_up(visitor: Visitor):
+    part = "/parts/roles"
+    assert "No trigger has been heard from within a day" in (await visitor.get(part)).texts
+    redis = visitor.api.stores.redis
+    store = RoleStateStore(redis=redis, prefix="proximity:", deadline=10.0)
+    await store.write("a", "trigger", behind=0.4, waits_for=[])
+    await store.write("a", "recorder", behind=12.3, waits_for=[])
+    await store.write("a", "connector", behind=None, waits_for=["kafka", "redis_writes"])
+    page = await visitor.get(part)
+    assert page.texts == [
+        "The trigger is up to date",
+        "The connector waits for Kafka, room in Redis",
+        "The recorder is 12 s behind",
+    ]
+    (key,) = [key async for key in redis.scan_iter("proximity:roles:*")]
+    silent = RoleLine("trigger", time.time() - 125, 0.0, [])
+    await redis.hset(key, "trigger:a", msgspec.msgpack.encode(silent))
+    sentence = "No trigger has been heard from for 2 min"
+    assert sentence in (await visitor.get(part)).texts

@@ -1,0 +1,164 @@
+"""`proximity catalog load` and `index rebuild`, `forget` and `account list`."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from redis import Redis
+from sqlalchemy import select
+
+from catalog.database import open_database
+from catalog.models import Device, Presence
+from engine.cli.application import run
+from engine.cli.demo.walk import demo_document
+from engine.redis.claims import claims_key
+from engine.redis.decisions import decisions_key
+from engine.redis.devices import DeviceKey, copy_key
+from tests.catalog.records import NOON, Records
+from tests.servers.proximity import Rig
+from tests.servers.schema import make_schema
+
+
+@pytest.fixture
+def command(rig: Rig, database_url: str, redis_url: str) -> Rig:
+    rig.settings |= {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+    rig.settings["SECRET_KEY"] = "a passphrase of some length"
+    return rig
+
+
+def test_load_twice_and_rebuild(command: Rig, redis_url: str) -> None:
+    file = command.write("catalog.json", json.dumps(demo_document(datetime.now(UTC))).encode())
+    for early in (command("catalog", "load", file), command("index", "rebuild")):
+        assert (early.returncode, early.stdout) == (1, "")
+        assert "run `proximity migrate`" in early.stderr
+    assert command("migrate").returncode == 0
+    done = command("catalog", "load", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "beacons: 24 created, 0 updated, 0 unchanged" in done.stdout
+    assert done.stdout.endswith("the index in Redis is up to date\n")
+    assert "beacons: 0 created, 0 updated, 24 unchanged" in command("catalog", "load", file).stdout
+    with Redis.from_url(redis_url) as redis:
+        right = _fields(redis)
+        changes = redis.xlen("proximity:index:changes")
+        for number in range(16):
+            name = f"proximity:index:{{{number}}}"
+            wrong = dict.fromkeys({*redis.hkeys(name), b"c:999999"} - {b"m"}, b"wrong")
+            redis.hset(name, mapping=wrong)
+        done = command("index", "rebuild")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("the index is built: 24 beacons, ")
+        assert _fields(redis) == right
+        assert redis.xlen("proximity:index:changes") == changes + 1
+
+
+def _fields(redis: Redis) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for number in range(16):
+        found |= redis.hgetall(f"proximity:index:{{{number}}}")
+    del found[b"m"]
+    return found
+
+
+def test_without_redis_the_outbox_keeps_what_is_to_do(rig: Rig, sqlite_url: str) -> None:
+    rig.settings |= {"DATABASE_URL": sqlite_url, "REDIS_URL": "redis://127.0.0.1:1/0"}
+    assert rig("migrate").returncode == 0
+    done = rig("catalog", "load", "-", given=b'{"companies": [{"name": "A"}]}')
+    assert done.returncode == 0
+    assert "companies: 1 created" in done.stdout
+    assert done.stderr.startswith("the index in Redis is not up to date yet (")
+    done = rig("catalog", "load", "-", given=b'{"companies": [{"name": "B", "colour": 1}]}')
+    assert (done.returncode, done.stdout) == (1, "")
+    fault, last = done.stderr.splitlines()
+    assert fault.startswith("-: companies[0].colour: ")
+    assert last == "proximity: - has 1 fault; nothing was changed"
+
+
+GOES, STAYS = "to go", "to stay"
+
+
+async def _filled(url: str) -> tuple[str, int, int]:
+    """The name and the id of a company with two devices, and its campaign."""
+    await make_schema(url)
+    database, records = open_database(url), Records()
+    company = records.company()
+    campaign = records.campaign(records.venue(company))
+    async with database.write.begin() as session:
+        session.add_all([company, campaign])
+        await session.flush()
+        counted = {"nb_beacon": 1, "nb_campaign": 1, "create_on": NOON, "update_on": NOON}
+        for udid in (GOES, STAYS):
+            device = Device(company_id=company.id, udid=udid, test=False, **counted)
+            session.add(device)
+            await session.flush()
+            at = {"device_id": device.id, "create_on": NOON}
+            session.add(Presence(kind="beacon", ref=1, status="near", **at))
+        found = company.name, company.id, campaign.id
+    await database.close()
+    return found
+
+
+async def _devices(url: str) -> set[str]:
+    database = open_database(url)
+    async with database.read() as session:
+        found = set(await session.scalars(select(Device.udid)))
+    await database.close()
+    return found
+
+
+def test_one_device_is_erased_and_nothing_of_another(
+    database_url: str,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", database_url)
+    monkeypatch.setenv("PROXIMITY_REDIS_URL", redis_url)
+    monkeypatch.setenv("PROXIMITY_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    company, company_id, campaign = asyncio.run(_filled(database_url))
+    mine, others = DeviceKey(company_id, GOES), DeviceKey(company_id + 1, GOES)
+    with Redis.from_url(redis_url) as redis:
+        for key in (mine, others, DeviceKey(company_id, STAYS)):
+            redis.set(copy_key("proximity:", key), b"a copy")
+            redis.lpush(decisions_key(b"proximity:", key), b"a decision")
+            redis.hset(claims_key(b"proximity:", key.udid), str(campaign), b"a claim")
+        counted = "devices 1, detections 0, authentications 0, presences 1, keys in Redis 3\n"
+        assert run(["forget", company, GOES]) == 0
+        printed, _ = capsys.readouterr()
+        assert printed.startswith(f"would delete, of {company}: {counted}")
+        assert printed.endswith("nothing is deleted yet: add --yes\n")
+        assert (asyncio.run(_devices(database_url)), redis.dbsize()) == ({GOES, STAYS}, 8)
+        assert run(["forget", str(company_id), GOES, "--yes"]) == 0
+        printed, _ = capsys.readouterr()
+        assert printed.startswith(f"deleted, of {company}: {counted}")
+        assert "Kafka keeps its messages until retention: proximity.*" in printed
+        assert asyncio.run(_devices(database_url)) == {STAYS}
+        left = (copy_key("proximity:", mine), decisions_key(b"proximity:", mine))
+        assert (redis.dbsize(), redis.exists(*left)) == (5, 0)
+
+
+def test_accounts_are_listed_in_both_forms(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROXIMITY_DATABASE_URL", sqlite_url)
+    monkeypatch.setattr("engine.cli.account._password", lambda _: "a password that is long")
+    create = ["account", "create", "a@b.example", "--company", "Mall", "--create-company"]
+    for command in (["migrate"], [*create, "--permission", "1"]):
+        assert run(command) == 0
+    capsys.readouterr()
+    assert run(["account", "list"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["company", "e-mail", "state", "levels"],
+        ["Mall", "a@b.example", "active", "all", "1"],
+    ]
+    assert run(["account", "permissions", "a@b.example", "--permission", "device=0"]) == 0
+    capsys.readouterr()
+    assert run(["account", "list"]) == 0
+    assert capsys.readouterr().out.endswith("  active  device 0, the rest 1\n")
+    assert run(["account", "list", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    account = json.loads(line)
+    assert (account["company"], account["active"]) == ("Mall", True)
+    levels = account["permission"]
+    assert (levels.pop("device"), set(levels.values())) == (0, {1})

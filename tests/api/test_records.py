@@ -97,19 +97,6 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
     assert len(nothing["warnings"]) == 1
 
 
-async def test_an_edit_leaves_what_is_not_given(
-    api: Harness, owner: Headers, bodies: Bodies, venue: int
-):
-    where = f"/lieu/{venue}/campaign"
-    body = bodies.campaign(tuesday=False, html="<p>", color="red")
-    record = await api.made(where, owner, body)
-    required = ("name", "push", "title", "cache", "start", "end", "start_time", "end_time")
-    changed = {name: body[name] for name in required}
-    changed |= {"format": "html", "active": 0, "thuesday": "1"}
-    edited = (await api.call("PUT", f"{where}/{record['id']}", owner, changed)).json()
-    assert edited == record | {"format": "html", "active": False, "tuesday": True}
-
-
 async def test_applications(api: Harness, owner: Headers):
     body = {"name": "app", "type": "android", "api_key": "chosen by a caller"}
     change = {"api_key": "", "active": False, "expire_on": "2027-01-01T00:00:00+0530"}
@@ -215,16 +202,6 @@ async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
         (beacon,) = await session.scalars(select(Beacon))
         tags = set(await session.scalars(select(Tag.name)))
     assert tags == {beacon.name.replace("beacon of", "tag"), "same"}
-
-
-async def test_a_new_tag_and_the_connector_are_made_once(
-    api: Harness, owner: Headers, bodies: Bodies, venue: int
-):
-    path, body = f"/region/{venue}/beacon", bodies.connector()
-    new = [api.made(path, owner, bodies.beacon(tags=["new"])) for _ in range(10)]
-    assert len({each["tags"][0]["id"] for each in await asyncio.gather(*new)}) == 1
-    puts = [api.call("PUT", "/connector", owner, body) for _ in range(10)]
-    assert len({answer.json()["id"] for answer in await asyncio.gather(*puts)}) == 1
 
 
 TAGS = [{"name": "new"}, "other"]

@@ -26,5 +26,6 @@ async def test_a_statement_that_is_cut_off(api: Harness, database_url: str) -> N
     assert (await api.call("GET", "/region", owner)).status_code == 200
     async with api.database.engine.begin() as connection:
         await connection.execute(text("ALTER TABLE venue RENAME TO no_venue"))
-    broken = await api.call("GET", "/region", owner)
+    broken = await api.call("GET", "/region", owner | {"x-request-id": "mine"})
     assert error_body(broken, 500)["message"] == "internal error"
+    assert broken.headers["x-request-id"] == "mine"

@@ -142,20 +142,8 @@ async def test_by_keyboard_alone(visit: BrowserVisit, world: World):
         for _ in range(15):
             page.press(Keys.TAB)
             seen.append(page.focused)
-        assert seen[:10] == [
-            "Proximity",
-            "Overview",
-            "Live",
-            "Campaigns",
-            "Venues",
-            "Devices",
-            "Connector",
-            "Company",
-            "Statistics",
-            "Audit",
-        ]
-        assert seen[10] == "Sign out"
-        assert "Last boat" in seen
+        assert seen[:4] == ["Proximity", "Overview", "Live", "Campaigns"]
+        assert {"Sign out", "Last boat"} <= set(seen)
 
     await visit.walk(steps)
 

@@ -13,42 +13,25 @@ PASSWORD = "hunter2"
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("scheme", "place"),
     [
-        f"http://:{PASSWORD}@localhost",
-        f"redis://:{PASSWORD}@localhost:port",
-        f"redis://:{PASSWORD}@localhost?socket_timeout={PASSWORD}",
-        f"redis+cluster://:{PASSWORD}@localhost:port",
-        "",
+        ("http", "localhost"),
+        ("redis", "localhost:port"),
+        ("redis", f"localhost?socket_timeout={PASSWORD}"),
+        ("redis+cluster", "localhost:port"),
+        ("redis+sentinel", "a:26379"),
+        ("redis+sentinel", "a:port/service"),
+        ("redis+sentinel", ",/service"),
+        ("redis+sentinel", "a/service?sentinel_socket_timeout=never&db=x"),
+        ("redis", "localhost?no_such_parameter=1"),
+        ("redis+cluster", "localhost?ssl_ca_certs=/ca"),
+        ("redis+sentinel", "a/service?ssl_ca_certs=/ca"),
     ],
 )
-def test_a_url_that_cannot_work(url: str):
-    with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
-        connect_redis(url)
+def test_a_url_that_cannot_work(scheme: str, place: str):
+    with pytest.raises(RedisUrlError) as caught:
+        check_redis_url(f"{scheme}://:{PASSWORD}@{place}")
     assert PASSWORD not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "a:26379",
-        "a:port/service",
-        ",/service",
-        "a/service?sentinel_socket_timeout=never&db=x",
-    ],
-)
-def test_a_url_of_sentinels_that_cannot_work(place: str):
-    url = f"redis+sentinel://:{PASSWORD}@{place}"
-    with pytest.raises(RedisUrlError, match="accepted: redis://") as caught:
-        check_redis_url(url)
-    assert PASSWORD not in str(caught.value)
-
-
-@pytest.mark.parametrize("query", ["ssl_ca_certs=/ca", "no_such_parameter=1"])
-def test_a_parameter_that_cannot_work(query: str):
-    for scheme in ("redis", "redis+cluster", "redis+sentinel"):
-        with pytest.raises(RedisUrlError):
-            check_redis_url(f"{scheme}://:{PASSWORD}@localhost/service?{query}")
 
 
 async def test_a_cluster_that_is_down_may_answer_later():

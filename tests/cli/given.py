@@ -1,9 +1,19 @@
-"""What commands are given, and what `check` finds."""
+"""What commands are given, how they read it, and what `check` finds."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from engine.cli import application as cli
 from tests.servers.proximity import Command
+
+
+def parse(words: Sequence[str]) -> Any:
+    """The context of a command; what is unknown, wrong or missing raises, and nothing runs."""
+    command: Any = cli.command_group().load()
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command.make_context(command.name, list(words))
 
 
 def detection(udid: str, **more: Any) -> bytes:

@@ -3,47 +3,32 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from engine.cli import application as cli
+from tests.cli.given import parse
 
 
-def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    yield words
-    for name, each in getattr(command, "commands", {}).items():
-        yield from commands(each, (*words, name))
-
-
-def every_command() -> list[tuple[str, ...]]:
-    return list(commands(cli.command_group().load()))
+def epilogs(command: Any) -> Iterator[str]:
+    yield command.epilog or ""
+    for each in getattr(command, "commands", {}).values():
+        yield from epilogs(each)
 
 
 def example_lines() -> Iterator[str]:
     """The examples in the help of all commands, as a shell reads them."""
-    for words in every_command():
-        if epilog := found(words).epilog:
-            yield from epilog.replace("\\\n", "").splitlines()[2:]
-
-
-def found(words: Sequence[str]) -> Any:
-    command: Any = cli.command_group().load()
-    for word in words:
-        command = command.commands[word]
-    return command
+    for epilog in epilogs(cli.command_group().load()):
+        yield from epilog.replace("\\\n", "").splitlines()[2:]
 
 
 @pytest.mark.parametrize("line", list(example_lines()), ids=str.strip)
 def test_the_examples_of_the_help_are_understood(line: str) -> None:
     program, *words = shlex.split(line.partition("<")[0])
     assert program == "proximity"
-    command: Any = cli.command_group().load()
-    while words and words[0] in getattr(command, "commands", {}):
-        command = command.commands[words.pop(0)]
-    # Wrong options and missing arguments raise; the command itself is not run.
-    assert command.make_context(command.name, words).params
+    assert parse(words).params
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The embedded servers: they answer, leave nothing behind, and end with their parent."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,12 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dotenv import dotenv_values
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 
 from engine.cli.local_servers import bundled_redis_server, embedded_redis, embedded_settings
 from engine.process.settings_sources import load_settings
+from tests.servers.proximity import Rig
 from tests.servers.waiting import wait_until
+from tests.system.scene import Scene
+from tests.system.topics import TopicSet
+from tests.system.world import small_world
 
 
 def _arguments() -> Iterator[bytes]:
@@ -79,3 +85,29 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert not _has_ended(pid)
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: _has_ended(pid), what="the server is gone")
+
+
+async def test_a_detection_through_an_embedded_engine(
+    rig: Rig, tmp_path: Path, sqlite_url: str
+) -> None:
+    """Other commands can reach its servers."""
+    world, written = small_world(), tmp_path / "servers.env"
+    await world.save(sqlite_url)
+    rig.settings |= {"DATABASE_URL": sqlite_url, "KAFKA_SESSION_TIMEOUT": "4"}
+    engine = rig.start("run", "--embedded", "--write-env", str(written))
+    await engine.until_ready()
+    servers = await asyncio.to_thread(dotenv_values, written)
+    assert servers["PROXIMITY_DATABASE_URL"] == sqlite_url
+    bootstrap = servers["PROXIMITY_KAFKA_BOOTSTRAP_SERVERS"] or ""
+    topics = TopicSet(bootstrap, "proximity.", "proximity-", partitions=4)
+    fired = await Scene(rig, topics, world).fires(world.beacons[0])
+    assert fired == {"always 0", "seldom 0", "now and then"}
+    assert await topics.count("connector-calls") == 1
+    await engine.stop()
+    assert "GET /" not in engine.output  # probes and scrapes have no line each
+
+
+def test_the_embedded_broker_cannot_do_exactly_once(rig: Rig, sqlite_url: str) -> None:
+    done = rig("run", "--embedded", DELIVERY="exactly_once", DATABASE_URL=sqlite_url)
+    assert done.returncode == 1
+    assert "PROXIMITY_DELIVERY=exactly_once needs a real Kafka" in done.output

@@ -1,31 +1,19 @@
-"""A replay of a topic on both brokers, and beside the live engine."""
+"""A replay of a topic on both brokers."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
 
-from catalog.database import open_database
-from engine.cli.catalog import update_index, write_catalog
 from engine.cli.command import CommandError
-from engine.cli.demo import counts_of, demo_settings, running_engine, until_done
-from engine.cli.demo.walk import demo_document, library_service, load_readings
-from engine.cli.local_servers import embedded_settings
-from engine.cli.publish import Item, stamped
 from engine.cli.replay import ReplayPeriod
-from engine.kafka.messages import Detection, Notification, ReceivedDevice, format_instant
-from engine.kafka.producer import Outgoing, Publisher
-from engine.kafka.topic_reader import open_topic_reader, partitions_of
-from engine.kafka.topics import Topics
+from engine.kafka.messages import Detection, ReceivedDevice, format_instant
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from rules.model import Reason
-from tests.cli.replay_run import UUID, Sent, campaign, document, reasons, replayed
+from tests.cli.replay_run import UUID, campaign, document, reasons, replayed
 
 MINUTE = 60
 MINUTES = 120
@@ -83,82 +71,3 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     assert 0 < summary["undecodable"] <= MINUTES
     assert summary["first_fault"].startswith(f"{settings.topic_prefix}detections/")
     assert summary["records"] <= 3 * MINUTES
-
-
-WALK = 780.0  # seconds, about
-TOO_OLD = 3600.0
-decode = msgspec.json.Decoder(Notification).decode
-
-
-@pytest.mark.timeout(120)
-async def test_it_sends_what_the_live_engine_published_one_by_one() -> None:
-    async with live() as (settings, counts, published):
-        found, sent = await replayed(settings)
-        assert reasons(found) == counts
-        assert [row.id for row in sent] == [row.id for row in published]
-        assert sent == published
-        assert {row.campaign for row in sent} >= {"Welcome", "Your loans"}
-        # It read, and left everything as it was.
-        topics = Topics.named(settings.topic_prefix)
-        assert await notifications(settings) == published
-        assert await values(settings, topics.dead_letters) == []
-
-
-@asynccontextmanager
-async def live() -> AsyncIterator[tuple[Settings, dict[str, int], list[Sent]]]:
-    """Settings of servers where the engine has decided the demo's readings, its counts by reason,
-    and what it published."""
-    own = demo_settings().model_copy(update={"max_detection_age": TOO_OLD})
-    began = time.time() - WALK - 60
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(library_service())
-        document = demo_document(datetime.now(UTC), connector=service)
-        (venue,) = document["companies"][0]["venues"]  # a replay sends nothing for visits
-        venue["campaigns"] = [each for each in venue["campaigns"] if "on" not in each]
-        readings = load_readings(document)
-        settings = await stack.enter_async_context(embedded_settings(own))
-        database = open_database(settings.database_url.get_secret_value())
-        stack.push_async_callback(database.close)
-        await write_catalog(settings, database, msgspec.json.encode(document))
-        await update_index(settings)
-        async with running_engine(settings) as metrics:
-            await publish_readings(settings, readings, began)
-            await until_done(metrics, database, len(readings))
-            counts = {name: count for name, count in counts_of(metrics.detections).items() if count}
-        yield settings, counts, await notifications(settings)
-
-
-async def publish_readings(settings: Settings, readings: list[Item], began: float) -> None:
-    """Each dated as it was recorded; the first of each phone as if it had come hours too late."""
-    topic = Topics.named(settings.topic_prefix).detections
-    seen: set[bytes | None] = set()
-    messages = []
-    for key, value, recorded in readings:
-        at = began + (recorded or 0.0) - (0 if key in seen else 2 * TOO_OLD)
-        seen.add(key)
-        messages.append(Outgoing(topic, key, stamped(value, at), []))
-    publisher = Publisher(settings)
-    await publisher.start()
-    try:
-        await publisher.publish(messages)
-    finally:
-        await publisher.close()
-
-
-async def notifications(settings: Settings) -> list[Sent]:
-    topic = Topics.named(settings.topic_prefix).notifications
-    return sorted(map(sent_of, await values(settings, topic)))
-
-
-def sent_of(record: "ConsumerRecord[bytes, bytes]") -> Sent:
-    message = decode(record.value or b"")
-    campaign, device, place = message.campaign, message.device, message.beacon
-    assert place is not None
-    return Sent(message.id, message.detected_at, campaign.name, place.name, device.udid)
-
-
-async def values(settings: Settings, topic: str) -> "list[ConsumerRecord[bytes, bytes]]":
-    partitions = await partitions_of(settings, [topic])
-    async with open_topic_reader(settings, missing="error") as reader:
-        ranges = await reader.ranges(partitions)
-        return [record async for records in reader.records_until(ranges) for record in records]

@@ -40,7 +40,7 @@ async def store(embedded_redis_url: str) -> AsyncIterator[TailStore]:
 
 
 @pytest.fixture
-def proximity(rig: Rig, embedded_redis_url: str) -> Rig:
+def on_redis(rig: Rig, embedded_redis_url: str) -> Rig:
     rig.settings["REDIS_URL"] = embedded_redis_url
     return rig
 
@@ -52,9 +52,9 @@ async def watching(command: Command, store: TailStore) -> TailFilter:
     return wanted
 
 
-async def test_until_ctrl_c(proximity: Rig, store: TailStore):
+async def test_until_ctrl_c(on_redis: Rig, store: TailStore):
     words = ("--company", "1", "--campaign", "Loans", "--udid", "anna")
-    tail = proximity.start("tail", *words)
+    tail = on_redis.start("tail", *words)
     wanted = await watching(tail, store)
     name = wanted.name
     assert wanted == TailFilter(name, 1, "loans", "anna", None)
@@ -74,8 +74,8 @@ async def test_until_ctrl_c(proximity: Rig, store: TailStore):
     assert await store.watchers() == []
 
 
-async def test_so_many_for_programs(proximity: Rig, store: TailStore):
-    tail = proximity.start("tail", "--json", "--count", "2")
+async def test_so_many_for_programs(on_redis: Rig, store: TailStore):
+    tail = on_redis.start("tail", "--json", "--count", "2")
     name = (await watching(tail, store)).name
     await store.write({name: [DECISION] * 3})
     assert await tail.ended() == 0

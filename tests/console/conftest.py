@@ -1,14 +1,16 @@
 """The console in this process, on SQLite and a real Redis."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime
 
 import pytest
 
 from engine.process.settings import Settings
+from tests.api.conftest import bodies, today
 from tests.api.harness import Bodies, Harness, app_settings, harness
 from tests.console.visitor import Visitor
 from tests.servers.schema import make_schema
+
+__all__ = ["bodies", "today"]
 
 
 @pytest.fixture
@@ -25,20 +27,10 @@ async def api(settings: Settings) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-def bodies() -> Bodies:
-    return Bodies()
-
-
-@pytest.fixture
 async def visitor(api: Harness) -> AsyncIterator[Visitor]:
     """A signed-in visitor with all permissions."""
     async with Visitor(api, await api.account()) as made:
         yield made
-
-
-@pytest.fixture
-def today() -> date:
-    return datetime.now(UTC).date()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import yaml
 
 from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings
+from tests.cli.given import parse
 from tests.servers.proximity import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -29,9 +29,7 @@ def default(value: str) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name, each in SERVICES.items() if "build" in each])
-def test_settings_and_commands_are_accepted(
-    name: str, monkeypatch: pytest.MonkeyPatch, parse: Callable[[Sequence[str]], None]
-) -> None:
+def test_settings_and_commands_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = SERVICES[name]
     for variable, value in service["environment"].items():
         monkeypatch.setenv(variable, default(value))

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from engine.cli import application as cli
 from engine.process.settings import PREFIX, Settings, variable_name
 from engine.process.settings_sources import file_variable, secret_settings
+from tests.cli.given import parse
 from tests.servers.proximity import ROOT
 
 SYSTEMD = ROOT / "deploy" / "systemd"
@@ -33,9 +33,7 @@ def _values(path: Path, key: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
-def test_a_unit_runs_a_command_with_secrets_in_files_and_time_to_drain(
-    path: Path, parse: Callable[[Sequence[str]], None]
-) -> None:
+def test_a_unit_runs_a_command_with_secrets_in_files_and_time_to_drain(path: Path) -> None:
     (command,) = _values(path, "ExecStart")
     program, *words = command.split()
     assert program == PROGRAM
@@ -91,11 +89,10 @@ def test_settings_commands_and_links_of_a_document_exist(name: str) -> None:
     lines = re.findall(r"(?:`|^    )(?:\.venv/bin/)?proximity ([a-z][^`\n]*)", text, re.MULTILINE)
     assert lines
     for line in lines:
+        words = line.split()
         group: Any = cli.command_group().load()
-        for word in line.split():
-            if not hasattr(group, "commands"):
-                break
-            group = group.commands[word]
+        while hasattr(group, "commands"):
+            group = group.commands[words.pop(0)]
         options = {option for each in group.params for option in each.opts}
         assert set(re.findall(r"--[a-z-]+", line)) <= options, line
     for link in re.findall(r"\]\(([^)#]+)\)", text):

@@ -245,16 +245,6 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
     assert [line["log_level"] for line in logs if FULL in line.values()] == ["warning", "info"]
 
 
-async def test_an_eviction_policy_is_logged_once(redis: RedisClient, metrics: Metrics) -> None:
-    inspection = RedisInspection(redis=redis, metrics=metrics, deadline=SECONDS)
-    with capture_logs() as logs:
-        for policy, evicts in (("allkeys-lru", 1), ("allkeys-lru", 1), ("noeviction", 0)):
-            await redis.config_set("maxmemory-policy", policy)
-            await inspection.inspect()
-            assert metrics.registry.get_sample_value("proximity_redis_evicts") == evicts
-    assert [line["log_level"] for line in logs] == ["warning", "info"]
-
-
 async def test_clocks_that_differ_are_logged_once(metrics: Metrics) -> None:
     """One server with a wrong clock does not make this one wrong."""
     off, wrong = {"redis": 0.0, "sql": 0.0}, set[str]()

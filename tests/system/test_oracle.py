@@ -1,9 +1,12 @@
-"""20,000 detections of every kind through real Kafka and Redis, against the oracle."""
+"""20,000 detections of every kind through real Kafka and Redis, against the oracle; and
+through a replay."""
 
+import csv
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from rules.model import Reason
 from tests.servers.proximity import Rig
@@ -42,7 +45,7 @@ def detections(traffic: Traffic, dice: random.Random, begin: float) -> Iterator[
         yield traffic.detection(None if 0.1 < what < 0.25 else ms)
 
 
-async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> None:
+async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet, tmp_path: Path) -> None:
     dice = random.Random(SEED)
     world = large_world(dice)
     await world.save(stores.settings["DATABASE_URL"])
@@ -51,11 +54,15 @@ async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> N
     traffic = Traffic(dice, world, devices=400)
     messages = list(detections(traffic, dice, begin))
     await topics.publish(messages[: COUNT // 2])
-    trigger = stores.role("trigger", MAX_DETECTION_AGE=str(MAX_AGE))
+    stores.settings["MAX_DETECTION_AGE"] = str(MAX_AGE)
+    trigger = stores.role("trigger")
     await topics.publish(messages[COUNT // 2 :])
     await topics.until_done()
     samples = await trigger.metrics()
     await trigger.stop()
+    sends = tmp_path / "sends.csv"
+    replay = stores.start("replay", "--sends", str(sends))
+    assert await replay.ended() == 0, replay.output
 
     oracle = Oracle(world, traffic.cases, begin, MAX_AGE)
     expected = oracle.walk(await topics.read("detections"))
@@ -63,6 +70,9 @@ async def test_the_output_equals_the_oracles(stores: Rig, topics: TopicSet) -> N
     assert_equal(expected.notifications, await topics.read("notifications"), repeats=False)
     assert_equal(expected.connector_calls, await topics.read("connector-calls"), repeats=False)
     await assert_dead_letters(expected, topics, repeats=False)
+    with sends.open(encoding="utf-8", newline="") as stream:
+        replayed = sorted(row["id"] for row in csv.DictReader(stream))
+    assert replayed == sorted([*expected.notifications, *expected.connector_calls])
     assert one_refusal(samples.by("detections", "reason")) == one_refusal(expected.detections)
     assert one_refusal(samples.by("decisions", "reason")) == one_refusal(expected.decisions)
     assert samples.by("notifications", "format") == expected.formats

@@ -39,35 +39,22 @@ async def test_stopped_under_load(scene: Scene) -> None:
     await scene.assert_calls(expected, repeats=False)
 
 
-@pytest.fixture
-async def without_redis(on_own_redis: Rig, topics: TopicSet) -> Scene:
-    """A scene whose Redis the test stops."""
-    return await Scene(on_own_redis, topics, small_world()).begin()
-
-
-async def test_an_abandoned_batch_is_processed_by_the_next_trigger(
-    without_redis: Scene, own_redis: RedisServer
+async def test_a_second_signal_ends_it_at_once_and_the_next_trigger_goes_on(
+    on_own_redis: Rig, topics: TopicSet, own_redis: RedisServer
 ) -> None:
-    """Redis is down, so the batch in flight never ends: it is abandoned after the drain timeout."""
-    trigger = await without_redis.rig.ready("trigger", DRAIN_TIMEOUT="1")
-    await get_stuck(trigger, without_redis, own_redis)
-    await trigger.stop()
-    assert await without_redis.topics.lag() > 0
-    await asyncio.to_thread(own_redis.start)
-    trigger = without_redis.rig.role("trigger")
-    await without_redis.assert_published(repeats=True)
-    await trigger.stop()
-
-
-async def test_signalled_twice_it_ends_at_once(
-    without_redis: Scene, own_redis: RedisServer
-) -> None:
-    trigger = await without_redis.rig.ready("trigger", DRAIN_TIMEOUT="600")
-    await get_stuck(trigger, without_redis, own_redis)
+    """Redis is down, so the batch in flight never ends."""
+    scene = await Scene(on_own_redis, topics, small_world()).begin()
+    trigger = await on_own_redis.ready("trigger", DRAIN_TIMEOUT="600")
+    await get_stuck(trigger, scene, own_redis)
     trigger.send_signal(signal.SIGTERM)
     await eventually(lambda: "stopping" in trigger.output)
     trigger.send_signal(signal.SIGTERM)
     assert await trigger.ended() == 128 + signal.SIGTERM
+    assert await topics.lag() > 0
+    await asyncio.to_thread(own_redis.start)
+    trigger = on_own_redis.role("trigger")
+    await scene.assert_published(repeats=True)
+    await trigger.stop()
 
 
 async def get_stuck(trigger: Command, scene: Scene, redis: RedisServer) -> None:

@@ -21,7 +21,6 @@ from tests.servers.schema import make_schema
 PAGE = (ROOT / "docs" / "interface.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _VARIES = re.compile(r"<[a-z ]+>")  # a text or a number
-_REQUEST = re.compile(r'call (?:-X (\w+) )?"?\$BASE(/[^\s"?]*)\S*( -d)?|\$BASE/(auth)')
 BASE = "BASE=http://127.0.0.1:8000/v2"
 MARK = "=== next answer ==="
 
@@ -40,15 +39,6 @@ def steps() -> Iterator[Step]:
         if kind == "sh" and not text.startswith("proximity "):
             after = blocks[place + 1] if place + 1 < len(blocks) else ("", "")
             yield Step(text, after[1] if after[0] == "json" else None)
-
-
-def operations_of(step: Step) -> Iterator[tuple[str, str]]:
-    """Method and path of each request, with * for an id."""
-    for method, path, data, auth in _REQUEST.findall(step.command):
-        if auth:
-            yield "POST", "/auth"
-        else:
-            yield method or ("POST" if data else "GET"), re.sub(r"/\d+", "/*", path)
 
 
 def known(answer: Any, shown: Any) -> Any:
@@ -90,17 +80,6 @@ async def test_the_answers_are_those_of_the_page(walked: list[tuple[Step, Any]])
     for step, answer in walked:
         assert step.answer is not None
         assert known(answer, json.loads(step.answer)) == json.loads(step.answer), step.command
-
-
-async def test_every_operation_is_walked_through(served: Command):
-    async with httpx.AsyncClient(base_url=served.url) as client:
-        document = (await client.get("/openapi.json")).json()
-    operations = {
-        (method.upper(), re.sub(r"\{\w+\}", "*", path.removeprefix("/v2")))
-        for path, methods in document["paths"].items()
-        for method in methods
-    }
-    assert {operation for step in steps() for operation in operations_of(step)} == operations
 
 
 async def test_a_generated_client_signs_in_and_manages_a_venue(served: Command) -> None:

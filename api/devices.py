@@ -42,6 +42,7 @@ from catalog.models import (
     Venue,
 )
 from catalog.session import with_deleted
+from catalog.statistics import PLACES
 from rules.model import PlaceKind, StoredDecision
 from rules.schedule import zone_clock
 
@@ -52,12 +53,6 @@ Traces = Annotated[
     int, Query(ge=1, le=1000, description="The most entries of `auth` and of `beacon`.")
 ]
 _NEWEST = 100
-_PLACES: dict[str, Any] = {
-    "beacon": Beacon,
-    "geofence": Geofence,
-    "nfc": ScanTag,
-    "qrcode": ScanTag,
-}
 
 
 class DeviceUpdate(Fields):
@@ -351,7 +346,7 @@ async def shown_decisions(
 ) -> list[Record]:
     """Decisions about a device, as the interface and `proximity device` show them."""
     places: dict[tuple[str, int | None], Any] = {}
-    for kind, model in _PLACES.items():
+    for kind, model in PLACES.items():
         heard = {each.beacon for each in decisions if each.kind == kind}
         venue = joinedload(model.venue)
         found = await _with_deleted(session, model, company_id, heard, venue)

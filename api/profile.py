@@ -4,7 +4,7 @@ import secrets
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 from starlette.requests import Request
@@ -46,7 +46,7 @@ from catalog.inputs import (
     StoredText,
 )
 from catalog.limits import check_quiet_hours, lock_company
-from catalog.models import WEEKDAYS, Account, Application, Company, at_offset
+from catalog.models import WEEKDAYS, Account, Application, Company
 
 router = APIRouter(prefix=PREFIX)
 Reader = Annotated[Caller, may_read("profile")]
@@ -117,15 +117,7 @@ class ApplicationAnswer(NamedAnswer):
     api_key: str
     api_id: str
     active: bool
-    expire_on: Timestamp | None = Field(description="In the offset in which it was written.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expiring(cls, record: Application) -> dict[str, Any]:
-        fields = {name: getattr(record, name) for name in cls.model_fields}
-        if record.expire_on is not None:
-            fields["expire_on"] = at_offset(record.expire_on, record.expire_offset)
-        return fields
+    expire_on: Timestamp | None
 
 
 @router.post(

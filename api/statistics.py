@@ -7,7 +7,7 @@ connectors keep in Redis.
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import BeforeValidator, Field
@@ -27,6 +27,7 @@ from catalog.session import with_deleted
 from catalog.statistics import (
     WEEK,
     StatisticFilter,
+    StatisticKind,
     StatisticLine,
     day_totals,
     latest_week,
@@ -40,7 +41,7 @@ from rules.visits import VisitKind
 
 router = APIRouter(prefix=f"{PREFIX}/statistics", tags=["analytic"])
 Reader = Annotated[Caller, may_read("statistics")]
-_CSV, _JSON = "text/csv", "application/json"
+_CSV = "text/csv"
 _PAGE = 1000
 _MOST_DAYS = 366
 _RECENT = timedelta(minutes=14)  # and this one
@@ -65,8 +66,7 @@ def _days(request: Request, first: First = None, last: Last = None) -> tuple[dat
 
 
 SomeDays = Annotated[tuple[date, date], Depends(_days)]
-KindName = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
-OneKind = Annotated[KindName, Query(description="The kind of record.")]
+OneKind = Annotated[StatisticKind, Query(description="The kind of record.")]
 VenueOnly = Annotated[int | None, from_one("Only this venue, by its id.", "venue")]
 Largest = Annotated[
     int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
@@ -77,7 +77,7 @@ _OF_PLACES: Any = Field(description="Of geofences, NFC tags and QR codes.")
 class _NamedAnswer(Answer):
     venue_id: Id
     venue: Text
-    kind: KindName
+    kind: StatisticKind
     id: Id
     name: Text
 
@@ -88,7 +88,7 @@ class StatisticLineAnswer(Answer):
     day: date
     venue_id: Id
     venue: Text
-    kind: KindName
+    kind: StatisticKind
     id: Id
     name: Text
     detections: Count
@@ -174,7 +174,7 @@ async def statistics(
     caller: Reader,
     request: Request,
     days: SomeDays,
-    kind: Annotated[KindName | None, Query(description="Only this kind of line.")] = None,
+    kind: Annotated[StatisticKind | None, Query(description="Only this kind of line.")] = None,
     venue: VenueOnly = None,
 ) -> StreamingResponse:
     """Detections, devices and notifications by day, venue, place and campaign.
@@ -185,11 +185,9 @@ async def statistics(
     """
     pages = _pages(caller.services.database, _choice(caller, days, kind, venue))
     accept = request.headers.get("accept", "").lower()
-    named = [part.partition(";")[0].strip() for part in accept.split(",")]
-    # The first of the two types counts.
-    if next((name for name in named if name in (_CSV, _JSON)), _JSON) == _JSON:
-        return await streamed(json_array(pages, StatisticLineAnswer), _JSON, vary="accept")
-    return await streamed(_sheet(pages), f"{_CSV}; charset=utf-8", vary="accept")
+    if _CSV in accept.partition("application/json")[0]:  # the first of the two counts
+        return await streamed(_sheet(pages), f"{_CSV}; charset=utf-8", vary="accept")
+    return await streamed(json_array(pages, StatisticLineAnswer), "application/json", vary="accept")
 
 
 @router.get("/days", response_model=list[DayTotalAnswer])

@@ -36,15 +36,16 @@ def verify_password(stored: str, password: str) -> bool:
         return False
 
 
-_LONGEST_ID = 18  # digits that fit every database's integers
+def is_id(text: str) -> bool:
+    """Whether a text can be an id; its digits fit every database's integers."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 async def find_company(session: AsyncSession, name_or_id: str | int) -> Company | None:
     """The company for a number (its id) or a text (its name, else its id), or None."""
     if isinstance(name_or_id, str):
         found = await session.scalar(select(Company).where(Company.name == name_or_id))
-        is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID
-        if found is not None or not is_id:
+        if found is not None or not is_id(name_or_id):
             return found
     return await session.scalar(select(Company).where(Company.id == int(name_or_id)))
 

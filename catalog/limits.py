@@ -22,7 +22,6 @@ from catalog.models import Beacon, Campaign, Company, Geofence, Venue
 CONTENT_FIELDS = ("title", "push", "template", "url", "html")
 _DAY = timedelta(days=1)
 _EVERY = true()
-_PLURAL = {Beacon: "beacons", Campaign: "campaigns"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,7 @@ async def check_venue_size(
     inside = select(model.id).where(model.venue_id == venue_id).limit(most + 1).subquery()
     found = await session.scalar(select(func.count()).select_from(inside)) or 0
     if found > most:
-        raise LimitError("", f"accepted: at most {most} {_PLURAL[model]} in a venue")
+        raise LimitError("", f"accepted: at most {most} {model.__tablename__}s in a venue")
 
 
 async def check_geofences(session: AsyncSession, limits: CatalogLimits, company_id: int) -> None:

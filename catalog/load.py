@@ -287,19 +287,17 @@ def _objects(
     given: dict[str, Any], name: str, place: str, faults: Faults
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     here, listed = joined(place, name), given.get(name, [])
+    items = enumerate(listed) if isinstance(listed, list) else ()
+    found = [(f"{here}[{number}]", item) for number, item in items]
     if name == "connector":  # the only record that is not in a list
-        if isinstance(listed, dict):
-            yield here, listed
-        elif listed:
-            faults[here] = "accepted: an object"
+        found = [(here, listed)] if listed else []
     elif not isinstance(listed, list):
         faults[here] = "accepted: a list of objects"
-    else:
-        for number, item in enumerate(listed):
-            if isinstance(item, dict):
-                yield f"{here}[{number}]", item
-            else:
-                faults[f"{here}[{number}]"] = "accepted: an object"
+    for at, item in found:
+        if isinstance(item, dict):
+            yield at, item
+        else:
+            faults[at] = "accepted: an object"
 
 
 async def _check_urls(items: Iterable[_Item], check_url: CheckUrl, faults: Faults) -> None:

@@ -37,7 +37,6 @@ from sqlalchemy.orm import (
     Relationship,
     mapped_column,
     relationship,
-    validates,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -179,10 +178,7 @@ class Account(HasId, Base):
 
 
 class Application(HasId, Base):
-    """A mobile application of the company, known by its key. No `expire_on`: it never expires.
-
-    `expire_offset` is the offset (minutes east) in which `expire_on` was written.
-    """
+    """A mobile application of the company, known by its key. No `expire_on`: it never expires."""
 
     __tablename__ = "application"
 
@@ -194,12 +190,6 @@ class Application(HasId, Base):
     api_id: Mapped[str] = mapped_column(String(255), default="")
     active: Mapped[bool] = mapped_column(default=True)
     expire_on: Mapped[datetime | None] = mapped_column(Instant)
-    expire_offset: Mapped[int] = mapped_column(default=0, server_default="0")
-
-    @validates("expire_on")
-    def _keep_offset(self, _key: str, written: datetime | None) -> datetime | None:
-        self.expire_offset = 0 if written is None else offset_minutes(written)
-        return written
 
 
 class Session(HasId, Base):

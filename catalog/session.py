@@ -20,7 +20,6 @@ Kinds of outbox rows, and their refs:
     field        field of the index an entry whose place or application has another key now
     campaign     campaign id        the campaign
     targets      campaign id        the places that the campaign targets
-    tagged       <venue id>:<tag>   the places of the venue that carry the tag now
     venue        venue id           the venue's places and campaigns
     company      company id         the company's connector, rules and circles
     owner        venue id           those of the venue's company
@@ -197,8 +196,8 @@ def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
     for kind, name in _TARGETS.items():
         for place in _added_and_removed(item, name):
             yield kind, place.id
-    for tag in _added_and_removed(item, "tags"):
-        yield "tagged", f"{item.venue_id}:{tag.id}"
+    if has_changed(item, "tags"):
+        yield "venue", item.venue_id
 
 
 def _before(item: object, name: str) -> Any:
@@ -217,8 +216,7 @@ def _added_and_removed(item: object, name: str) -> list[Any]:
 _AUDITED = (Account, Application, Beacon, Campaign, Company, Connector, Device, Geofence, Venue)
 AUDITED_KINDS = (*(model.__tablename__ for model in _AUDITED), "nfc", "qrcode")
 _SECRETS = frozenset(("password_hash", "parameters", "secret", "api_key", "token_push"))
-# Not recorded; expire_offset only says how expire_on is written.
-_LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at", "expire_offset"))
+_LEFT_OUT = frozenset(("id", "company_id", "create_on", "update_on", "deleted_at"))
 _LINKS = frozenset(("tags", "beacons", "geofencings", "scan_tags"))
 _HIDDEN = "*****"
 _MOST_CHARACTERS = 200

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from catalog.accounts import is_id
 from catalog.models import (
     Beacon,
     Campaign,
@@ -33,19 +34,18 @@ from catalog.models import (
 from catalog.session import with_deleted
 from rules.visits import LENGTHS
 
-_LONGEST_ID = 18  # digits
 # The offset at which a day begins first.
 _EAST = timedelta(hours=14)
 WEEK = timedelta(days=6)
-_TABLES: dict[str, Any] = {
-    "venue": Venue,
+PLACES: dict[str, Any] = {
     "beacon": Beacon,
     "geofence": Geofence,
     "nfc": ScanTag,
     "qrcode": ScanTag,
-    "campaign": Campaign,
 }
-STATISTIC_KINDS = tuple(_TABLES)
+_TABLES = {"venue": Venue, **PLACES, "campaign": Campaign}
+StatisticKind = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
+STATISTIC_KINDS = get_args(StatisticKind)
 _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
 
 
@@ -147,8 +147,7 @@ def _has_name_or_id(
     if isinstance(name_or_id, int):
         return table.id == name_or_id
     by_name = table.name == name_or_id
-    is_id = name_or_id.isascii() and name_or_id.isdecimal() and len(name_or_id) <= _LONGEST_ID
-    return or_(by_name, table.id == int(name_or_id)) if is_id else by_name
+    return or_(by_name, table.id == int(name_or_id)) if is_id(name_or_id) else by_name
 
 
 _FIGURES = (

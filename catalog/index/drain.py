@@ -24,7 +24,7 @@ import msgspec
 import structlog
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError, ResponseError
-from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, delete, exists, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -283,7 +283,6 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
     campaigns, targets, venues, companies, owned, applications = (
         set(map(int, refs[kind])) for kind in numbers
     )
-    tagged = {tuple(map(int, ref.split(":"))) for ref in refs["tagged"]}
     inside = (Campaign.venue_id.in_(venues), Campaign.deleted_at.is_not(None))
     deleted = await _numbers(session, select(Campaign.id).where(*inside), venues)
     campaigns, targets = campaigns | deleted, targets | deleted
@@ -298,16 +297,13 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
         (applications, reading.application_fields, Application.id.in_(applications)),
     ]
     for table in reading.PLACES:
-        model, tags = table.model, table.tags
+        model = table.model
         ids = set(map(int, refs[model.__tablename__]))
         of_table = partial(reading.place_fields, table)
-        carriers = select(table.of(tags)).join(model, model.id == table.of(tags))
-        carriers = carriers.where(tuple_(model.venue_id, tags.c.tag_id).in_(tagged))
         reads += [
             (ids, of_table, model.id.in_(ids)),
             (venues, of_table, model.venue_id.in_(venues)),
             (targets, of_table, reading.targeted_by(targets, table)),
-            (tagged, of_table, model.id.in_(carriers)),
         ]
         changed = or_(model.id.in_(ids), model.venue_id.in_(venues))
         if ids or venues:

@@ -2,7 +2,7 @@
 
 import csv
 from datetime import UTC, date, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -11,6 +11,7 @@ from catalog.plain_text import for_csv
 from catalog.statistics import (
     WEEK,
     StatisticFilter,
+    StatisticKind,
     StatisticLine,
     VisitTotals,
     latest_week,
@@ -20,8 +21,6 @@ from catalog.statistics import (
 from engine.cli.command import Json, begin_quietly, command, new_app, parsed
 from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
-
-Kind = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
 
 app = new_app()
 
@@ -40,7 +39,7 @@ async def statistics(
     last: Annotated[str | None, Option("--to", help="Last day; default: today.")] = None,
     company: Annotated[str | None, Option(help="Only this company: name or id.")] = None,
     venue: Annotated[str | None, Option(help="Only this venue: name or id.")] = None,
-    kind: Annotated[Kind | None, Option(help="Only this kind of line.")] = None,
+    kind: Annotated[StatisticKind | None, Option(help="Only this kind of line.")] = None,
     csv_file: Annotated[
         typer.FileTextWrite | None,
         Option("--csv", encoding="utf-8", help="Write CSV; - is standard output."),

@@ -99,7 +99,7 @@ async def test_campaigns(api: Harness, owner: Headers, bodies: Bodies, venue: in
 
 async def test_applications(api: Harness, owner: Headers):
     body = {"name": "app", "type": "android", "api_key": "chosen by a caller"}
-    change = {"api_key": "", "active": False, "expire_on": "2027-01-01T00:00:00+0530"}
+    change = {"api_key": "", "active": False, "expire_on": "2027-01-01T00:00:00+0000"}
     record = await api.made("/profile/application", owner, body)
     key = record["api_key"]
     assert (len(key), record["active"], record["expire_on"]) == (32, True, None)

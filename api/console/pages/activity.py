@@ -47,7 +47,7 @@ async def show_audit(context: Context) -> Response:
 
 
 # Fields that another one says better, or that are no news.
-_REPEATED = ("delay", "start_offset", "end_offset", "venue_id", "expire_offset")
+_REPEATED = ("delay", "start_offset", "end_offset", "venue_id")
 
 
 def changes_in_words(entry: dict[str, Any], texts: Translations) -> list[tuple[str, str, str]]:

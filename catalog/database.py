@@ -274,8 +274,8 @@ def _create_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-# A whole class is temporary if it is about the server, the network, or other transactions.
-_CLASSES_THAT_PASS = {
+# The beginnings of states that are about the server, the network, or other transactions.
+_STATES_THAT_PASS = (
     "08",  # connection exception; a pooler before the server reports it too
     "40",  # transaction rollback: serialization, deadlock, completion unknown
     "53",  # insufficient resources: disk full, out of memory, too many connections
@@ -284,18 +284,14 @@ _CLASSES_THAT_PASS = {
     "72",  # snapshot too old
     "F0",  # a file of the server's configuration
     "XX",  # internal error: the fault of the server, not of the statement
-}
-_STATES_THAT_PASS = {
     "25006",  # read only: a standby that is no primary yet
-    "25P02",  # in a transaction that has failed: the next try begins another one
-    "25P03",  # idle in transaction for too long
-    "25P04",  # the transaction took too long
+    "25P",  # a transaction that has failed, or took too long: the next try begins another one
     "26000",  # prepared statement unknown: a pooler has changed the connection behind us
     "42P05",  # prepared statement exists: the same
     "55000",  # the database takes no connections now
     "55006",  # object in use
     "55P03",  # a lock was not to be had in time
-}
+)
 # A conflict with another transaction: an immediate retry succeeds.
 _CONFLICTS = {"40001", "40P01", "55P03"}
 # asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
@@ -307,11 +303,6 @@ def sqlstate_of(error: BaseException) -> str | None:
     """The SQLSTATE of an error of PostgreSQL, wrapped by SQLAlchemy or not; None without one."""
     state = getattr(getattr(error, "orig", error), "sqlstate", None)
     return state if isinstance(state, str) else None
-
-
-def sqlstate_may_recover(state: str) -> bool:
-    """Whether a retry may succeed after an error with this SQLSTATE."""
-    return state[:2] in _CLASSES_THAT_PASS or state in _STATES_THAT_PASS
 
 
 def took_too_long(error: BaseException) -> bool:
@@ -338,8 +329,7 @@ def database_may_recover(error: BaseException) -> bool:
     if isinstance(error, InvalidCachedStatementError):
         return True  # a migration changed the table between two uses of a statement
     if isinstance(error, PostgresError):
-        state = sqlstate_of(error)
-        return state is not None and sqlstate_may_recover(state)
+        return (sqlstate_of(error) or "").startswith(_STATES_THAT_PASS)
     return _is_interrupted(error) or isinstance(error, PoolTimeoutError | OSError | TimeoutError)
 
 

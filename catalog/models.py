@@ -466,18 +466,10 @@ class Campaign(HasId, SoftDeletable, Base):
         """The first instant, in the offset in which it was written."""
         return at_offset(self.start_at, self.start_offset)
 
-    @start.setter
-    def start(self, written: datetime) -> None:
-        self.start_at, self.start_offset = written, offset_minutes(written)
-
     @property
     def end(self) -> datetime:
         """The last instant, or the last whole day when it is at 00:00:00, as written."""
         return at_offset(self.end_at, self.end_offset)
-
-    @end.setter
-    def end(self, written: datetime) -> None:
-        self.end_at, self.end_offset = written, offset_minutes(written)
 
 
 _BY_DAY = {"postgresql_partition_by": "RANGE (create_on)", "sqlite_autoincrement": True}

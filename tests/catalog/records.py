@@ -21,6 +21,7 @@ from catalog.models import (
     ScanTag,
     Tag,
     Venue,
+    offset_minutes,
 )
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -74,7 +75,7 @@ class Records:
         return Application(**({"company": company, "active": True} | values | other))
 
     def campaign(self, venue: Venue, **other: Any) -> Campaign:
-        values = {
+        values: dict[str, Any] = {
             "venue": venue,
             "name": f"campaign {next(self._numbers)}",
             "push": "Come in",
@@ -89,7 +90,11 @@ class Records:
             "end_minute": 1440,
             "active": True,
         }
-        return Campaign(**(values | other))
+        values |= other
+        for name in ("start", "end"):
+            written = values.pop(name)
+            values |= {f"{name}_at": written, f"{name}_offset": offset_minutes(written)}
+        return Campaign(**values)
 
     def connector(self, company: Company, **other: Any) -> Connector:
         values = {"company": company, "name": "ours", "url": "https://example.org/"}

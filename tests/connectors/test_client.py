@@ -251,14 +251,3 @@ async def test_an_extra_reply_does_not_answer_the_next_call() -> None:
         for _ in range(3):
             assert isinstance(await result_of(one, service.url()), Content)
         assert (len(service.received), service.connections) == (3, 3)
-
-
-async def test_under_tls_too(tls: Tls) -> None:
-    async with (
-        serving(BURNING["interim"], tls=tls.server("localhost")) as service,
-        caller(ssl_context=client_context(tls.ca_file)) as one,
-    ):
-        url = service.url(host="localhost")
-        assert await result_of(one, url) is CallFault.REPLY_TOO_LARGE
-        service.answer = content()
-        assert isinstance(await result_of(one, url), Content)

@@ -143,22 +143,6 @@ async def test_tries_end() -> None:
         assert len(one.service.requests) == 5, "no repetition helps"
 
 
-@pytest.mark.parametrize("hanging", [3, 70])
-async def test_though_many_hang_the_next_company_finds_a_slot(hanging: int) -> None:
-    async with trial() as one:
-        for company in range(hanging):
-            for _ in range(100):
-                one.submit(company)
-        await passes()
-        running = Counter(one.service.requests)
-        assert len(running) == hanging
-        assert max(running.values()) <= 32
-        assert sum(running.values()) < 512
-        one.submit(9999)
-        await passes()
-        assert one.service.requests[-1] == 9999
-
-
 async def test_calls_over_a_companys_share_fail_at_once() -> None:
     async with trial(company=4, in_all=16, unfinished=100) as one:
         for _ in range(80):

@@ -1,14 +1,11 @@
 """Records that are made to cost much: each is refused, and at a bounded cost."""
 
-import time
 import tracemalloc
 from typing import Any
 
 import orjson
 import pytest
 
-from engine.formats.decoders import MOST_SIGHTINGS
-from engine.kafka.detections import detection_of
 from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from tests.formats.records import refused, report
 from tests.formats.test_properties import VALUES
@@ -16,49 +13,7 @@ from tests.formats.test_properties import VALUES
 MANY = 100_000
 JSON_FORMATS = sorted({*FORMATS} - {*REGISTERED_FORMATS})
 GATEWAY, BEACON = orjson.loads(VALUES["minew"][0])
-EVENT = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
-BATCH = [("content-type", b"application/cloudevents-batch+json")]
 UUID = BEACON["ibeaconUuid"]
-
-
-def many(value: Any) -> bytes:
-    """So often in an array, written once."""
-    return b"[" + b",".join([orjson.dumps(value)] * MANY) + b"]"
-
-
-@pytest.mark.parametrize(
-    ("format_", "record"),
-    [
-        ("minew", report(many(BEACON))),
-        ("cloudevents+own", report(many(EVENT | {"data": {}}), headers=BATCH)),
-        (
-            "cloudevents+minew",
-            report([EVENT | {"data": [GATEWAY, *[BEACON] * 900]}] * 100, headers=BATCH),
-        ),
-    ],
-    ids=["minew", "batch", "batch of reports"],
-)
-def test_a_hundred_thousand_sightings(
-    format_: str, record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No more of them are made into detections than a record may have."""
-    made = 0
-
-    def counting(*arguments: Any) -> Any:
-        nonlocal made
-        made += 1
-        return detection_of(*arguments)
-
-    monkeypatch.setattr("engine.formats.decoders.detection_of", counting)
-    begin = time.process_time()
-    reason, detail = refused(format_, record)
-    assert time.process_time() - begin < 10  # a second, on a machine at rest
-    assert reason == "invalid_field"
-    assert detail in (
-        "more than 1000 sightings in a record",
-        "100000 CloudEvents in a batch; at most 1000",
-    )
-    assert made <= MOST_SIGHTINGS
 
 
 @pytest.mark.parametrize("format_", JSON_FORMATS)

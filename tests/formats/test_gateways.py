@@ -218,6 +218,7 @@ def kio(old: bytes, new: bytes) -> Any:
     [
         ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
         ("minew", minew(rssi=None), "missing required field `rssi`"),
+        ("minew", report(orjson.loads(MINEW) * 1001), "more than 1000 sightings in a record"),
         ("minew", report(MINEW_2017, key=b"\xff"), "key is not UTF-8"),
         ("minew", report(MINEW_2017, key=b"x" * 256), "255 characters"),
         ("minew", report(MINEW_2017, key=b"a\0b"), "NUL"),

@@ -16,7 +16,6 @@ from catalog.models import (
     Application,
     AuthenticationTrace,
     DetectionTrace,
-    Device,
     Geofence,
     Presence,
     Reception,
@@ -128,18 +127,6 @@ class FailingLedger:
                 raise ConnectionResetError
         if failure == "after":
             raise ConnectionResetError
-
-
-async def test_a_notification_of_a_device_with_long_facts_counts(rig: Rig):
-    """The catalog allows longer ones than a detection, and completes notifications with them."""
-    device = {"udid": "phone", "name": "n" * 300, "version": "1\0", "token_push": "t" * 5000}
-    await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, str(uuid4()), device=device)])
-    assert await rig.counters() == (0, 1)
-    assert rig.letters.reasons == []
-    async with rig.scene.database.read() as session:
-        stored = await session.scalar(select(Device).where(Device.udid == "phone"))
-    assert stored is not None
-    assert (stored.name, stored.version, stored.token_push) == ("n" * 255, "1", None)
 
 
 async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(

@@ -92,17 +92,3 @@ async def test_explained_is_decided(catalog: PushedTrigger):
 def decided(trigger: PushedTrigger) -> Counter[Reason]:
     counts = {each: int(trigger.count("decisions_total", reason=each)) for each in Reason}
     return Counter(counts)
-
-
-async def test_the_claim_is_the_notifications(catalog: PushedTrigger):
-    now = catalog.now
-    await catalog.push(detection("anna", minor=KNOWN))
-    ids = {each["campaign"]["id"]: each["id"] for each in await catalog.sent()}
-    found = await answer(catalog, now + 10, now + 10)
-    held = {each.campaign.id: each for each in found.campaigns if each.claim}
-    assert {number: each.claim and each.claim.notification_id for number, each in held.items()} == {
-        number: ids[number] for number in (1, 2)
-    }
-    assert [held[number].next_at for number in (1, 2)] == [now + 60, now + 3600]
-    another = await answer(catalog, now + 10, now + 10, udid=None)
-    assert [each.claim for each in another.campaigns] == [None] * len(CAMPAIGNS)

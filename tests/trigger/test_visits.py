@@ -225,11 +225,3 @@ async def test_time_moves_with_other_records_where_the_end_is_not_reached(
     mall.worker.note_lag(1, mall.now)
     await mall.until_finished()
     assert (await told(mall))[-1] == ("exit", "beacon")
-
-
-async def test_a_visit_takes_little_memory_in_redis(mall: PushedTrigger) -> None:
-    await stay(mall, 0, 10)
-    (key,) = await mall.redis.keys("*visits*")
-    fields: Any = await mall.redis.hgetall(key)
-    (size,) = (len(name) + len(each) for name, each in fields.items() if name[:2] == b"d:")
-    assert size <= 400

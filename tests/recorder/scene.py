@@ -1,8 +1,7 @@
-"""A ledger on a fresh database, a small catalog to record into, and recorders over it."""
+"""A small catalog on a fresh database, recorders over it, and records for them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -13,16 +12,9 @@ from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
 from catalog.models import (
-    Application,
     Base,
-    Beacon,
-    Campaign,
-    Company,
     Device,
-    Geofence,
-    ScanTag,
     Statistic,
-    Venue,
     VisitStatistic,
 )
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -47,83 +39,6 @@ from tests.servers.schema import make_schema
 NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
 DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS = "detections", "notifications", "authentications"
 PRESENCE = "presence"
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A company with a venue, a place of each kind, a campaign and an application; and another
-    company.
-    """
-
-    database: Database
-    ledger: Ledger
-    company: Company
-    other: Company
-    venue: Venue
-    beacon: Beacon
-    geofence: Geofence
-    nfc: ScanTag
-    qrcode: ScanTag
-    campaign: Campaign
-    application: Application
-    records: CatalogRecords
-
-    def signals(self) -> dict[str, dict[str, Any]]:
-        """The fields of a detection at the place of each kind; a position is in the geofence."""
-        beacon, key = self.beacon, {"api_key": self.application.api_key}
-        circle = {"latitude": self.geofence.latitude, "longitude": self.geofence.longitude}
-        triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
-        return {
-            "beacon": {**triple, "proximity": "near"},
-            "geofence": {"geofence": {"id": self.geofence.id, "transition": "enter"}},
-            "position": {"position": {**circle, "accuracy": 20}, **key},
-            "nfc": {"tag": {"kind": "nfc", "value": self.nfc.value}, **key},
-            "qrcode": {"tag": {"kind": "qrcode", "value": self.qrcode.value}, **key},
-        }
-
-
-def ledger_on(database: Database) -> Ledger:
-    kind = PostgresLedger if database.dialect == "postgresql" else SqliteLedger
-    return kind(database.engine)
-
-
-@asynccontextmanager
-async def open_scene(database_url: str) -> AsyncIterator[Scene]:
-    """The scene on a migrated database."""
-    await make_schema(database_url)
-    database = open_database(database_url)
-    try:
-        yield await _scene(database)
-    finally:
-        await database.close()
-
-
-async def _scene(database: Database) -> Scene:
-    records = CatalogRecords()
-    company, other = records.company(), records.company()
-    venue = records.venue(company, time_zone="Europe/Paris")
-    beacon, campaign = records.beacon(venue), records.campaign(venue)
-    application = Application(company=company, name="app", type="ios", api_key="key-1", active=True)
-    geofence = records.geofence(venue)
-    nfc, qrcode = records.scan_tag(venue, "nfc"), records.scan_tag(venue)
-    tested = Device(company=company, udid="of-the-team", test=True, create_on=NOON, update_on=NOON)
-    async with database.write() as session, session.begin():
-        session.add_all([company, other, venue, application, tested])
-        session.add_all([campaign, *(places := (beacon, geofence, nfc, qrcode))])
-    ledger = ledger_on(database)
-    owned = (company, other, venue, *places, campaign, application)
-    return Scene(database, ledger, *owned, records)
-
-
-async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
-    """The first record that is not recorded, by partition."""
-    return {number: at.offset for number, at in (await ledger.positions(topic)).items()}
-
-
-async def count(scene: Scene, model: type[Base]) -> int:
-    """The number of rows of a table."""
-    async with scene.database.read() as session:
-        return await session.scalar(select(func.count()).select_from(model)) or 0
 
 
 class Letters:
@@ -193,71 +108,87 @@ class ConsumedPartition:
         self._assigned = recorder_of_partition(self._recorder, place, self._begin)
 
 
-class Rig:
-    """Recorders over one ledger, and records of the scene's beacon."""
+class Scene:
+    """A company with a venue, a place of each kind, a campaign and an application, and another
+    company; recorders over one ledger, and records of these.
+    """
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.ledger = ledger_on(database)
         self.letters = Letters()
         self.metrics = Metrics()
+        self.records = records = CatalogRecords()
+        self.company, self.other = records.company(), records.company()
+        self.venue = venue = records.venue(self.company, time_zone="Europe/Paris")
+        self.beacon, self.geofence = records.beacon(venue), records.geofence(venue)
+        self.nfc, self.qrcode = records.scan_tag(venue, "nfc"), records.scan_tag(venue)
+        self.campaign = records.campaign(venue)
+        self.application = records.application(self.company, api_key="key-1")
+
+    async def save(self) -> None:
+        """Write the catalog, and a test device."""
+        kinds: dict[str, Any] = {"company": self.company, "udid": "of-the-team", "test": True}
+        tested = Device(**kinds, create_on=NOON, update_on=NOON)
+        places = self.beacon, self.geofence, self.nfc, self.qrcode
+        async with self.database.write.begin() as session:
+            session.add_all([self.other, *places, self.campaign, self.application, tested])
 
     def recorder(
         self, topic: str, *, trace: Trace = "all", ledger: Ledger | None = None, **more: Any
     ) -> Any:
         """A new recorder, as in another process."""
-        ledger = ledger or self.scene.ledger
+        ledger = ledger or self.ledger
         recorder = recorder_over(ledger, self.metrics, self.letters, trace=trace, **more)
         return ConsumedPartition(recorder, TopicPartition(topic, 0))
 
+    def fields(self) -> dict[str, dict[str, Any]]:
+        """The fields of a detection at the place of each kind; a position is in the geofence."""
+        beacon, key = self.beacon, {"api_key": self.application.api_key}
+        circle = {"latitude": self.geofence.latitude, "longitude": self.geofence.longitude}
+        triple = {"uuid": beacon.uuid, "major": beacon.major, "minor": beacon.minor}
+        return {
+            "beacon": {**triple, "proximity": "near"},
+            "geofence": {"geofence": {"id": self.geofence.id, "transition": "enter"}},
+            "position": {"position": {**circle, "accuracy": 20}, **key},
+            "nfc": {"tag": {"kind": "nfc", "value": self.nfc.value}, **key},
+            "qrcode": {"tag": {"kind": "qrcode", "value": self.qrcode.value}, **key},
+        }
+
+    def signals(self, offset: int) -> Records:
+        """A detection at the place of each kind, and of a position."""
+        at = {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000}
+        fields = enumerate(self.fields().values(), offset)
+        return [record(DETECTIONS, number, each | at) for number, each in fields]
+
     def detections(self, offsets: range, **fields: Any) -> Records:
-        """Detections of one phone, second by second."""
-        beacon = self.scene.beacon
+        """Detections of the beacon by one phone, second by second."""
+        body = self.fields()["beacon"] | {"device": {"udid": "phone"}}
+        begin = int(NOW.timestamp())
         return [
-            record(
-                DETECTIONS,
-                offset,
-                {
-                    "uuid": beacon.uuid,
-                    "major": beacon.major,
-                    "minor": beacon.minor,
-                    "proximity": "near",
-                    "device": {"udid": "phone"},
-                    "detected_at": int(NOW.timestamp() + offset) * 1000,
-                    **fields,
-                },
-            )
+            record(DETECTIONS, offset, body | {"detected_at": (begin + offset) * 1000} | fields)
             for offset in offsets
         ]
 
     def notification(self, offset: int, number: str, **fields: Any) -> Any:
         """A notification with this id."""
-        scene = self.scene
-        return record(
-            NOTIFICATIONS,
-            offset,
-            {
-                "id": number,
-                "campaign": {"id": scene.campaign.id, "name": "c", "hash": None},
-                "company": {"id": scene.company.id},
-                "venue": {"id": scene.venue.id, "name": "v"},
-                "beacon": {"id": scene.beacon.id, "name": "b"},
-                "device": {"udid": "phone"},
-                "detected_at": format_instant(NOW.timestamp()),
-                **fields,
-            },
-        )
+        names = "campaign", "company", "venue", "beacon"
+        body: dict[str, Any] = {name: {"id": getattr(self, name).id, "name": ""} for name in names}
+        body |= {"id": number, "device": {"udid": "phone"}}
+        body["detected_at"] = format_instant(NOW.timestamp())
+        return record(NOTIFICATIONS, offset, body | fields)
 
     def presence(self, offset: int, number: str, minutes: float | None = None, **more: Any) -> Any:
         """An enter, or with `minutes` the exit of a visit of this length to the venue."""
-        scene, entered = self.scene, NOW.timestamp()
+        entered = NOW.timestamp()
         exited = {} if minutes is None else {"duration_seconds": round(minutes * 60)}
         body = {
             "id": number,
             "visit_id": str(UUID(int=1)),
             "type": "enter" if minutes is None else "exit",
-            "place": {"kind": "venue", "id": scene.venue.id, "name": "v"},
-            "venue": {"id": scene.venue.id, "name": "v"},
-            "company": {"id": scene.company.id},
+            "place": {"kind": "venue", "id": self.venue.id, "name": "v"},
+            "venue": {"id": self.venue.id, "name": "v"},
+            "company": {"id": self.company.id},
             "device": {"udid": "phone", "name": "android"},
             "entered_at": format_instant(entered),
             "last_seen": format_instant(entered + (minutes or 0) * 60),
@@ -267,32 +198,50 @@ class Rig:
 
     async def visits(self) -> dict[tuple[str, int], tuple[int, int, int]]:
         """Visits begun and ended and their seconds by kind and least minutes."""
-        async with self.scene.database.read() as session:
+        async with self.database.read() as session:
             rows = await session.scalars(select(VisitStatistic))
             return {(r.kind, r.minutes): (r.begun, r.ended, r.seconds) for r in rows}
 
     async def counters(self, udid: str = "phone") -> tuple[int, int]:
         """nb_beacon and nb_campaign."""
-        async with self.scene.database.read() as session:
-            chosen = (Device.udid == udid, Device.company_id == self.scene.company.id)
+        async with self.database.read() as session:
+            chosen = (Device.udid == udid, Device.company_id == self.company.id)
             device = await session.scalar(select(Device).where(*chosen))
         return (0, 0) if device is None else (device.nb_beacon, device.nb_campaign)
 
     async def count(self, model: type[Base]) -> int:
         """The number of rows of a table."""
-        return await count(self.scene, model)
-
-    def signals(self, offset: int, **more: Any) -> Records:
-        """A detection at the place of each kind, and of a position."""
-        at = {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000, **more}
-        signals = self.scene.signals().values()
-        return [record(DETECTIONS, n, each | at) for n, each in enumerate(signals, offset)]
+        async with self.database.read() as session:
+            return await session.scalar(select(func.count()).select_from(model)) or 0
 
     async def statistics(self) -> dict[str, tuple[int, int, int]]:
         """Detections, devices and notifications by kind."""
-        async with self.scene.database.read() as session:
+        async with self.database.read() as session:
             rows = await session.scalars(select(Statistic))
             return {r.kind: (r.detections, r.devices, r.notifications) for r in rows}
+
+
+@asynccontextmanager
+async def open_scene(database_url: str) -> AsyncIterator[Scene]:
+    """The scene on a migrated database."""
+    await make_schema(database_url)
+    database = open_database(database_url)
+    try:
+        scene = Scene(database)
+        await scene.save()
+        yield scene
+    finally:
+        await database.close()
+
+
+def ledger_on(database: Database) -> Ledger:
+    kind = PostgresLedger if database.dialect == "postgresql" else SqliteLedger
+    return kind(database.engine)
+
+
+async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:
+    """The first record that is not recorded, by partition."""
+    return {number: at.offset for number, at in (await ledger.positions(topic)).items()}
 
 
 def record(topic: str, offset: int, value: Any) -> "ConsumerRecord[bytes, bytes]":

@@ -22,7 +22,7 @@ from tests.recorder.scene import (
     DETECTIONS,
     NOTIFICATIONS,
     NOW,
-    Rig,
+    Scene,
     next_offsets,
     open_scene,
     record,
@@ -59,11 +59,11 @@ values = integers | texts | others
 timestamps = st.sampled_from([-1, 0, 2**63 - 1, -(2**62), 253_402_300_800_000, None])
 
 
-class Scene(Rig):
-    """A database, and all that was written to its topics."""
+class Topics:
+    """All that was written to the topics."""
 
-    def __init__(self, scene: Any) -> None:
-        super().__init__(scene)
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         self.written: dict[str, list[Any]] = {topic: [] for topic in TOPICS}
         self.good = dict.fromkeys(TOPICS, 0)
 
@@ -76,7 +76,7 @@ class Scene(Rig):
         kind = "geofence" if kind == "position" and topic == NOTIFICATIONS else kind
         if topic == DETECTIONS:
             rest = {"device": device, "detected_at": at, "ip": "::1", "rssi": -60, "tx_power": -59}
-            return self.scene.signals()[kind] | rest
+            return self.scene.fields()[kind] | rest
         references: dict[str, Any] = {
             "campaign": self.scene.campaign,
             "company": self.scene.company,
@@ -96,7 +96,7 @@ class Scene(Rig):
                 self._add(topic, orjson.dumps(self.whole(topic, "good", kind)), None)
             self.good[topic] += 1 if topic == DETECTIONS else len(KINDS)
         async with asyncio.timeout(90):
-            await self.recorder(topic).handle(written[begin:])
+            await self.scene.recorder(topic).handle(written[begin:])
 
     def _add(self, topic: str, value: bytes, timestamp: int | None) -> None:
         written = self.written[topic]
@@ -107,12 +107,12 @@ class Scene(Rig):
 
 
 @st.composite
-def hurts(draw: st.DrawFn, scene: Scene, topic: str) -> tuple[bytes, int | None]:
+def hurts(draw: st.DrawFn, topics: Topics, topic: str) -> tuple[bytes, int | None]:
     """A record: a right message in which some places hold something else, or no message at all."""
     timestamp = draw(timestamps)
     if draw(st.integers(0, 9)) == 0:
         return draw(st.binary(max_size=50) | values), timestamp
-    message = scene.whole(topic, "hostile", draw(st.sampled_from(KINDS)))
+    message = topics.whole(topic, "hostile", draw(st.sampled_from(KINDS)))
     places = [(message, name) for name in message]
     places += [
         (inner, name) for inner in message.values() if isinstance(inner, dict) for name in inner
@@ -133,34 +133,34 @@ def hurts(draw: st.DrawFn, scene: Scene, topic: str) -> tuple[bytes, int | None]
 def test_the_recorder_continues_after_random_records(postgres_url: str, topic: str) -> None:
     with asyncio.Runner() as runner:
         context = open_scene(postgres_url)
-        scene = Scene(runner.run(context.__aenter__()))
+        topics = Topics(runner.run(context.__aenter__()))
         try:
-            pour_into(scene, topic, runner)
-            runner.run(assert_counted(scene, topic))
+            pour_into(topics, topic, runner)
+            runner.run(assert_counted(topics, topic))
         finally:
             runner.run(context.__aexit__(None, None, None))
 
 
-def pour_into(scene: Scene, topic: str, runner: asyncio.Runner) -> None:
+def pour_into(topics: Topics, topic: str, runner: asyncio.Runner) -> None:
     @settings(
         max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
-    @given(st.lists(hurts(scene, topic), min_size=1, max_size=8))
+    @given(st.lists(hurts(topics, topic), min_size=1, max_size=8))
     def pour(raw: list[tuple[bytes, int | None]]) -> None:
-        runner.run(scene.write(topic, raw))
+        runner.run(topics.write(topic, raw))
 
     pour()
 
 
-async def assert_counted(scene: Scene, topic: str) -> None:
-    written = scene.written[topic]
-    assert await next_offsets(scene.scene.ledger, topic) == {0: len(written)}
+async def assert_counted(topics: Topics, topic: str) -> None:
+    scene, written = topics.scene, topics.written[topic]
+    assert await next_offsets(scene.ledger, topic) == {0: len(written)}
     errors = scene.metrics.registry.get_sample_value("proximity_sql_errors_total")
     assert errors == 0, "no record makes SQL refuse what is written"
     assert (await scene.counters("good"))[TOPICS.index(topic) % 2] == (
-        0 if topic == AUTHENTICATIONS else scene.good[topic]
+        0 if topic == AUTHENTICATIONS else topics.good[topic]
     )
-    async with open_snapshot(scene.scene.database) as connection:
+    async with open_snapshot(scene.database) as connection:
         catalog = await read_catalog(connection)
         retained = Interval(0.0, 253_402_300_799.0)
         recount = Recount(catalog, retained, READ)

@@ -34,7 +34,7 @@ from tests.recorder.scene import (
     DETECTIONS,
     NOTIFICATIONS,
     NOW,
-    Rig,
+    Scene,
     record,
     recorder_of_partition,
     recorder_over,
@@ -57,25 +57,25 @@ NOWHERE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_where_no_place_is_nothing_is_counted(rig: Rig):
-    records = list(rig.signals(0)[:1])
+async def test_where_no_place_is_nothing_is_counted(scene: Scene):
+    records = list(scene.signals(0)[:1])
     for kind, fields in NOWHERE:
-        signal = rig.scene.signals()[kind]
+        signal = scene.fields()[kind]
         for name, value in fields.items():
             signal[name] = value if isinstance(value, str) else signal[name] | value
         body = signal | {"device": {"udid": "phone"}, "detected_at": int(NOW.timestamp()) * 1000}
         records.append(record(DETECTIONS, len(records), body))
     records.append(record(DETECTIONS, len(records), b"{"))
-    await rig.recorder(DETECTIONS).handle(records)
-    assert await rig.counters() == (1, 0)
-    assert await rig.count(DetectionTrace) == 1
-    assert rig.letters.reasons == []  # those are the trigger's
+    await scene.recorder(DETECTIONS).handle(records)
+    assert await scene.counters() == (1, 0)
+    assert await scene.count(DetectionTrace) == 1
+    assert scene.letters.reasons == []  # those are the trigger's
 
 
-async def test_without_traces_detections_are_counted(rig: Rig):
-    await rig.recorder(DETECTIONS, trace="none").handle(list(rig.signals(0)[:1]))
-    assert await rig.counters() == (1, 0)
-    assert await rig.count(DetectionTrace) == 0
+async def test_without_traces_detections_are_counted(scene: Scene):
+    await scene.recorder(DETECTIONS, trace="none").handle(list(scene.signals(0)[:1]))
+    assert await scene.counters() == (1, 0)
+    assert await scene.count(DetectionTrace) == 0
 
 
 @pytest.mark.parametrize(
@@ -88,24 +88,24 @@ async def test_without_traces_detections_are_counted(rig: Rig):
         update(Application).values(expire_on=NOW),
     ],
 )
-async def test_an_edit_counts_for_the_next_position(rig: Rig, edit: Any):
-    recorder = rig.recorder(DETECTIONS)
-    await recorder.handle(rig.signals(0)[2:3])
-    async with rig.scene.database.engine.begin() as connection:
+async def test_an_edit_counts_for_the_next_position(scene: Scene, edit: Any):
+    recorder = scene.recorder(DETECTIONS)
+    await recorder.handle(scene.signals(0)[2:3])
+    async with scene.database.engine.begin() as connection:
         await connection.execute(edit)
-    await recorder.handle(rig.signals(1)[2:3])
-    assert await rig.count(DetectionTrace) == 1
+    await recorder.handle(scene.signals(1)[2:3])
+    assert await scene.count(DetectionTrace) == 1
 
 
 @pytest.mark.parametrize("offset", [1, 5])
-async def test_with_another_offset_in_sql_the_partition_begins_again(rig: Rig, offset: int):
+async def test_with_another_offset_in_sql_the_partition_begins_again(scene: Scene, offset: int):
     """Another recorder has written, or SQL was restored."""
-    await rig.recorder(DETECTIONS).handle(rig.detections(range(offset)))
-    shared = recorder_over(rig.scene.ledger, rig.metrics)
+    await scene.recorder(DETECTIONS).handle(scene.detections(range(offset)))
+    shared = recorder_over(scene.ledger, scene.metrics)
     stale = recorder_of_partition(shared, TopicPartition(DETECTIONS, 0), Position(3))
     with pytest.raises(PartitionRestartError):
-        await stale.handle(rig.detections(range(3, 6)))
-    assert await rig.counters() == (offset, 0)
+        await stale.handle(scene.detections(range(3, 6)))
+    assert await scene.counters() == (offset, 0)
 
 
 class FailingLedger:
@@ -130,10 +130,10 @@ class FailingLedger:
 
 
 async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ):
-    deleted_company, good = rig.scene.other, rig.notification(1, str(uuid4()))
-    async with rig.scene.database.write() as session, session.begin():
+    deleted_company, good = scene.other, scene.notification(1, str(uuid4()))
+    async with scene.database.write() as session, session.begin():
         await session.delete(await session.merge(deleted_company))
     existing, seen = LedgerTransaction.existing_companies, []
 
@@ -143,16 +143,16 @@ async def test_records_of_a_company_deleted_before_the_write_are_dead_letters(
         return set(ids) if len(seen) == 1 else await existing(transaction, ids)
 
     monkeypatch.setattr(LedgerTransaction, "existing_companies", late)
-    stranger = rig.notification(0, str(uuid4()), company={"id": deleted_company.id})
-    await rig.recorder(NOTIFICATIONS).handle([stranger, good])
-    assert await rig.counters() == (0, 1)
-    assert rig.letters.reasons == [b"unknown_company"]
+    stranger = scene.notification(0, str(uuid4()), company={"id": deleted_company.id})
+    await scene.recorder(NOTIFICATIONS).handle([stranger, good])
+    assert await scene.counters() == (0, 1)
+    assert scene.letters.reasons == [b"unknown_company"]
 
 
 ZONES = ("near", "near", "near", "far", "immediate", "unknown")
 
 
-async def test_trace_changes_over_failures_and_new_owners(rig: Rig):
+async def test_trace_changes_over_failures_and_new_owners(scene: Scene):
     """The rows are those of the rule, however batches are cut and whatever fails."""
     dice = random.Random(1)
     expected, records = list[tuple[str, datetime]](), []
@@ -162,27 +162,27 @@ async def test_trace_changes_over_failures_and_new_owners(rig: Rig):
         at += timedelta(seconds=dice.choice((-5, 1, 1, 10, 55, 61)))
         if not expected or zone != expected[-1][0] or at - expected[-1][1] >= MINUTE:
             expected.append((zone, at))
-        records += rig.detections(
+        records += scene.detections(
             range(offset, offset + 1), proximity=zone, detected_at=int(at.timestamp()) * 1000
         )
     begin = 0
     while begin < len(records):
         end = begin + dice.randint(1, 30)
         failures = [dice.choice(("", "", "", "", "before", "after")) for _ in range(3)]
-        ledger: Any = FailingLedger(rig.scene.ledger, failures)
-        owner = rig.recorder(DETECTIONS, trace="changes", ledger=ledger)
+        ledger: Any = FailingLedger(scene.ledger, failures)
+        owner = scene.recorder(DETECTIONS, trace="changes", ledger=ledger)
         await owner.handle(records[begin:end])
         if dice.random() < 0.3:  # one of old has not noticed
-            await rig.recorder(DETECTIONS, trace="changes").handle(records[begin:end])
+            await scene.recorder(DETECTIONS, trace="changes").handle(records[begin:end])
         begin = end
-    async with rig.scene.database.read() as session:
+    async with scene.database.read() as session:
         rows = list(await session.scalars(select(DetectionTrace).order_by(DetectionTrace.id)))
     assert [(row.status, row.create_on) for row in rows] == expected
-    assert await rig.counters() == (200, 0)
+    assert await scene.counters() == (200, 0)
 
 
 async def test_a_batch_that_is_too_slow_is_halved_until_sql_is_quick(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ):
     batches: list[int] = []
     most = 10
@@ -195,73 +195,75 @@ async def test_a_batch_that_is_too_slow_is_halved_until_sql_is_quick(
         return await count(reader, transaction, batch)
 
     monkeypatch.setattr(DetectionReader, "count", slow_count)
-    await rig.scene.ledger.create_days([NOW.date()])
-    recorder = rig.recorder(DETECTIONS)
-    await recorder.handle(rig.detections(range(40)))
+    await scene.ledger.create_days([NOW.date()])
+    recorder = scene.recorder(DETECTIONS)
+    await recorder.handle(scene.detections(range(40)))
     assert sum(batches) == 40
     assert max(batches) <= 10
     most = 1000
     for begin in range(40, 340, 100):
-        await recorder.handle(rig.detections(range(begin, begin + 100)))
+        await recorder.handle(scene.detections(range(begin, begin + 100)))
     assert batches[-1] > 50
-    assert await rig.counters() == (340, 0)
+    assert await scene.counters() == (340, 0)
 
 
-async def test_recent_detections_are_reported_once_committed(rig: Rig):
+async def test_recent_detections_are_reported_once_committed(scene: Scene):
     """Detections of the last minutes, by their own times, without test devices."""
     published: list[Any] = []
-    recorder = rig.recorder(DETECTIONS, on_recent=published.append)
+    recorder = scene.recorder(DETECTIONS, on_recent=published.append)
     now = datetime.now(UTC).timestamp()
     instants = [now, now, now - 120, now - 3600, now + 3600]
-    batch = rig.detections(range(5, 6), detected_at=int(now * 1000), device={"udid": "of-the-team"})
+    batch = scene.detections(
+        range(5, 6), detected_at=int(now * 1000), device={"udid": "of-the-team"}
+    )
     for offset, at in reversed(list(enumerate(instants))):
-        batch = rig.detections(range(offset, offset + 1), detected_at=int(at * 1000)) + batch
+        batch = scene.detections(range(offset, offset + 1), detected_at=int(at * 1000)) + batch
     await recorder.handle(batch)
     # A second recorder that reads the same records writes none, and counts none.
-    await rig.recorder(DETECTIONS, on_recent=published.append).handle(batch)
+    await scene.recorder(DETECTIONS, on_recent=published.append).handle(batch)
     (counts,) = published
-    here = (rig.scene.venue.id, rig.scene.beacon.id)
+    here = (scene.venue.id, scene.beacon.id)
     assert counts == Counter((*here, int(at // 60)) for at in instants[:3])
 
 
 YEARS = [f"{year:04}-06-01T10:00:00+0000" for year in range(1, 10_000, 40)]
 
 
-async def test_absurd_dates_count_for_the_device_and_nowhere_else(rig: Rig):
+async def test_absurd_dates_count_for_the_device_and_nowhere_else(scene: Scene):
     """One phone caused a row of statistics and a permanent trace for each such day."""
     records = [
-        rig.detections(range(n, n + 1), detected_at=at)[0]
+        scene.detections(range(n, n + 1), detected_at=at)[0]
         for n, at in enumerate([*YEARS, format_instant(NOW.timestamp())])
     ]
-    await rig.recorder(DETECTIONS, trace="changes").handle(records)
-    sent = [rig.notification(n, str(uuid4()), detected_at=at) for n, at in enumerate(YEARS)]
-    await rig.recorder(NOTIFICATIONS).handle(sent)
+    await scene.recorder(DETECTIONS, trace="changes").handle(records)
+    sent = [scene.notification(n, str(uuid4()), detected_at=at) for n, at in enumerate(YEARS)]
+    await scene.recorder(NOTIFICATIONS).handle(sent)
     device = {"api_key": "key-1", "device": {"udid": "phone"}}
     signed_in = [
         record(AUTHENTICATIONS, n, device | {"authenticated_at": at}) for n, at in enumerate(YEARS)
     ]
-    await rig.recorder(AUTHENTICATIONS).handle(signed_in)
-    assert await rig.counters() == (len(YEARS) + 1, len(YEARS))
-    assert await rig.statistics() == {"venue": (1, 1, 0), "beacon": (1, 1, 0)}
-    assert await rig.count(StatisticDevice) == 2
-    assert await rig.count(DetectionTrace) == await rig.count(Presence) == 1
-    assert await rig.count(AuthenticationTrace) == 0
-    assert await rig.count(Reception) == len(YEARS)
-    assert rig.letters.reasons == []
+    await scene.recorder(AUTHENTICATIONS).handle(signed_in)
+    assert await scene.counters() == (len(YEARS) + 1, len(YEARS))
+    assert await scene.statistics() == {"venue": (1, 1, 0), "beacon": (1, 1, 0)}
+    assert await scene.count(StatisticDevice) == 2
+    assert await scene.count(DetectionTrace) == await scene.count(Presence) == 1
+    assert await scene.count(AuthenticationTrace) == 0
+    assert await scene.count(Reception) == len(YEARS)
+    assert scene.letters.reasons == []
 
 
 @pytest.mark.parametrize("days", [-40, 40])
-async def test_a_repeat_counts_once_whatever_its_date(rig: Rig, days: int):
+async def test_a_repeat_counts_once_whatever_its_date(scene: Scene, days: int):
     """Retention runs between the two."""
     number, dated = str(uuid4()), format_instant((NOW + timedelta(days=days)).timestamp())
-    clocks = ClockSkew({}, rig.metrics.clock_skew)
-    retention = Retention(ledger=rig.scene.ledger, days=30, max_age=600.0, clocks=clocks)
-    await rig.recorder(NOTIFICATIONS).handle([rig.notification(0, number, detected_at=dated)])
+    clocks = ClockSkew({}, scene.metrics.clock_skew)
+    retention = Retention(ledger=scene.ledger, days=30, max_age=600.0, clocks=clocks)
+    await scene.recorder(NOTIFICATIONS).handle([scene.notification(0, number, detected_at=dated)])
     await retention.run_once()
-    await rig.recorder(NOTIFICATIONS).handle([rig.notification(1, number, detected_at=dated)])
-    assert await rig.counters() == (0, 1)
-    async with rig.scene.database.write.begin() as session:
+    await scene.recorder(NOTIFICATIONS).handle([scene.notification(1, number, detected_at=dated)])
+    assert await scene.counters() == (0, 1)
+    async with scene.database.write.begin() as session:
         long_ago = datetime.now(UTC) - timedelta(days=32)
         await session.execute(update(Reception).values(recorded_on=long_ago))
     await retention.run_once()
-    assert await rig.count(Reception) == 0
+    assert await scene.count(Reception) == 0

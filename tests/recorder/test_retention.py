@@ -25,7 +25,7 @@ from engine.process.metrics import Metrics
 from engine.recorder import retention as retention_module
 from engine.recorder.ledger import DetectionRow, Figures, LedgerTransaction
 from engine.recorder.retention import DAYS_AHEAD, Retention
-from tests.recorder.scene import Scene, count, open_scene
+from tests.recorder.scene import Scene, open_scene
 
 NOW = datetime(2026, 11, 20, 10, 30, 15, 123000, tzinfo=UTC)
 TODAY = NOW.date()
@@ -51,9 +51,9 @@ async def test_nothing_is_deleted_while_a_clock_is_wrong(scene: Scene, ahead: ti
     await fill(scene, [TODAY - timedelta(days=40), TODAY])
     await retention(scene, redis=NOW + ahead).run_once()
     for model in (DetectionTrace, AuthenticationTrace, Reception, Presence, StatisticDeviceModel):
-        assert await count(scene, model) == 2, model
+        assert await scene.count(model) == 2, model
     await retention(scene).run_once()
-    assert await count(scene, Reception) == 1
+    assert await scene.count(Reception) == 1
 
 
 async def test_no_trace_is_kept_for_ever(scene: Scene):
@@ -66,7 +66,7 @@ async def test_no_trace_is_kept_for_ever(scene: Scene):
             session.add(AuthenticationTrace(**trace, application_id=4))
     await retention(scene).run_once()
     for model in (DetectionTrace, AuthenticationTrace):
-        assert await count(scene, model) == 1, model
+        assert await scene.count(model) == 1, model
 
 
 def retention(scene: Scene, *, redis: datetime = NOW) -> Retention:

@@ -8,31 +8,33 @@ import pytest
 
 from catalog.models import CountedVisitEvent, Device
 from engine.kafka.messages import format_instant
-from tests.recorder.scene import NOW, PRESENCE, Rig
+from tests.recorder.scene import NOW, PRESENCE, Scene
 
 
 def number(n: int) -> str:
     return str(UUID(int=n))
 
 
-async def test_test_devices_and_odd_clocks_are_left_out(rig: Rig) -> None:
+async def test_test_devices_and_odd_clocks_are_left_out(scene: Scene) -> None:
     far = (NOW + timedelta(days=3)).timestamp()
-    await rig.recorder(PRESENCE).handle(
+    await scene.recorder(PRESENCE).handle(
         [
-            rig.presence(0, number(1), device={"udid": "of-the-team"}),
-            rig.presence(1, number(2), 3, device={"udid": "of-the-team"}),
-            rig.presence(2, number(3), entered_at=format_instant(far)),
-            rig.presence(3, number(4), entered_at="2001-01-01T00:00:00+0000"),
-            rig.presence(4, number(5)),
+            scene.presence(0, number(1), device={"udid": "of-the-team"}),
+            scene.presence(1, number(2), 3, device={"udid": "of-the-team"}),
+            scene.presence(2, number(3), entered_at=format_instant(far)),
+            scene.presence(3, number(4), entered_at="2001-01-01T00:00:00+0000"),
+            scene.presence(4, number(5)),
         ]
     )
-    assert await rig.visits() == {("venue", 0): (1, 0, 0)}
+    assert await scene.visits() == {("venue", 0): (1, 0, 0)}
 
 
-async def test_no_person_is_stored(rig: Rig) -> None:
-    before = await rig.count(Device)
-    await rig.recorder(PRESENCE).handle([rig.presence(0, number(1), device={"udid": "of nobody"})])
-    assert await rig.count(Device) == before
+async def test_no_person_is_stored(scene: Scene) -> None:
+    before = await scene.count(Device)
+    await scene.recorder(PRESENCE).handle(
+        [scene.presence(0, number(1), device={"udid": "of nobody"})]
+    )
+    assert await scene.count(Device) == before
     columns = {column.name for column in CountedVisitEvent.__table__.columns}
     assert columns == {"id", "company_id", "at", "recorded_on"}
 
@@ -50,8 +52,8 @@ async def test_no_person_is_stored(rig: Rig) -> None:
         {"type": "exit", "duration_seconds": -1},
     ],
 )
-async def test_what_is_no_event_is_a_dead_letter(rig: Rig, wrong: dict[str, Any]) -> None:
-    bad = rig.presence(0, str(uuid4()), **wrong)
-    await rig.recorder(PRESENCE).handle([bad, rig.presence(1, number(1))])
-    assert len(rig.letters.reasons) == 1
-    assert await rig.visits() == {("venue", 0): (1, 0, 0)}
+async def test_what_is_no_event_is_a_dead_letter(scene: Scene, wrong: dict[str, Any]) -> None:
+    bad = scene.presence(0, str(uuid4()), **wrong)
+    await scene.recorder(PRESENCE).handle([bad, scene.presence(1, number(1))])
+    assert len(scene.letters.reasons) == 1
+    assert await scene.visits() == {("venue", 0): (1, 0, 0)}

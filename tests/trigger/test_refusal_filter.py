@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +39,6 @@ from rules.model import (
     Decision,
     Place,
     QuietHours,
-    Reason,
     Zone,
 )
 from tests.kafka.records import record
@@ -57,7 +57,6 @@ from tests.trigger.written_detections import (
     OTHERS,
     PLACES,
     UNUSUAL_KEYS,
-    UUIDS,
     Spellings,
     encoded,
     usual,
@@ -77,6 +76,19 @@ CIRCLES = (
 )
 
 
+DAILY, HOURLY = campaign(id=1, delay=86_400), campaign(id=2, delay=60)
+CALL = campaign(id=3, format="connector", content=None, delay=60)
+CLOSED, FREE = campaign(id=4, end_minute=1), campaign(id=5)
+# Its phase ends within the times of the records.
+IN_THE_MORNING = campaign(id=6, delay=86_400, end_minute=12 * 60)
+CAMPAIGNS = DAILY, HOURLY, CALL, CLOSED, FREE, IN_THE_MORNING
+QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
+RULES = (
+    *(None, None, QUIET, msgspec.structs.replace(QUIET, time_zone="Asia/Tokyo")),
+    CompanyRules(company_id=1, caps=(Cap(1, 60),)),
+)
+
+
 class Mall:
     """Places of all kinds, devices with claims of all kinds, and a filter that may know them."""
 
@@ -85,23 +97,21 @@ class Mall:
         self.remembered: RememberedClaims = ClaimMemory(1000).for_assignment()
         module = compiled("engine.trigger.refusal_filter")
         self.filter = module.RefusalFilter(self.cache, MAX_AGE, EXPONENT)
-        daily, hourly = campaign(id=1, delay=86_400), campaign(id=2, delay=60)
-        closed = campaign(id=4, end_minute=1)
-        self.put(1, daily, hourly)
-        self.put(2, daily, active=False)
+        self.now = NOON
+        self.put(1, DAILY, HOURLY)
+        self.put(2, DAILY, active=False)
         self.put(3)
-        self.put(4, closed, reach=Zone.FAR)
-        call = campaign(id=3, format="connector", content=None, delay=60)
-        self.put(5, call, reach=Zone.FAR)
-        self.put(6, daily, campaign(id=5, delay=0), reach=Zone.IMMEDIATE)
+        self.put(4, CLOSED, reach=Zone.FAR)
+        self.put(5, CALL, reach=Zone.FAR)
+        self.put(6, DAILY, FREE, reach=Zone.IMMEDIATE)
         self.cache.keep({BeaconKey(UUID, 1, 7): None}, self.cache.version)
-        self.put(8, daily, hourly, rules=CompanyRules(company_id=1, tracks_visits=True))
-        self._put(GeofenceKey(1), geofence(), daily)
-        self._put(GeofenceKey(2), geofence(id=2), daily, hourly)
-        self._put(GeofenceKey(3), geofence(id=3), daily, closed)
-        self._put(GeofenceKey(4), geofence(id=4, active=False), daily)
-        self._put(TagKey(1, "nfc", "a tag"), tag(kind="nfc"), daily, hourly)
-        self._put(TagKey(1, "qrcode", "a tag"), tag(), closed)
+        self.put(8, DAILY, HOURLY, rules=CompanyRules(company_id=1, tracks_visits=True))
+        self._put(GeofenceKey(1), geofence(), DAILY)
+        self._put(GeofenceKey(2), geofence(id=2), DAILY, HOURLY)
+        self._put(GeofenceKey(3), geofence(id=3), DAILY, CLOSED)
+        self._put(GeofenceKey(4), geofence(id=4, active=False), DAILY)
+        self._put(TagKey(1, "nfc", "a tag"), tag(kind="nfc"), DAILY, HOURLY)
+        self._put(TagKey(1, "qrcode", "a tag"), tag(), CLOSED)
         self.cache.keep(
             {TagKey(1, "nfc", "unknown"): None, GeofenceKey(6): None}, self.cache.version
         )
@@ -121,17 +131,12 @@ class Mall:
         self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
         self.cache.keep(self.companies, self.cache.version)
         for udid in DEVICES:
-            self.remembered.remember(udid, claim_keys([daily]), NOON - 70, NOON)
-        self.remembered.remember("sent", claim_keys([hourly, call]), NOON - 30, NOON)
+            self.remembered.remember(udid, claim_keys([DAILY]), NOON - 70, NOON)
+        self.remembered.remember("sent", claim_keys([HOURLY, CALL]), NOON - 30, NOON)
         read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
         self.remembered.remember("read", [], NOON, NOON, read=read)
         self.remembered.by_device.pop("new")
         self.remembered.by_device.pop(LONG)
-        for minor in (*range(1, 7), 8):  # so that each beacon has a phase
-            self.decisions(at_noon(usual(minor=str(minor), device='{"udid":"new"}').encode()))
-        for known in self.cache.known.values():
-            if isinstance(known, IndexedPlace):
-                known.target.phase_at(NOON)
 
     def put(
         self,
@@ -148,6 +153,19 @@ class Mall:
     def _put(self, key: PlaceKey, place: Place, *campaigns: CampaignSnapshot) -> None:
         found = IndexedPlace(place, campaigns, CONNECTOR)
         self.cache.keep({key: found}, self.cache.version)
+
+    def change(self, dice: random.Random) -> None:
+        """The first beacon is edited, a new one comes or goes, claims are taken, time passes."""
+        self.put(1, *dice.sample(CAMPAIGNS, dice.randrange(4)), rules=dice.choice(RULES))
+        self.cache.drop([f"b:{UUID}:1:7"])
+        if dice.random() < 0.8:
+            known = dice.choice((None, IndexedPlace(beacon(minor=7), [DAILY], CONNECTOR)))
+            self.cache.keep({BeaconKey(UUID, 1, 7): known}, self.cache.version)
+        self.now = NOON + dice.choice((0, 0, 5, 60))
+        taken = claim_keys(dice.sample(CAMPAIGNS, 2))
+        self.remembered.remember("new", taken, NOON - 30, self.now, briefly=True)
+        capped = (MS - 5000, MS + dice.choice((0, 5000)), 0)
+        self.remembered.remember_capped(dice.choice(DEVICES), 1, capped, self.now)
 
     def decisions(self, one: ConsumerRecord[bytes, bytes]) -> list[Decision] | None:
         """The decisions without the filter; None if the index must be asked, or for the report that
@@ -167,13 +185,14 @@ class Mall:
             return None
         known, remembered = self.cache.known, self.remembered
         return [
-            decide_from_memory(each, known[each.key], remembered, NOON, MAX_AGE) for each in found
+            decide_from_memory(each, known[each.key], remembered, self.now, MAX_AGE)
+            for each in found
         ]
 
     def refused(self, value: bytes | None) -> list[Decision]:
         """The decisions by the filter alone, if it refuses the record."""
         one = at_noon(value)
-        others, refused, seen = self.filter.split([one], self.remembered, NOON)
+        others, refused, seen = self.filter.split([one], self.remembered, self.now)
         assert others == ([] if refused else [one])
         found: list[Decision] = refused
         self.seen = seen
@@ -189,14 +208,20 @@ class Mall:
         return [] if seen is None else [(one, place, detection.message.device.udid, seen)]
 
     def agrees(self, value: bytes) -> bool:
-        """Whether the filter refuses the record, and then as decoder and rules decide it."""
+        """Whether the filter refuses the record, and then as decoder and rules decide it.
+
+        What it leaves is decided by them, and from then on it knows that phase of the place.
+        """
         found = self.refused(value)
-        if found:
-            expected = self.decisions(at_noon(value))
-            assert expected is not None, value
-            assert list(map(id, expected)) == list(map(id, found)), value
-            assert self.seen == self.visited(at_noon(value)), value
-        return bool(found)
+        if not found:
+            with suppress(*UNDECODABLE):
+                self.decisions(at_noon(value))
+            return False
+        expected = self.decisions(at_noon(value))
+        assert expected is not None, value
+        assert list(map(id, expected)) == list(map(id, found)), value
+        assert self.seen == self.visited(at_noon(value)), value
+        return True
 
 
 def at_noon(value: bytes | None, offset: int = 7) -> ConsumerRecord[bytes, bytes]:
@@ -204,82 +229,11 @@ def at_noon(value: bytes | None, offset: int = 7) -> ConsumerRecord[bytes, bytes
     return replace(record(value, offset=offset), timestamp=MS)
 
 
-QUIET = CompanyRules(company_id=1, quiet_hours=QuietHours(660, 780), time_zone="UTC")
-
-
-def test_quiet_hours_and_caps_are_left_to_the_rules() -> None:
-    """Where nothing is open it refuses, and where all is throttled and no hours are set."""
-    mall, value = Mall(), usual(device='{"udid":"sent"}').encode()
-    daily, closed = campaign(id=1, delay=86_400), campaign(id=4, end_minute=1)
-    free = campaign(id=9)
-    capped = CompanyRules(company_id=1, caps=(Cap(1, 60),))
-    mall.remembered.remember_capped("sent", 1, (MS - 5000, MS + 5000, 0), NOON)
-    for rules in (capped, QUIET, msgspec.structs.replace(QUIET, time_zone="Asia/Tokyo")):
-        for campaigns, is_refused in (
-            ((closed,), True),
-            ((daily, closed), rules is capped),
-            ((daily, free), False),
-        ):
-            mall.put(1, *campaigns, rules=rules)
-            mall.decisions(at_noon(value))
-            assert mall.agrees(value) == is_refused, (rules, campaigns)
-    mall.put(1, daily, free, rules=capped)
-    (decision,) = mall.decisions(at_noon(value)) or []
-    assert dict(decision.by_campaign) == {1: Reason.THROTTLED, 9: Reason.CAPPED}
-
-
-def test_a_beacon_is_decided_as_the_cache_has_it() -> None:
-    """Edited, new, or dropped."""
-    mall, unknown = Mall(), usual(minor="7").encode()
-    spellings = [usual(uuid=uuid).encode() for uuid in UUIDS]
-    assert all(map(mall.agrees, (*spellings, unknown)))
-    mall.put(1, campaign(id=1, delay=1))
-    mall.put(7, campaign(id=9))
-    assert not any(map(mall.refused, (*spellings, unknown)))
-    (decision,) = mall.decisions(at_noon(spellings[0])) or []
-    assert decision.granted
-    mall.put(1, campaign(id=1, delay=86_400))
-    mall.decisions(at_noon(spellings[0]))
-    assert mall.agrees(spellings[0])
-    mall.cache.drop_all()
-    assert not mall.refused(spellings[0])
-
-
-def test_a_claim_that_has_expired_refuses_nothing() -> None:
-    mall = Mall()
-    mall.put(1, campaign(id=1, delay=86_400))
-    value = usual(device='{"udid":"brief"}').encode()
-    mall.remembered.remember(
-        "brief", claim_keys([campaign(id=1, delay=86_400)]), NOON - 30, NOON, briefly=True
-    )
-    mall.decisions(at_noon(value))
-    assert mall.agrees(value)
-    later = at_noon(value)
-    split = mall.filter.split([later], mall.remembered, NOON + 5)
-    assert split == ([later], [], [])
-
-
-def test_a_new_phase_is_left_to_the_rules() -> None:
-    mall = Mall()
-    mall.put(1, campaign(id=1, delay=86_400, start_minute=12 * 60, end_minute=13 * 60))
-    mall.decisions(at_noon(usual(device='{"udid":"new"}').encode()))
-    assert mall.agrees(usual().encode())
-    assert not mall.refused(usual(detected_at=str(MS - 1)).encode())
-    evening = usual(detected_at='"2026-11-20T13:00:00Z"').encode()
-    later = NOON + 3600
-    others, _, _ = mall.filter.split([at_noon(evening)], mall.remembered, later)
-    assert len(others) == 1
-    detection = decode_record(others[0], EXPONENT)
-    known = mall.cache.known[detection.key]
-    closed = decide_from_memory(detection, known, mall.remembered, later, MAX_AGE)
-    assert closed.reason is Reason.OUTSIDE_HOURS
-    assert mall.filter.split(others, mall.remembered, later) == ([], [closed], [])
-
-
 def test_records_keep_their_order() -> None:
     mall = Mall()
     values = [usual(device=f'{{"udid":"{udid}"}}') for udid in ("sent", "new", "sent", "some")]
     batch = [at_noon(value.encode(), offset) for offset, value in enumerate([*values, "{"])]
+    mall.decisions(batch[1])  # so that the beacon's phase is known
     others, refused, _ = mall.filter.split(batch, mall.remembered, NOON)
     assert [each.offset for each in others] == [1, 3, 4]
     assert len(refused) == 2
@@ -332,13 +286,15 @@ def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
     until = time.monotonic() + FUZZ_SECONDS
     while time.monotonic() < until or tried < 500:
         tried += 1
+        if tried % 50 == 0:
+            mall.change(dice)
         for kind in _KINDS:
             value = fuzzed(dice, kind)
             try:
                 refused[kind] += mall.agrees(value)
             except UNDECODABLE:
                 pytest.fail(f"refused, and not decodable: {value!r} (seed {seed})")
-    assert min(refused.values()) >= tried / 3, f"{refused} of {tried} each"
+    assert min(refused.values()) >= tried / 4, f"{refused} of {tried} each"
 
 
 def test_a_position_outside_may_end_a_visit() -> None:

@@ -3,20 +3,15 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from argon2 import PasswordHasher
-from argon2.profiles import CHEAPEST
 
 from catalog.database import Database, open_database
 from catalog.index.drain import IndexStore
 from catalog.redis_connection import RedisClient, connect_redis
+from tests.api.conftest import _cheap_passwords
 from tests.catalog.records import Records
 from tests.servers.schema import make_schema
 
-
-@pytest.fixture(autouse=True)
-def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A password costs 100 ms and 64 MB on purpose; these tests are about everything else."""
-    monkeypatch.setattr("catalog.accounts._hasher", PasswordHasher.from_parameters(CHEAPEST))
+__all__ = ["_cheap_passwords"]
 
 
 @pytest.fixture

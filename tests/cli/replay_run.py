@@ -1,44 +1,16 @@
-"""A catalog for replays, and a replay in the test's process."""
+"""A catalog for replays."""
 
-import csv
-import io
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from engine.cli.replay import replayed_rows
 from engine.cli.replay.catalogs import ReplayedCatalog
 from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
-from engine.process.settings import Settings
 
 UUID = "f7826da6-4fa2-4e98-8024-bc5b71e0893e"
 
 TRIPLE: dict[str, Any] = {"uuid": UUID, "major": 1, "minor": 1}
-
-
-class Sent(NamedTuple):
-    """A notification that was published, or would have been."""
-
-    id: str
-    detected_at: str
-    campaign: str
-    beacon: str
-    udid: str
-
-
-def reasons(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """The detections by reason, of the results of one catalog."""
-    return {row["reason"]: row["detections"] for row in rows if row["kind"] == "reason"}
-
-
-async def replayed(settings: Settings, **request: Any) -> tuple[list[dict[str, Any]], list[Sent]]:
-    """The results of a replay, and the notifications that it would have sent, by id."""
-    stream = io.StringIO()
-    found = await replayed_rows(settings, **request, sends=stream)
-    stream.seek(0)
-    rows = [Sent(*(row[name] for name in Sent._fields)) for row in csv.DictReader(stream)]
-    return found, sorted(rows)
 
 
 def campaign(name: str, **fields: Any) -> dict[str, Any]:

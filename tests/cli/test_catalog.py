@@ -1,4 +1,4 @@
-"""`proximity catalog load` and `index rebuild`, `forget` and `account list`."""
+"""`proximity catalog load`, `index rebuild`, `connector`, `forget` and `account list`."""
 
 import asyncio
 import json
@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from catalog.database import open_database
-from catalog.models import Device, Presence
+from catalog.models import Device, Outbox, Presence
 from engine.cli.application import run
 from engine.cli.demo.walk import demo_document
 from engine.redis.claims import claims_key
 from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 from tests.catalog.records import NOON, Records
-from tests.servers.proximity import Rig
+from tests.servers.http_service import HttpService, content, serving
+from tests.servers.proximity import Command, Rig
 from tests.servers.schema import make_schema
 
 
@@ -162,3 +163,61 @@ def test_accounts_are_listed_in_both_forms(
     assert (account["company"], account["active"]) == ("Mall", True)
     levels = account["permission"]
     assert (levels.pop("device"), set(levels.values())) == (0, {1})
+
+
+KEY, NEW = "a passphrase of some length", "another passphrase entirely"
+TOKEN, SECRET = "the-secret-token", "whsec_c2VjcmV0LXNlY3JldA=="
+
+
+async def load(rig: Rig, url: str, service: HttpService) -> None:
+    """Make a company whose connector is the service."""
+    await make_schema(url)
+    rig.settings = {"DATABASE_URL": url, "REDIS_URL": "redis://127.0.0.1:1/0", "SECRET_KEY": KEY}
+    rig.settings["CONNECTOR_ALLOW_NETWORKS"] = "127.0.0.0/8"
+    connector = {
+        "name": "content",
+        "url": service.url("/content"),
+        "method": "POST",
+        "auth": "header",
+        "parameters": [{"key": "x-token", "value": TOKEN}],
+        "secret": SECRET,
+    }
+    document = {"companies": [{"name": "Museum", "connector": connector}]}
+    done = rig("catalog", "load", "-", given=json.dumps(document).encode())
+    assert done.returncode == 0, done.stderr
+
+
+async def outbox(url: str) -> int:
+    """The number of its rows."""
+    database = open_database(url)
+    async with database.read() as session:
+        found = await session.scalar(select(func.count()).select_from(Outbox))
+    await database.close()
+    return found or 0
+
+
+async def test_after_rekey_the_old_key_is_not_needed(rig: Rig, sqlite_url: str) -> None:
+    async with serving(content()) as service:
+        await load(rig, sqlite_url, service)
+
+        async def run(key: str, *words: str) -> Command:
+            rig.settings["SECRET_KEY"] = key
+            return await asyncio.to_thread(rig, "connector", *words)
+
+        lost = await run(NEW, "rekey")
+        assert lost.returncode == 1
+        assert lost.stderr.startswith("proximity: 1 connectors are encrypted with none of the keys")
+        assert lost.stderr.rstrip().endswith("their companies: Museum")
+        before = await outbox(sqlite_url)
+        done = await run(f"{NEW},{KEY}", "rekey")
+        assert (done.returncode, done.stdout) == (0, "1 connectors encrypted anew\n")
+        assert await outbox(sqlite_url) > before  # the index gets the new tokens
+        shown = await run(NEW, "test", "Museum")
+    (received,) = service.received
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert received.headers["x-token"] == TOKEN
+    assert "x-token: *****" in shown.stdout
+    assert "webhook-signature: *****" in shown.stdout
+    assert shown.stdout.rstrip().endswith("template <p>hello</p>")
+    assert TOKEN not in shown.stdout
+    assert SECRET not in shown.stdout

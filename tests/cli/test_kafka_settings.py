@@ -18,7 +18,6 @@ from tests.servers.token_endpoint import (
     CLIENT,
     SECRET,
     TokenEndpointService,
-    token_endpoint,
 )
 from tests.servers.waiting import eventually
 
@@ -49,7 +48,7 @@ def by_token(endpoint: TokenEndpointService) -> dict[str, str]:
     return {
         "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
         "SASL_MECHANISM": "OAUTHBEARER",
-        "SASL_OAUTH_TOKEN_URL": endpoint.url,
+        "SASL_OAUTH_TOKEN_URL": endpoint.address,
         "SASL_OAUTH_CLIENT_ID": CLIENT,
         "SASL_OAUTH_CLIENT_SECRET": SECRET,
         "SASL_OAUTH_EXTENSIONS": "pool=one",
@@ -108,7 +107,7 @@ def test_a_wrong_setting_is_named(
 
 async def test_a_login_by_token_works(rig: Rig, kafka: SecuredKafkaServer) -> None:
     where = kafka.addresses[OAUTH]
-    async with token_endpoint(kafka.token_key) as endpoint:
+    async with TokenEndpointService(kafka.token_key).running() as endpoint:
         done = await asyncio.to_thread(publish, rig, where, by_token(endpoint))
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("published 1 detections")
@@ -121,7 +120,7 @@ async def test_connections_outlive_their_tokens(
     kafka: SecuredKafkaServer, topic_prefix: str
 ) -> None:
     """The broker ends each connection when its token expires; the next one has the next token."""
-    async with token_endpoint(kafka.token_key) as endpoint:
+    async with TokenEndpointService(kafka.token_key).running() as endpoint:
         endpoint.seconds = 4.0
         given = {f"kafka_{name.lower()}": value for name, value in by_token(endpoint).items()}
         where = {"kafka_bootstrap_servers": kafka.addresses[OAUTH], "group_prefix": topic_prefix}

@@ -1,13 +1,174 @@
+"""Files of detections: what is read, what each fault says, and how it is published."""
+
 import re
 import signal
 import time
+from pathlib import Path
 
 import msgspec
+import pytest
 
+from engine.cli import detection_file
+from engine.cli.detection_file import DetectionFile, Entry, Format, InputFaultError
+from engine.cli.publish import Item, Sender, checked_items, stamped
 from tests.cli.given import detection
 from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
 from tests.system.topics import TopicSet
+
+UUID = "B5C4A7E06F0D4C8E9D5A2C1F7A9E4B10"
+ONE = b'{ "device":{"udid":"a"},  "uuid":"%s", "major": 1, "minor": "2", "rssi": -60 }' % (
+    UUID.encode()
+)
+TWO = ONE.replace(b'"a"', b'"b"')
+PRETTY = msgspec.json.format(TWO, indent=4)
+HEADER = "uuid,major,minor,udid,proximity,rssi,name,id_connector,detected_at"
+
+
+def read(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[Entry]:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with DetectionFile(path, form) as file:
+        twice = [[each for block in file.blocks() for each in block] for _ in range(2)]
+    assert twice[0] == twice[1]
+    return twice[0]
+
+
+def faults(tmp_path: Path, content: bytes, form: Format = Format.JSONL) -> list[str]:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with DetectionFile(path, form) as file:
+        found = list[str]()
+        try:
+            list(checked_items(file, found))
+        except InputFaultError as error:
+            found.append(str(error))
+    return [fault.removeprefix(f"{path}:") for fault in found]
+
+
+@pytest.mark.parametrize(
+    ("whole", "values"),
+    [
+        (b"\xef\xbb\xbf%s\n\n%s\n" % (ONE, TWO), [(1, ONE), (3, TWO)]),
+        (b"\n \n[\n%s,\n%s\n]\n\n" % (ONE, PRETTY), [(4, ONE), (5, PRETTY)]),
+        (b"", []),
+    ],
+)
+@pytest.mark.parametrize("block", [1000, 1])
+def test_json_is_read_byte_for_byte(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bytes,
+    values: list[tuple[int, bytes]],
+    block: int,
+) -> None:
+    monkeypatch.setattr(detection_file, "_BLOCK_ENTRIES", block)
+    assert read(tmp_path, whole) == [Entry(line, value) for line, value in values]
+
+
+@pytest.mark.parametrize(
+    ("whole", "expected"),
+    [
+        (b"[\n%s,\n" % ONE, "1: no JSON array"),
+        (b"\n[%s,\n%s]" % (ONE, TWO.replace(b"B5C4", b"zzzz")), "3: "),
+        (ONE.replace(b'"a"', b'"\\u0000"'), "1: .*udid"),
+        (ONE.decode().encode("utf-16"), "1: "),
+    ],
+)
+def test_a_fault_is_named_with_its_line(tmp_path: Path, whole: bytes, expected: str) -> None:
+    (found,) = faults(tmp_path, whole)
+    assert re.match(expected, found), found
+
+
+def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None:
+    rows = f'{HEADER}\n{UUID},1,023,"a, b",Near,-70,Android,12,2026-11-20T10:00:00+0100\n'
+    rows += f"\n{UUID},1,2,a,,-70,,,\n"
+    first, second = read(tmp_path, rows.encode(), Format.CSV)
+    assert (first.line, msgspec.json.decode(first.value)) == (
+        2,
+        {
+            "uuid": UUID,
+            "major": 1,
+            "minor": "023",
+            "proximity": "Near",
+            "rssi": -70,
+            "device": {"udid": "a, b", "name": "Android", "id_connector": 12},
+            "detected_at": "2026-11-20T10:00:00+0100",
+        },
+    )
+    message = msgspec.json.decode(second.value)
+    assert set(message) == {"uuid", "major", "minor", "rssi", "device"}
+
+
+def test_a_row_names_any_place(tmp_path: Path) -> None:
+    rows = "udid,geofence,transition,latitude,longitude,accuracy,tag_kind,tag_value,api_key\n"
+    rows += "a,7,enter,,,,,,\na,,,48.85,-2,,,,k\na,,,,,,qrcode,12 ,k\na,,,91,0,5,,,k\n"
+    *good, bad = read(tmp_path, rows.encode(), Format.CSV)
+    places = [msgspec.json.decode(each.value) for each in good]
+    device = {"device": {"udid": "a"}}
+    assert places == [
+        device | {"geofence": {"id": 7, "transition": "enter"}},
+        device | {"position": {"latitude": 48.85, "longitude": -2.0}, "api_key": "k"},
+        device | {"tag": {"kind": "qrcode", "value": "12 "}, "api_key": "k"},
+    ]
+    (found,) = faults(tmp_path, rows.encode(), Format.CSV)
+    assert found.startswith("5: position.latitude: 91 is not accepted"), (found, bad)
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        (f"{UUID},65536,2,a,near,,,,", "major"),
+        (f"{UUID},1,2,a,near", "5 cells; accepted: 9"),
+        (f'{UUID},1,2,"a,near,,,,', "not CSV"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
+    good = f"{UUID},1,2,a,near,,,,"
+    (found,) = faults(tmp_path, f"{HEADER}\n{good}\n{row}\n{good}".encode(), Format.CSV)
+    assert found.startswith("3: ")
+    assert named in found
+
+
+@pytest.mark.parametrize(
+    ("header", "fault"),
+    [
+        (b"uuid;major;minor;udid;rssi", "unknown column 'uuid;major;minor;udid;rssi'"),
+        (b"uuid,major,minor,udid,rssi,rssi", "the column rssi is there twice"),
+        (b"", "empty; accepted: a header of uuid, major"),
+    ],
+)
+def test_a_bad_header_is_named(tmp_path: Path, header: bytes, fault: str) -> None:
+    (found,) = faults(tmp_path, header, Format.CSV)
+    assert fault in found
+
+
+def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
+    value = b'{"detected_at": "2020-01-01T00:00:00Z", "unknown": [1, 2.50]}'
+    for given in (value, b'{"unknown": [1, 2.50]}'):
+        fields = msgspec.json.decode(stamped(given, 1.5), type=dict[str, msgspec.Raw])
+        assert {name: bytes(raw) for name, raw in fields.items()} == {
+            "detected_at": b"1500",
+            "unknown": b"[1, 2.50]",
+        }
+    assert stamped(b"not json", 1.5) == b"not json"
+
+
+@pytest.mark.parametrize(
+    ("rate", "speed", "waits"),
+    [
+        (None, None, [0.0] * 5),
+        (4.0, None, [0.0, 0.25, 0.25, 0.25, 0.25]),
+        (None, 10.0, [0.0, 1.0, 0.0, 0.0, 2.0]),
+    ],
+)
+def test_the_pace(rate: float | None, speed: float | None, waits: list[float]) -> None:
+    waited = [100.0]
+    sender = Sender("-", rate, speed, clock=lambda: sum(waited))
+    for recorded in (1000.0, 1010.0, 1010.0, 1005.0, 1030.0):
+        wait = sender.wait_before(Item(b"a", b"{}", recorded))
+        waited.append(round(wait, 6))
+    assert waited[1:] == waits
 
 
 async def test_json_lines_arrive_byte_for_byte_in_order_of_their_device(

@@ -1,4 +1,5 @@
-"""Catalogs of a replay, its decisions and visits at the detections' own times, and their counts."""
+"""Catalogs of a replay, its visits and their counts. (Its decisions are compared in
+tests/system/test_oracle.py.)"""
 
 import math
 from collections import Counter, defaultdict
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
-from catalog.index.entries import ApplicationEntry, application_field, geofences_field
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
 from catalog.models import Base
@@ -23,28 +23,21 @@ from engine.cli.replay.catalogs import (
     read_catalog,
 )
 from engine.cli.replay.decisions import (
-    CatalogReplay,
-    Grant,
     VisitReplay,
     VisitSettings,
     local_hour,
 )
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
+from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import (
-    Coordinates,
     Detection,
-    GeofenceEvent,
     ReceivedDevice,
-    ScannedTag,
 )
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
-from rules.geofences import Circle, GeofenceGrid
-from rules.model import CampaignSnapshot, CompanyRules, Reason, Zone
+from rules.model import CompanyRules, Reason, Zone
 from tests.cli.replay_run import TRIPLE, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
-from tests.cli.replay_run import reasons as counts_by_reason
-from tests.rules.records import UUID, beacon, campaign, epoch, geofence, tag
+from tests.rules.records import UUID, beacon, campaign, epoch
 from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
@@ -70,87 +63,6 @@ def seen(
     record: Any = FileRecord(b"", round(at * 1000), timestamp=(NOON + at + late) * 1000)
     message = Detection(device=ReceivedDevice(udid=udid), **more)
     return DecodedDetection(record, message, key, zone, NOON + at)
-
-
-def replay(
-    places: dict[Any, IndexedPlace],
-    *campaigns: CampaignSnapshot,
-    data: Any = (),
-    visits: VisitSettings | None = None,
-) -> CatalogReplay:
-    named = {
-        each.id: ReplayedCampaign("Mall", "Hall", each.name, each.id, each.format)
-        for each in campaigns
-    }
-    return catalog_replay(ReplayedCatalog("x", places, named, dict(data)), 300.0, visits)
-
-
-def at_the_door(*campaigns: CampaignSnapshot, **more: Any) -> dict[Any, IndexedPlace]:
-    return {KEYS[0]: IndexedPlace(beacon(minor=1), campaigns, None, **more)}
-
-
-def times(grants: list[Grant]) -> list[float]:
-    return [grant.detection.detected_at - NOON for grant in grants]
-
-
-def test_a_claim_holds_for_its_delay_in_the_time_of_the_detections() -> None:
-    fires = campaign(id=7, delay=60)
-    replayed = replay(at_the_door(fires), fires)
-    detections = [seen("a", at) for at in (0, 59.999, 60, 30, 119, 120, 400)]
-    assert times(replayed.decide(detections)) == [0, 60, 120, 400]
-    assert times(replayed.decide([seen("b", 10)])) == [10]
-    assert replayed.reached == {7: {"a": 4, "b": 1}}
-    assert replayed.sent == 5
-
-
-def test_positions_and_tags_find_their_places_and_fire_a_campaign_once() -> None:
-    fires = [campaign(id=7, delay=0)]
-    places: dict[Any, IndexedPlace] = {
-        **{GeofenceKey(n): IndexedPlace(geofence(id=n), fires, None) for n in (1, 2)},
-        TagKey(1, "nfc", "door"): IndexedPlace(tag(kind="nfc", value="door"), fires, None),
-    }
-    grid = GeofenceGrid([Circle(n, 48.0, 2.0, 100.0 * n) for n in (1, 2)])
-    owner = ApplicationEntry(id=1, company_id=1, active=True)
-    data = {application_field("k"): owner, geofences_field(1): grid}
-    replayed = replay(places, *fires, data=data)
-    signals: list[dict[str, Any]] = [
-        {"position": Coordinates(48.0, 2.0), "api_key": "k"},
-        {"position": Coordinates(49.0, 2.0), "api_key": "k"},
-        {"position": Coordinates(48.0, 2.0, 101.0), "api_key": "k"},
-        {"position": Coordinates(48.0, 2.0), "api_key": "of nobody"},
-        {"tag": ScannedTag("nfc", "door"), "api_key": "k"},
-        {"tag": ScannedTag("nfc", "Door"), "api_key": "k"},
-        {"geofence": GeofenceEvent(1, "enter")},
-        {"geofence": GeofenceEvent(1, "exit")},
-    ]
-    keys = [GeofenceKey(1) if "geofence" in each else None for each in signals]
-    sent = replayed.decide(
-        [
-            seen("a", 0, key, zone=Zone.UNKNOWN, **each)
-            for key, each in zip(keys, signals, strict=True)
-        ]
-    )
-    assert [each.place.place.id for each in sent] == [1, 2, 1, 1]
-    detections = counts_by_reason(list(replayed.rows()))
-    assert detections[Reason.OUTSIDE] == 1
-    assert detections[Reason.UNKNOWN_APPLICATION] == 1
-    assert detections[Reason.UNKNOWN_TAG] == 1
-
-
-@pytest.mark.parametrize(
-    ("late", "reason"),
-    [
-        (math.nan, Reason.GRANTED),
-        (299.9, Reason.GRANTED),
-        (301.0, Reason.STALE),
-        (-301.0, Reason.FUTURE),
-        (-NOON - 0.001, Reason.GRANTED),  # Kafka's way to say that a record has no time
-    ],
-)
-def test_a_detection_is_as_old_as_its_record_was_late(late: float, reason: Reason) -> None:
-    replayed = replay(at_the_door(campaign()), campaign())
-    replayed.decide([seen("a", 0, late=late)])
-    assert counts_by_reason(list(replayed.rows())) == {reason: 1}
 
 
 @pytest.mark.parametrize(
@@ -311,8 +223,10 @@ def test_moments_of_visits_fire_campaigns() -> None:
         campaign(id=4, on="enter", delay=3600),
     ]
     rules = CompanyRules(company_id=1, tracks_visits=True)
-    places = at_the_door(*fires, rules=rules)
-    as_run, present, longer = (replay(places, *fires, visits=v) for v in (None, OWN, LONGER))
+    named = {each.id: ReplayedCampaign("Mall", "Hall", "c", each.id, "html") for each in fires}
+    place = IndexedPlace(beacon(minor=1), fires, None, rules=rules)
+    catalog = ReplayedCatalog("x", {KEYS[0]: place}, named)
+    as_run, present, longer = (catalog_replay(catalog, 300.0, v) for v in (None, OWN, LONGER))
     detections = [seen("a", at) for at in (0, 20, 60, 80, 100, 120)]
     sent = []
     for each in (as_run, present, longer):

@@ -120,34 +120,6 @@ def test_recounted_detections(
     assert figures(counting.doubts, "a") == doubts
 
 
-def visited(number: int, type_: str = "enter", at: str = "2026-11-20T10:00:00+0000") -> Record:
-    """A presence event; `number` stands for its id."""
-    event = {"id": str(uuid.UUID(int=number)), "type": type_, "entered_at": at}
-    return record(event | {"company": {"id": 1}, "device": {"udid": "a"}})
-
-
-def test_notifications_and_visits_are_counted_once_by_id() -> None:
-    counting = recount()
-    records = [sent(1), sent(2), sent(1), sent(3, at=LONG_AGO), sent(4, company=3)]
-    counting.count(records, counting.add_notification)
-    assert figures(counting.counts, DeviceKey(1, "a")) == {"nb_campaign": 3, "reception": 2}
-    visits = [visited(11), visited(12, "exit"), visited(11), visited(13, "dwell")]
-    counting.count([*visits, visited(14, at=LONG_AGO)], counting.add_presence)
-    assert figures(counting.counts, DeviceKey(1, "")) == {"visit_event": 2}
-    assert counting.malformed == 0
-    counting.count([visited(15, "left")], counting.add_presence)
-    assert counting.malformed == 1
-
-
-@pytest.mark.parametrize("value", [None, b"no json", b'{"device": {"udid": "a\\u0000"}}'])
-def test_a_malformed_record_counts_nothing(value: bytes | None) -> None:
-    counting = recount()
-    for add in (counting.add_detection, counting.add_notification, counting.add_authentication):
-        counting.count([record(value)], add)
-    assert counting.malformed == 3
-    assert not any(counting.counts.values())
-
-
 RIGHT = {
     "nb_beacon": 2,
     "nb_campaign": 1,

@@ -7,9 +7,16 @@ from typing import Any
 from catalog.models import WEEKDAYS, AuditEntry, DetectionTrace
 from tests.api import harness as examples
 from tests.api.harness import Bodies, Harness
-from tests.console.addresses import addresses
 from tests.console.test_tenants import GOOD
-from tests.console.visitor import SeenPage, Visitor, decided, detected, device_of, statistic
+from tests.console.visitor import (
+    SeenPage,
+    Visitor,
+    addresses,
+    decided,
+    detected,
+    device_of,
+    statistic,
+)
 
 SCRIPT = "\"'></script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 NOW = datetime.now(UTC)

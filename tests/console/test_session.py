@@ -5,8 +5,7 @@ import pytest
 
 from tests.api.harness import PASSWORD, Harness
 from tests.api.process import make_account
-from tests.console.addresses import addresses
-from tests.console.visitor import SITE, SeenPage, Visitor
+from tests.console.visitor import SITE, SeenPage, Visitor, addresses
 
 OWNER = "owner@example.org"
 FROM_HERE = {"sec-fetch-site": "same-origin", "origin": SITE}

@@ -1,18 +1,23 @@
 """A browser without scripts: it keeps cookies, and sends forms as a browser does."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import httpx
+from fastapi.routing import APIRoute
 
 from api.console.cookies import SessionKey
+from api.console.routes import ROUTERS
 from catalog.models import Device, Statistic
 from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDetectionStore
 from tests.api.harness import Harness, Headers
 
 SITE = "http://api"
+OPEN = ("/static/{name}", "/sign-in", "/language", "/{path:path}")
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 NOW = datetime.now(UTC)
 _VOID = {"meta", "link", "input", "img", "br", "hr", "rect", "line", "circle", "image"}
 
@@ -126,3 +131,28 @@ def statistic(day: date, kind: str, ref: int, venue: int, figures: tuple[int, in
     """A row with these detections, devices and notifications."""
     values = dict(zip(("detections", "devices", "notifications"), figures, strict=True))
     return Statistic(day=day, kind=kind, ref=ref, venue_id=venue, **values)
+
+
+class ConsoleAddress(NamedTuple):
+    """A method, and the template of a path below /console."""
+
+    method: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def filled(self, **ids: int) -> str:
+        """The path with ids in it."""
+        return _PARAMETER.sub(lambda found: str(ids[found[1]]), self.path)
+
+
+def addresses() -> list[ConsoleAddress]:
+    """All addresses that need a session."""
+    return [
+        ConsoleAddress(method, route.path)
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.path not in OPEN
+        for method in route.methods or ()
+    ]

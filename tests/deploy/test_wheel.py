@@ -1,5 +1,6 @@
 """The wheel has every file of the packages, which an editable install would not show."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.compiled import compiled
+from tests.servers.missing import compiled
 from tests.servers.proximity import ROOT
 
 PACKAGES = ("api", "catalog", "connectors", "engine", "rules")
@@ -46,6 +47,16 @@ def test_without_a_compiler_the_wheel_is_for_all_platforms(tmp_path: Path) -> No
     assert not older.exists()
     with pytest.raises(subprocess.CalledProcessError):
         _build(copy, out, CC="false", REQUIRE_COMPILED="1")
+
+
+@pytest.mark.parametrize("place", ["api/console/vendor/htmx", "tests/browser/axe"])
+def test_libraries_of_others_are_as_they_were_published(place: str) -> None:
+    folder = ROOT / place
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        digest, name = line.split()
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
 
 
 def _build(source: Path, directory: Path, **environment: str) -> Path:

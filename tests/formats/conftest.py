@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.servers.schema_registry import SchemaRegistryService, schema_registry
+from tests.servers.schema_registry import SchemaRegistryService
 
 
 @pytest.fixture
 async def registry() -> AsyncIterator[SchemaRegistryService]:
-    async with schema_registry() as running:
+    async with SchemaRegistryService().running() as running:
         yield running

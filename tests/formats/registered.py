@@ -141,7 +141,7 @@ PROTO = {"uuid": UUID, "major": 1, "minor": 42, "device": {"udid": "device-1"}}
 def registered_decoder(
     registry: SchemaRegistryService, format_: str, **more: Any
 ) -> DetectionDecoder:
-    return decoder(format_, schema_registry_url=registry.url(), **more)
+    return decoder(format_, schema_registry_url=registry.address(), **more)
 
 
 async def decoded_detection(registry: SchemaRegistryService, format_: str, value: bytes) -> Any:

@@ -22,7 +22,7 @@ from tests.servers.http_service import (
     replying,
     resetting,
 )
-from tests.servers.schema_registry import SchemaRegistryService, schema_registry
+from tests.servers.schema_registry import SchemaRegistryService
 from tests.servers.waiting import eventually
 
 RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi=-50))))
@@ -30,7 +30,7 @@ RECORD = report(framed(7, avro(detection(detected_at=1_795_165_200_000_000, rssi
 
 def settings(registry: SchemaRegistryService, user: str = "", **more: Any):
     return load_settings(
-        detection_topics=f"{TOPIC}=avro", schema_registry_url=registry.url(user), **more
+        detection_topics=f"{TOPIC}=avro", schema_registry_url=registry.address(user), **more
     )
 
 
@@ -47,8 +47,8 @@ async def test_a_command_ends_with_what_is_wrong(
 ) -> None:
     deadline = 0.3 if answer is hanging else 30.0
     monkeypatch.setattr("engine.formats.registry.REGISTRY_SECONDS", deadline)
-    async with schema_registry({7: registered.AVRO}) as registry:
-        registry.instead = answer
+    async with SchemaRegistryService({7: registered.AVRO}).running() as registry:
+        registry.answer = answer
         decoder = detection_decoders(settings(registry))[TOPIC]
         with pytest.raises(SchemaRegistryError, match=expected.replace("[", r"\[")):
             await decoder.decode([RECORD])
@@ -65,8 +65,8 @@ async def test_a_command_ends_with_what_is_wrong(
 async def test_an_answer_that_is_no_schema_makes_a_dead_letter(
     answer: Answer, expected: str
 ) -> None:
-    async with schema_registry({7: registered.AVRO}) as registry:
-        registry.instead = answer
+    async with SchemaRegistryService({7: registered.AVRO}).running() as registry:
+        registry.answer = answer
         decoder = detection_decoders(settings(registry))[TOPIC]
         (letter,) = (await decoder.decode([RECORD])).dead_letters
         assert expected in letter.detail
@@ -74,13 +74,13 @@ async def test_an_answer_that_is_no_schema_makes_a_dead_letter(
 
 async def test_a_role_waits_until_the_registry_answers() -> None:
     metrics = Metrics()
-    async with schema_registry({7: registered.AVRO}) as registry:
-        registry.instead = replying(503, b"{}")
+    async with SchemaRegistryService({7: registered.AVRO}).running() as registry:
+        registry.answer = replying(503, b"{}")
         decoders = detection_decoders(settings(registry), registry_errors=metrics.registry_errors)
         waiting = asyncio.create_task(decoders[TOPIC].decode([RECORD]))
         await eventually(lambda: len(registry.requested) > 2, what="it was requested again")
         assert not waiting.done()
-        registry.instead = None
+        registry.answer = registry.reply
         assert len((await waiting).messages) == 1
     failed = metrics.registry.get_sample_value("proximity_registry_errors_total")
     assert failed == len(registry.requested) - 1
@@ -95,13 +95,13 @@ async def test_a_role_waits_until_the_registry_answers() -> None:
 )
 async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer) -> None:
     """It is not requested for ever: the registry answers for the others."""
-    async with schema_registry({7: registered.AVRO}) as registry:
+    async with SchemaRegistryService({7: registered.AVRO}).running() as registry:
 
         async def refuse_one(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-            one = refusal if request.target.endswith("/8") else registry._reply(request)
+            one = refusal if request.target.endswith("/8") else registry.reply
             await one(request, writer)
 
-        registry.instead = refuse_one
+        registry.answer = refuse_one
         decoders = detection_decoders(settings(registry), registry_errors=Metrics().registry_errors)
         records = [report(framed(8, b"x")), RECORD]
         async with asyncio.timeout(90):
@@ -111,7 +111,7 @@ async def test_a_schema_that_alone_is_refused_makes_dead_letters(refusal: Answer
 
 
 async def test_the_login_of_the_url() -> None:
-    async with schema_registry({7: registered.AVRO}) as registry:
+    async with SchemaRegistryService({7: registered.AVRO}).running() as registry:
         token = base64.b64encode(b"me:p@ss").decode()
         registry.authorization = f"Basic {token}"
         given = settings(registry, "me:p%40ss@")
@@ -119,7 +119,7 @@ async def test_the_login_of_the_url() -> None:
         with pytest.raises(SchemaRegistryError, match="401"):
             await detection_decoders(settings(registry))[TOPIC].decode([RECORD])
     assert "p%40ss" not in shown(given.schema_registry_url)
-    assert registry.service.received[0].headers["host"] == f"127.0.0.1:{registry.service.port}"
+    assert registry.received[0].headers["host"] == f"127.0.0.1:{registry.port}"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ async def test_the_login_of_the_url() -> None:
     ],
 )
 async def test_check_covers_it(answer: Answer, state: str, expected: str) -> None:
-    async with schema_registry() as registry:
-        registry.instead = answer
+    async with SchemaRegistryService().running() as registry:
+        registry.answer = answer
         (found,) = await findings(check_registry, settings(registry, "me:secret@"))
         assert registry.requested == ["/schemas/types"]
     assert (found.state.value, found.subject) == (state, "reachable")

@@ -17,7 +17,6 @@ from tests.servers.token_endpoint import (
     SECRET,
     TokenEndpointService,
     TokenKey,
-    token_endpoint,
 )
 
 
@@ -28,7 +27,7 @@ def key() -> TokenKey:
 
 @pytest.fixture
 async def endpoint(key: TokenKey) -> AsyncIterator[TokenEndpointService]:
-    async with token_endpoint(key) as service:
+    async with TokenEndpointService(key).running() as service:
         yield service
 
 
@@ -55,14 +54,14 @@ async def test_it_is_renewed_and_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
-    client = tokens(endpoint.url, clock)
+    client = tokens(endpoint.address, clock)
     first = await client.token()
     clock.now += 239.0
     assert await client.token() == first
     clock.now += 2.0
     second = await client.token()
     assert endpoint.granted == [first, second]
-    endpoint.instead = replying(503)
+    endpoint.answer = replying(503)
     clock.now += 241.0
     assert await client.token() == second
     printed = capsys.readouterr().out
@@ -71,7 +70,7 @@ async def test_it_is_renewed_and_outlives_an_endpoint_that_is_down(
     clock.now += 60.0
     with pytest.raises(LoginTokenError, match="answers 503"):
         await client.token()
-    endpoint.instead = None
+    endpoint.answer = endpoint.grant
     assert await client.token() == endpoint.granted[-1]
 
 
@@ -91,12 +90,12 @@ async def test_each_failure_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("engine.kafka.login_token._SECONDS", 0.5 if answer is hanging else 30.0)
-    endpoint.instead = answer
+    endpoint.answer = answer
     with pytest.raises(LoginTokenError) as caught:
-        await tokens(endpoint.url).token()
+        await tokens(endpoint.address).token()
     message = str(caught.value)
     assert expected in message
-    assert f"{endpoint.url} " in message
+    assert f"{endpoint.address} " in message
     assert "check PROXIMITY_KAFKA_SASL_OAUTH_TOKEN_URL" in message
     assert SECRET not in message
     assert "\n" not in message
@@ -107,8 +106,8 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
     authority.issue_cert("127.0.0.1").configure_cert(context)
     file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(file)
-    async with token_endpoint(key, tls=context) as endpoint:
+    async with TokenEndpointService(key).running(tls=context) as endpoint:
         with pytest.raises(LoginTokenError, match="unable to get local issuer certificate"):
-            await tokens(endpoint.url).token()
-        token = await tokens(endpoint.url, kafka_ssl_cafile=file).token()
+            await tokens(endpoint.address).token()
+        token = await tokens(endpoint.address, kafka_ssl_cafile=file).token()
     assert token == endpoint.granted[0]

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from engine.process.lifecycle import cancel
@@ -132,7 +132,7 @@ class HttpService:
     @asynccontextmanager
     async def running(
         self, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
-    ) -> AsyncIterator["HttpService"]:
+    ) -> AsyncIterator[Self]:
         """Serve within the context."""
         server = await asyncio.start_server(self._serve, host, port, ssl=tls, backlog=1024)
         self.port = server.sockets[0].getsockname()[1]

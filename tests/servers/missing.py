@@ -1,8 +1,11 @@
-"""When a real server cannot be had: a plain skip, or a failure where it is required."""
+"""When a real server or a compiled module cannot be had: a plain skip, or a failure where it is
+required."""
 
 import contextlib
+import importlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -27,3 +30,12 @@ def skipping(server: str, *, instead: str) -> Iterator[None]:
     if os.environ.get(REQUIRE) == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def compiled(module: str) -> Any:
+    """The compiled module; a skip (or a failure, where servers are required) if there is none."""
+    with skipping("C compiler", instead="REQUIRE_COMPILED=1, and install again to see why"):
+        try:
+            return importlib.import_module(module)
+        except ImportError as error:
+            raise ServerMissingError(f"{module} is not compiled") from error

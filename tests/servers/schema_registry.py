@@ -2,12 +2,10 @@
 
 import asyncio
 import base64
-import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 from tests.servers.http_service import Answer, HttpService, ReceivedRequest, replying
 
@@ -37,40 +35,36 @@ class Registered:
         return answer
 
 
-@dataclass
-class SchemaRegistryService:
-    """`schemas` by id, `subjects` by subject and version. `instead` answers when it is set."""
+class SchemaRegistryService(HttpService):
+    """`schemas` by id, `subjects` by subject and version; `authorization` if it is required."""
 
-    schemas: dict[int, Registered] = field(default_factory=dict)
-    subjects: dict[tuple[str, int], Registered] = field(default_factory=dict)
-    instead: Answer | None = None
-    authorization: str | None = None
-    service: HttpService = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.service = HttpService(self._answer)
+    def __init__(self, schemas: Mapping[int, Registered] = {}) -> None:
+        super().__init__(self.reply)
+        self.schemas = dict(schemas)
+        self.subjects: dict[tuple[str, int], Registered] = {}
+        self.authorization: str | None = None
 
     @property
     def requested(self) -> list[str]:
         """The paths of all requests, in their order."""
-        return [received.path for received in self.service.received]
+        return [received.path for received in self.received]
 
-    def url(self, user: str = "") -> str:
+    def address(self, user: str = "") -> str:
         """For SCHEMA_REGISTRY_URL."""
-        return f"{self.service.scheme}://{user}127.0.0.1:{self.service.port}"
+        return f"{self.scheme}://{user}127.0.0.1:{self.port}"
 
-    async def _answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await (self.instead or self._reply(received))(received, writer)
+    async def reply(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        """As a registry does."""
+        await self._answer(received)(received, writer)
 
-    def _reply(self, received: ReceivedRequest) -> Answer:
+    def _answer(self, received: ReceivedRequest) -> Answer:
         if self.authorization not in (None, received.headers.get("authorization")):
             return replying(401, {"error_code": 401, "message": "Unauthorized"})
-        found = self._found(urlsplit(received.target).path)
+        found = self._found(received.path)
         if found is None:
             return replying(404, _NOT_FOUND)
-        form = parse_qs(urlsplit(received.target).query).get("format", [None])[0]
         kind = "application/vnd.schemaregistry.v1+json"
-        return replying(200, json.dumps(found.answer(form)).encode(), content_type=kind)
+        return replying(200, found.answer(dict(received.query).get("format")), content_type=kind)
 
     def _found(self, path: str) -> Registered | None:
         match [unquote(part) for part in path.split("/")[1:]]:
@@ -79,13 +73,3 @@ class SchemaRegistryService:
             case ["subjects", subject, "versions", version]:
                 return self.subjects.get((subject, int(version)))
         return None
-
-
-@asynccontextmanager
-async def schema_registry(
-    schemas: Mapping[int, Registered] = {}, **options: Any
-) -> AsyncIterator[SchemaRegistryService]:
-    """A registry that runs within the context."""
-    registry = SchemaRegistryService(dict(schemas))
-    async with registry.service.running(**options):
-        yield registry

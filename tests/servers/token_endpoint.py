@@ -5,9 +5,7 @@ import base64
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus
@@ -42,33 +40,25 @@ class TokenKey:
         return f"{text}.{_base64(self._key.sign(text.encode(), PKCS1v15(), SHA256()))}"
 
 
-@dataclass
-class TokenEndpointService:
-    """Grants `seconds` to `CLIENT`. `instead` answers when it is set; `granted` is what it gave."""
+class TokenEndpointService(HttpService):
+    """Grants `seconds` to `CLIENT`; `granted` is what it gave."""
 
-    key: TokenKey
-    seconds: float = 300.0
-    instead: Answer | None = None
-    granted: list[str] = field(default_factory=list)
-    service: HttpService = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.service = HttpService(self._answer)
+    def __init__(self, key: TokenKey) -> None:
+        super().__init__(self.grant)
+        self.seconds = 300.0
+        self.granted: list[str] = []
+        self._key = key
 
     @property
-    def url(self) -> str:
+    def address(self) -> str:
         """For KAFKA_SASL_OAUTH_TOKEN_URL."""
-        return self.service.url(PATH)
+        return self.url(PATH)
 
-    @property
-    def requested(self) -> list[ReceivedRequest]:
-        """All requests, in their order."""
-        return self.service.received
+    async def grant(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        """Grant a token to whom it is due."""
+        await self._answer(received)(received, writer)
 
-    async def _answer(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await (self.instead or self._reply(received))(received, writer)
-
-    def _reply(self, received: ReceivedRequest) -> Answer:
+    def _answer(self, received: ReceivedRequest) -> Answer:
         form = {name: values[0] for name, values in parse_qs(received.body.decode()).items()}
         if received.method != "POST" or received.target != PATH:
             return replying(404, b"<html>")
@@ -78,10 +68,9 @@ class TokenEndpointService:
             return replying(401, {"error": "invalid_client", "error_description": SECRET})
         now = time.time()
         claims = {"sub": CLIENT, "iat": int(now), "exp": math.ceil(now + self.seconds)}
-        token = self.key.sign(claims | {"scope": "kafka"})
-        self.granted.append(token)
-        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds}
-        return replying(200, answer, content_type="application/json")
+        self.granted.append(self._key.sign(claims | {"scope": "kafka"}))
+        answer = {"token_type": "Bearer", "expires_in": self.seconds}
+        return replying(200, answer | {"access_token": self.granted[-1]})
 
 
 def _login(received: ReceivedRequest) -> tuple[str, ...]:
@@ -95,11 +84,3 @@ def _base64(content: bytes) -> str:
 
 def _number(value: int) -> str:
     return _base64(value.to_bytes((value.bit_length() + 7) // 8))
-
-
-@asynccontextmanager
-async def token_endpoint(key: TokenKey, **options: Any) -> AsyncIterator[TokenEndpointService]:
-    """An endpoint that runs within the context."""
-    endpoint = TokenEndpointService(key)
-    async with endpoint.service.running(**options):
-        yield endpoint

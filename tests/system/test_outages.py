@@ -1,9 +1,12 @@
-"""Redis, Kafka or SQL is down, hangs, or forgets: the trigger waits, and loses nothing."""
+"""Redis, Kafka or SQL is down, hangs, or forgets: the trigger waits, and loses nothing.
+With PROXIMITY_TEST_FULL=1 also a failover of Redis, and Redis by TLS."""
 
 import asyncio
+import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,10 @@ from catalog.database import open_database
 from catalog.models import Campaign
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
+from tests.servers.process import started
 from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
+from tests.servers.redis_kinds import TlsRedisServer, cluster_of_three, sentinel_and_two
 from tests.servers.waiting import eventually
 from tests.system.crew import settings_on
 from tests.system.scene import Scene
@@ -190,3 +195,54 @@ async def test_while_redis_is_empty_and_sql_is_down_detections_wait(
         await trigger.until_ready()
     await scene.assert_none_missing(trigger)
     await trigger.stop()
+
+
+full = pytest.mark.skipif("PROXIMITY_TEST_FULL" not in os.environ, reason="servers of their own")
+
+
+@pytest.fixture(params=[sentinel_and_two, cluster_of_three])
+def with_replica(request: pytest.FixtureRequest) -> Iterator[tuple[str, RedisServer]]:
+    """A URL, and the primary to kill, whose replica is promoted."""
+    with request.param() as found:
+        yield found
+
+
+@full
+async def test_the_primary_of_redis_ends(
+    rig: Rig, topics: TopicSet, sqlite_url: str, with_replica: tuple[str, RedisServer]
+) -> None:
+    url, primary = with_replica
+    rig.settings |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
+    scene = await Scene(rig, topics, small_world()).begin()
+    trigger = await rig.ready("trigger")
+
+    async def is_unready() -> bool:
+        return not await trigger.is_ready()
+
+    async with scene.load(rate=200):
+        await trigger.until_decided(300)
+        await asyncio.to_thread(primary.kill)
+        await eventually(is_unready, what="it is noticed")
+        await trigger.until_ready()
+        await trigger.until_decided(300)
+    await scene.assert_none_missing(trigger)
+    await trigger.stop()
+
+
+@full
+async def test_tls_a_client_certificate_and_a_user_of_its_own(
+    rig: Rig, topics: TopicSet, topic_prefix: str, sqlite_url: str
+) -> None:
+    with started(TlsRedisServer) as server:
+        with server.connect() as client:
+            rights = [f"~{topic_prefix}*", "+@all", "-@admin", "-@dangerous"]
+            client.execute_command("ACL", "SETUSER", "engine", "on", ">secret", *rights)
+            client.execute_command("ACL", "SETUSER", "default", "off")
+        url = server.url_of("engine:secret@")
+        rig.settings |= {"REDIS_URL": url, "DATABASE_URL": sqlite_url}
+        scene = await Scene(rig, topics, small_world()).begin()
+        trigger = await rig.ready("trigger")
+        async with scene.load(rate=200):
+            await trigger.until_decided(300)
+        await scene.assert_none_missing(trigger)
+        await trigger.stop()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.compiled import compiled
+from tests.servers.missing import compiled
 from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
 from tests.system.crew import Crew

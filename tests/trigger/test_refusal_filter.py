@@ -44,7 +44,7 @@ from rules.model import (
 from tests.kafka.records import record
 from tests.rules.records import UUID, beacon, campaign, geofence, tag
 from tests.rules.test_decision_oracle import MAX_AGE
-from tests.servers.compiled import compiled
+from tests.servers.missing import compiled
 from tests.trigger.written_detections import (
     ANYTHING,
     DEVICE_FIELDS,

@@ -16,7 +16,7 @@ from engine.trigger.visits import observation
 from rules.model import CompanyRules, Zone
 from rules.visits import VisitBook
 from tests.redis.index_writer import beacon_entry, campaign_entry
-from tests.servers.compiled import compiled
+from tests.servers.missing import compiled
 from tests.trigger.conftest import MakeTrigger
 from tests.trigger.pushed import PushedTrigger, detection
 

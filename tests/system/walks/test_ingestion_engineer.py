@@ -15,7 +15,7 @@ from catalog.secrets import is_published, open_cipher
 from engine.process.settings_sources import load_settings
 from tests.servers.proximity import ROOT
 from tests.servers.waiting import eventually
-from tests.system.walks.user import User
+from tests.system.walks.conftest import User
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DETECTIONS = 25_419 + 2 * 6  # readings; a position and a scan of each phone

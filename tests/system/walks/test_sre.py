@@ -12,7 +12,7 @@ from tests.servers.proximity import Command
 from tests.servers.waiting import eventually
 from tests.system.topics import TopicSet
 from tests.system.traffic import detection
-from tests.system.walks.user import SECRET_KEY, User
+from tests.system.walks.conftest import SECRET_KEY, User
 from tests.system.world import UUIDS
 
 ROLES = ("trigger", "connector", "recorder")

@@ -112,7 +112,7 @@ def test_a_row_names_any_place(tmp_path: Path) -> None:
         device | {"tag": {"kind": "qrcode", "value": "12 "}, "api_key": "k"},
     ]
     (found,) = faults(tmp_path, rows.encode(), Format.CSV)
-    assert found.startswith("5: position.latitude: 91 is not accepted"), (found, bad)
+    assert re.match(r"5: .*position\.latitude", found), (found, bad)
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,6 @@ async def test_a_catalog_is_read_with_its_ended_campaigns(database: Database) ->
     assert named["Old"][:2] == ("Mall", "Hall")
     assert named["Asked"].format == "connector"
     assert {each.campaign_id for each in named.values()} == set(catalog.campaigns)
-    # The texts are left behind.
-    assert all(each.push == "" for each in catalog.places[DOOR].campaigns)
 
 
 async def test_a_file_over_a_copy(database: Database) -> None:

@@ -145,26 +145,21 @@ class _GuardedConnector(aiohttp.TCPConnector):
         raise aiohttp.ServerDisconnectedError
 
 
+@dataclass(kw_only=True, eq=False)
 class ServiceCaller:
     """Makes calls: guarded, bounded in time and size, without redirects. The owner closes it.
 
     In seconds: `connect` to look a name up and connect, TLS included; `deadline` for a whole call.
     """
 
-    def __init__(
-        self,
-        *,
-        egress: EgressGuard,
-        ssl_context: ssl.SSLContext,
-        connect: float = 1.0,
-        deadline: float = 3.0,
-    ) -> None:
-        self._egress = egress
-        self._connect = connect
-        self._deadline = deadline
-        self._ssl_context = ssl_context
+    egress: EgressGuard
+    ssl_context: ssl.SSLContext
+    connect: float = 1.0
+    deadline: float = 3.0
+
+    def __post_init__(self) -> None:
         self._sockets = WeakSet[socket.socket]()
-        self._transport = AiohttpTransport(verify=ssl_context, client=self._session)
+        self._transport = AiohttpTransport(verify=self.ssl_context, client=self._session)
 
     async def send(self, request: httpx.Request) -> Reply:
         """Send one request and read its whole reply. Raises Failed.
@@ -174,13 +169,13 @@ class ServiceCaller:
         """
         exchange = _Exchange()
         _exchange.set(exchange)
-        connect = {"connect": self._connect, "pool": self._connect, "read": None}
+        connect = {"connect": self.connect, "pool": self.connect, "read": None}
         request.extensions = {"timeout": connect}
         if len(self._sockets) > _MOST_OPEN:
             request.headers["connection"] = "close"
         try:
-            self._egress.check_url(str(request.url))
-            async with asyncio.timeout(self._deadline):
+            self.egress.check_url(str(request.url))
+            async with asyncio.timeout(self.deadline):
                 try:
                     return await self._try(request)
                 except httpx.TransportError as error:
@@ -206,14 +201,14 @@ class ServiceCaller:
 
     def _session(self) -> aiohttp.ClientSession:
         connector = _GuardedConnector(
-            resolver=self._egress,
+            resolver=self.egress,
             ttl_dns_cache=_CACHED_NAMES_SECONDS,
-            ssl=self._ssl_context,
+            ssl=self.ssl_context,
             limit=0,  # the scheduler bounds the calls in flight
             keepalive_timeout=_IDLE_SECONDS,
             socket_factory=self._socket,
         )
-        connector.guard = self._egress
+        connector.guard = self.egress
         return aiohttp.ClientSession(
             connector=connector,
             response_class=_Response,

@@ -8,6 +8,7 @@ later cannot lead to a forbidden address.
 import asyncio
 import socket
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ _NOT_PUBLIC: tuple[Network, ...] = (
 )
 
 
+@dataclass(kw_only=True, eq=False)
 class EgressGuard(AbstractResolver):
     """Allows public addresses on ports 80 and 443, and `allow_networks` on every port.
 
@@ -48,17 +50,12 @@ class EgressGuard(AbstractResolver):
     `deadline` (seconds) bounds one look-up. The owner closes the guard.
     """
 
-    def __init__(
-        self,
-        *,
-        allow_networks: Collection[Network] = (),
-        resolver: AbstractResolver | None = None,
-        deadline: float = RESOLVE_SECONDS,
-    ) -> None:
-        self._allowed = tuple(allow_networks)
-        self._resolver = resolver
+    allow_networks: Collection[Network] = ()
+    resolver: AbstractResolver | None = None
+    deadline: float = RESOLVE_SECONDS
+
+    def __post_init__(self) -> None:
         self._name_server: AsyncResolver | None = None
-        self._deadline = deadline
         self.check_url = lru_cache(maxsize=4096)(self._check_url)
 
     async def check(self, url: str) -> None:
@@ -75,7 +72,7 @@ class EgressGuard(AbstractResolver):
         Raises UrlForbiddenError or HostUnresolvedError.
         """
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self.deadline):
                 found = await self._resolver_for(host).resolve(host.rstrip("."), port, family)
         except TimeoutError:
             raise HostUnresolvedError(f"{host} could not be looked up in time") from None
@@ -97,7 +94,7 @@ class EgressGuard(AbstractResolver):
         self._judge(host, port, [address])
 
     def _judge(self, host: str, port: int, addresses: Collection[Address]) -> None:
-        closed = [each for each in addresses if not is_in(each, self._allowed)]
+        closed = [each for each in addresses if not is_in(each, self.allow_networks)]
         if closed and port not in DEFAULT_PORTS.values():
             raise UrlForbiddenError(_CLOSED.format(port))
         if not all(map(is_public, closed)):
@@ -129,13 +126,13 @@ class EgressGuard(AbstractResolver):
             self._name_server = None
 
     def _resolver_for(self, host: str) -> AbstractResolver:
-        if self._resolver is not None:
-            return self._resolver
+        if self.resolver is not None:
+            return self.resolver
         if host == "localhost":  # for which c-ares always has both loopback addresses
             return ThreadedResolver()
         if self._name_server is None:
             # c-ares needs no thread, so a look-up that hangs holds none.
-            self._name_server = AsyncResolver(timeout=self._deadline / _TRIES, tries=_TRIES)
+            self._name_server = AsyncResolver(timeout=self.deadline / _TRIES, tries=_TRIES)
         return self._name_server
 
 

@@ -21,6 +21,8 @@ _TAGS = 16  # slots over which a cluster spreads breakers
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
+# The last outcomes (true for a failure), and until when it is open.
+_decode_breaker = msgspec.msgpack.Decoder(tuple[list[bool], float | None]).decode
 
 
 class CallHistoryWriter(RedisStore):
@@ -61,9 +63,8 @@ class CallHistoryWriter(RedisStore):
             pipeline.ltrim(key, 0, KEPT - 1)
             pipeline.expire(key, _KEPT_SECONDS)
         for company_id, breaker in breakers.items():
-            key = _breaker_key(self._prefix, company_id)
-            pipeline.hset(key, mapping=_written(breaker))
-            pipeline.expire(key, _BREAKER_SECONDS)
+            state = _encode((list(breaker.outcomes), breaker.open_until))
+            pipeline.set(_breaker_key(self._prefix, company_id), state, ex=_BREAKER_SECONDS)
         try:
             await self._answer(pipeline.execute())
         except (RedisError, OSError, TimeoutError) as error:
@@ -73,16 +74,7 @@ class CallHistoryWriter(RedisStore):
 
 
 def _breaker_key(prefix: str, company_id: int) -> str:
-    return f"{prefix}breaker:{{{company_id % _TAGS}}}:{company_id}"
-
-
-def _written(breaker: Breaker) -> dict[str, str]:
-    """The last outcomes, 1 for a failure, and until when it is open (epoch ms; empty: closed)."""
-    until = breaker.open_until
-    return {
-        "w": "".join("1" if failed else "0" for failed in breaker.outcomes),
-        "u": "" if until is None else str(round(until * 1000)),
-    }
+    return f"{prefix}breaker-state:{{{company_id % _TAGS}}}:{company_id}"
 
 
 async def read_call_history(
@@ -94,17 +86,17 @@ async def read_call_history(
     """
     pipeline: Any = redis.pipeline(transaction=False)
     pipeline.lrange(_history_key(prefix, company_id), 0, KEPT - 1)
-    pipeline.hmget(_breaker_key(prefix, company_id), "w", "u")
+    pipeline.get(_breaker_key(prefix, company_id))
     async with asyncio.timeout(deadline):
-        written, (outcomes, open_until) = await pipeline.execute()
-    return CallHistory(_summary(outcomes or b"", open_until, now), readable(written, _decode))
+        written, state = await pipeline.execute()
+    return CallHistory(_summary(state, now), readable(written, _decode))
 
 
-def _summary(outcomes: bytes, open_until: bytes | None, now: float) -> BreakerSummary:
-    """The breaker's state, as `_written` wrote it."""
-    if not open_until:
-        return BreakerSummary("closed", len(outcomes), outcomes.count(b"1"), 0.0)
-    wait = max(0.0, int(open_until) / 1000 - now)
+def _summary(state: bytes | None, now: float) -> BreakerSummary:
+    outcomes, open_until = _decode_breaker(state) if state else ([], None)
+    if open_until is None:
+        return BreakerSummary("closed", len(outcomes), sum(outcomes), 0.0)
+    wait = max(0.0, open_until - now)
     return BreakerSummary("open" if wait else "half_open", 0, 0, wait)
 
 

@@ -95,11 +95,6 @@ class RegisteredSchema:
     references: Mapping[str, str]
 
 
-class _Unreadable(NamedTuple):
-    reason: str
-    until: float
-
-
 class SchemaKind(NamedTuple):
     """A kind of schema, under its name in the registry.
 
@@ -129,7 +124,8 @@ class RegisteredFormat:
     address: RegistryAddress
     kind: SchemaKind
     errors: ServerErrors | None
-    _known: dict[int, Decode | _Unreadable] = field(default_factory=dict)
+    # Decoders by id, and until when: one that is unreadable is fetched again.
+    _known: dict[int, tuple[Decode, float]] = field(default_factory=dict)
 
     def check(self, reports: Sequence[Report]) -> None:
         """Raises ValueError if the events of a record name more schemas than the limit allows."""
@@ -153,10 +149,7 @@ class RegisteredFormat:
     def __call__(self, report: Report) -> Sequence[Sighting]:
         """The one detection of the report, whose schema was fetched. Raises ValueError."""
         id_ = _schema_of(report)
-        decode = self._known[id_]
-        if isinstance(decode, _Unreadable):
-            fault = f"schema {id_} of the registry: {decode.reason}"
-            raise ValueError(fault)  # noqa: TRY004  # the record is invalid
+        decode, _ = self._known[id_]
         try:
             plain = decode(report.value[_FRAME:])
         except msgspec.DecodeError:
@@ -166,15 +159,13 @@ class RegisteredFormat:
         return (Sighting(0, msgspec.convert(plain, Detection)),)
 
     def _knows(self, id_: int) -> bool:
-        found = self._known.get(id_)
-        return time.monotonic() < found.until if isinstance(found, _Unreadable) else bool(found)
+        return id_ in self._known and time.monotonic() < self._known[id_][1]
 
     async def _fetch(self, id_: int) -> None:
-        found: Decode | _Unreadable
         try:
-            found = await self._compiled(f"/schemas/ids/{id_}")
+            found = await self._compiled(f"/schemas/ids/{id_}"), float("inf")
         except ValueError as error:
-            found = _Unreadable(str(error), time.monotonic() + _RETRY_UNREADABLE)
+            found = _unreadable(str(error)), time.monotonic() + _RETRY_UNREADABLE
         if len(self._known) >= _MOST_SCHEMAS:
             self._known.clear()
         self._known[id_] = found
@@ -215,6 +206,13 @@ class RegisteredFormat:
             return _decode(answer.content)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"the answer is not a registry's: {error}") from error
+
+
+def _unreadable(reason: str) -> Decode:
+    def decode(_message: bytes) -> object:
+        raise ValueError(f"of the registry: {reason}")
+
+    return decode
 
 
 def _schemas_of(reports: Iterable[Report]) -> set[int]:

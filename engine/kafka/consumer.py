@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -26,10 +28,10 @@ from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_option
 from engine.kafka.offsets import (
     POSITION_SECONDS,
     POSITIONING,
-    GroupOffsets,
     LoadPositions,
     Position,
     Positions,
+    committed_positions,
 )
 from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
 from engine.process.failures import Backoff, describe, retry
@@ -84,20 +86,19 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
     )
 
 
+@dataclass(eq=False)
 class AssignedPartition:
     """One assignment of one partition: its worker, its topic, and its committed position.
 
-    `lag` is the number of records that are left, None while it is not known, and `newest` the time
-    (epoch s) of the last fetched record.
+    The worker begins at `committed`, which then need not be committed. `lag` is the number of
+    records that are left, None while it is not known, and `newest` the time (epoch s) of the last
+    fetched record.
     """
 
+    worker: PartitionWorker
+    committed: Position
     lag: int | None = None
-    newest = 0.0
-
-    def __init__(self, worker: PartitionWorker, position: Position) -> None:
-        """The worker begins at `position`, which need not be committed."""
-        self.worker = worker
-        self.committed = position
+    newest: float = 0.0
 
     def to_commit(self) -> Position | None:
         """The position to commit, or None."""
@@ -109,6 +110,7 @@ class AssignedPartition:
         return None if position == self.committed else position
 
 
+@dataclass(kw_only=True, eq=False)
 class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Consumes `topics` as one member of the role's group until it is stopped.
 
@@ -122,38 +124,29 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     request at a time commits all partitions, and what becomes done meanwhile is in the next one.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        topics: Collection[str],
-        role: str,
-        worker_for: WorkerFactory,
-        metrics: Metrics,
-        batch_records: int,
-        in_flight_records: int,
-        cluster: KafkaCluster | None = None,
-        positions: LoadPositions | None = None,
-        has_room: Callable[[], bool] = lambda: True,
-    ) -> None:
+    settings: Settings
+    topics: Collection[str]
+    role: str
+    worker_for: WorkerFactory
+    metrics: Metrics
+    batch_records: int
+    in_flight_records: int
+    cluster: KafkaCluster | None = None
+    positions: LoadPositions | None = None
+    has_room: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
         self.partitions: dict[TopicPartition, AssignedPartition] = {}  # that have a worker
         self.assigned = False  # the group has given this member its share, which may be empty
-        self._consumer = group_consumer(settings, role)
-        self._cluster = cluster or KafkaCluster(settings)
-        self._topics = topics
-        self._role = role
-        self._worker_for = worker_for
-        self._metrics = metrics
-        self._errors = metrics.kafka_errors
-        self._step = StepTimer(metrics, role)
-        self._batch_records = batch_records
-        self._in_flight_records = in_flight_records
-        self._drain_timeout = settings.drain_timeout
-        self._has_room = has_room
+        self._consumer = group_consumer(self.settings, self.role)
+        self._cluster = self.cluster or KafkaCluster(self.settings)
+        self._errors = self.metrics.kafka_errors
+        self._step = StepTimer(self.metrics, self.role)
+        group = role_group(self.settings, self.role)
+        committed = partial(committed_positions, self._cluster, group, self._errors)
+        self._load_positions = self.positions or committed
         # With another store of positions the group's commits do not decide what a crash repeats.
-        self._waits_for_commits = positions is None
-        group = GroupOffsets(self._cluster, role_group(settings, role), metrics)
-        self._load_positions = positions or group.load
+        self._waits_for_commits = self.positions is None
         self._may_have_room = asyncio.Event()
         self._may_commit = asyncio.Event()
         self._unplaced: set[TopicPartition] = set()
@@ -181,7 +174,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
         Raises the errors of workers, and KafkaError if the brokers refuse permanently.
         """
-        self._consumer.subscribe(list(self._topics), listener=self)
+        self._consumer.subscribe(list(self.topics), listener=self)
         work: dict[str, Coroutine[Any, Any, Any]] = {
             "stop": stop.wait(),
             "fetching": self._start_and_fetch(),
@@ -189,7 +182,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             "lag": self._measure_lag(),
             "topic ids": self._watch_topics(),
         }
-        tasks = [asyncio.create_task(each, name=f"{self._role} {n}") for n, each in work.items()]
+        tasks = [asyncio.create_task(each, name=f"{self.role} {n}") for n, each in work.items()]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -208,7 +201,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             self._begin(partitions)
         self.assigned = True
         names = sorted(f"{each.topic}/{each.partition}" for each in partitions)
-        log.info("partitions assigned", role=self._role, partitions=names)
+        log.info("partitions assigned", role=self.role, partitions=names)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """The group revokes these partitions, or has revoked them already."""
@@ -238,7 +231,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                     assigned.worker.offer(records)
             # At least one turn of the loop: a full buffer makes getmany return without a pause.
             count = sum(map(len, fetched.values()))
-            is_few = count < min(_FEW_RECORDS, self._batch_records)
+            is_few = count < min(_FEW_RECORDS, self.batch_records)
             await asyncio.sleep(min(_PACE_SECONDS, count * _PACE_A_RECORD) if is_few else 0.0)
 
     async def _fetch(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, Records]:
@@ -248,7 +241,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         fetched: Mapping[TopicPartition, Records] = {}
         try:
             fetched = await self._consumer.getmany(
-                *partitions, timeout_ms=int(poll * 1000), max_records=self._batch_records
+                *partitions, timeout_ms=int(poll * 1000), max_records=self.batch_records
             )
         except NoOffsetForPartitionError:
             pass  # the partition waits for its position
@@ -259,12 +252,12 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     def _is_full(self) -> bool:
         """Backpressure: whether nothing may be fetched now."""
         in_flight = sum(map(self._in_flight, self.partitions.values()))
-        return in_flight >= self._in_flight_records or not self._has_room()
+        return in_flight >= self.in_flight_records or not self.has_room()
 
     def _may_fetch(self, partition: TopicPartition) -> bool:
         """Whether a partition has room for another batch, so that it never holds more than two."""
         in_flight = self._in_flight(self.partitions[partition])
-        return partition not in self._unplaced and in_flight <= self._batch_records
+        return partition not in self._unplaced and in_flight <= self.batch_records
 
     def _in_flight(self, assigned: AssignedPartition) -> int:
         """The records of a partition that a crash would repeat.
@@ -296,8 +289,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                         continue
                     end = ends.get(partition) or self._consumer.highwater(partition) or 0
                     assigned.lag = max(0, end - fetched + assigned.worker.pending)
-                    labels = (self._role, partition.topic, str(partition.partition))
-                    self._metrics.lag.labels(*labels).set(assigned.lag)
+                    labels = (self.role, partition.topic, str(partition.partition))
+                    self.metrics.lag.labels(*labels).set(assigned.lag)
                     if partition in ends:
                         assigned.worker.note_lag(assigned.lag, asked_at)
 
@@ -399,7 +392,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         self._consumer.pause(*partitions)
         self._unplaced.update(partitions)
         work = self._end_and_begin(partitions, pause)
-        task = asyncio.create_task(work, name=f"{self._role} positions")
+        task = asyncio.create_task(work, name=f"{self.role} positions")
         self._positioning.add(task)
         task.add_done_callback(lambda _: self._note_progress())
 
@@ -407,7 +400,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         await self._end(partitions)
         await asyncio.sleep(pause)
         for partition, position in (await self._seek(partitions)).items():
-            worker = self._worker_for(partition, position, self._note_progress)
+            worker = self.worker_for(partition, position, self._note_progress)
             self.partitions[partition] = AssignedPartition(worker, position)
         self._unplaced.difference_update(partitions)
         self._consumer.resume(*partitions)
@@ -415,8 +408,8 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
     async def _end(self, partitions: Iterable[TopicPartition]) -> None:
         ended = {each: self.partitions.pop(each) for each in partitions if each in self.partitions}
         clock = asyncio.get_running_loop().time
-        until = clock() + _COMMIT_SHARE * self._drain_timeout
-        deadline = _DRAIN_SHARE * self._drain_timeout
+        until = clock() + _COMMIT_SHARE * self.settings.drain_timeout
+        deadline = _DRAIN_SHARE * self.settings.drain_timeout
         try:
             await asyncio.gather(*(each.worker.finish(deadline) for each in ended.values()))
             await self._commit(ended, until - clock())
@@ -427,7 +420,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
                 if not isinstance(failure, PartitionRestartError):
                     self._failure = self._failure or failure
                 with suppress(KeyError):  # never measured
-                    self._metrics.lag.remove(self._role, topic, str(number))
+                    self.metrics.lag.remove(self.role, topic, str(number))
 
     async def _seek(self, partitions: Collection[TopicPartition]) -> Positions:
         """Move each partition to its position, and return the positions. Waits for brokers.
@@ -477,19 +470,19 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         if known.offset < begin:
             missing = begin - known.offset
             log.error("records are gone that were never read", missing=missing, **about)
-            self._metrics.records_skipped.labels(self._role, "retention").inc(missing)
+            self.metrics.records_skipped.labels(self.role, "retention").inc(missing)
             known = known._replace(offset=begin)
         return known._replace(topic_id=topic_id or known.topic_id)
 
     def _about(self, partition: TopicPartition) -> dict[str, str | int]:
         """The fields of a log line."""
-        return {"role": self._role, "topic": partition.topic, "partition": partition.partition}
+        return {"role": self.role, "topic": partition.topic, "partition": partition.partition}
 
     async def _leave(self) -> None:
         """Finish, commit and leave the group, within the drain timeout in all."""
-        until = asyncio.get_running_loop().time() + _LEAVE_SHARE * self._drain_timeout
+        until = asyncio.get_running_loop().time() + _LEAVE_SHARE * self.settings.drain_timeout
         await self.on_partitions_revoked(list(self.partitions))
         left = max(_LEAST_LEAVE_SECONDS, until - asyncio.get_running_loop().time())
         if not await stop_consumer(self._consumer, left):
-            log.warning("closing took too long", what="consumer", role=self._role)
+            log.warning("closing took too long", what="consumer", role=self.role)
         await self._cluster.close()

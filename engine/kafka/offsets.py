@@ -13,8 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from engine.kafka.client import KafkaCluster
-from engine.process.failures import retry
-from engine.process.metrics import Metrics
+from engine.process.failures import ServerErrors, retry
 
 # The brokers' offset.metadata.max.bytes is 4096, and the topic's id is part of the metadata.
 MOST_CHARACTERS = 3900
@@ -189,16 +188,10 @@ POSITIONING = "placing partitions"  # the kind of call, for ServerErrors
 LoadPositions = Callable[[Collection[TopicPartition]], Awaitable[Positions]]
 
 
-class GroupOffsets:
-    """Loads the positions that a consumer group has committed."""
-
-    def __init__(self, cluster: KafkaCluster, group: str, metrics: Metrics) -> None:
-        self._cluster = cluster
-        self._group = group
-        self._errors = metrics.kafka_errors
-
-    async def load(self, partitions: Collection[TopicPartition]) -> Positions:
-        """The committed positions. Waits for brokers that are down."""
-        fetch = partial(self._cluster.committed, self._group, partitions)
-        found = await retry(fetch, self._errors, POSITIONING, deadline=POSITION_SECONDS)
-        return {partition: Position.from_commit(each) for partition, each in found.items()}
+async def committed_positions(
+    cluster: KafkaCluster, group: str, errors: ServerErrors, partitions: Collection[TopicPartition]
+) -> Positions:
+    """The positions that the group has committed. Waits for brokers that are down."""
+    fetch = partial(cluster.committed, group, partitions)
+    found = await retry(fetch, errors, POSITIONING, deadline=POSITION_SECONDS)
+    return {partition: Position.from_commit(each) for partition, each in found.items()}

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import structlog
@@ -27,7 +28,7 @@ from aiokafka.errors import (
 )
 
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
-from engine.kafka.offsets import GroupOffsets, Position, Positions
+from engine.kafka.offsets import Position, Positions, committed_positions
 from engine.kafka.producer import (
     Message,
     OnAcknowledged,
@@ -57,17 +58,13 @@ _TEMPORARY = (KafkaError, OSError, TimeoutError)
 _LOSSES = (KafkaError, TimeoutError, IllegalOperation, AssertionError)
 
 
-class TransactionLostError(PartitionRestartError):
-    """The transaction is lost, and its producer cannot be used any more."""
-
-
 class TransactionalPublisher(Publisher):
     """Publishes within a transaction, which begins with the first message, until `commit`.
 
     For one assignment of `partition` to a member of `group`. A refusal for size ends
     the transaction too; `refusals` remembers it for all partitions, so that the same message does
-    not end a second transaction. `timed` is around each commit. Raises
-    TransactionLostError, and permanent errors (authorisation).
+    not end a second transaction. `timed` is around each commit. Raises PartitionRestartError if
+    the transaction is lost, and permanent errors (authorisation).
     """
 
     def __init__(
@@ -144,10 +141,10 @@ class TransactionalPublisher(Publisher):
 
 
 def _classify(error: Any) -> Exception:
-    """The error itself if it is permanent, else TransactionLostError."""
+    """The error itself if it is permanent, else PartitionRestartError."""
     if isinstance(error, _REFUSALS):
         return cast(Exception, error)
-    return TransactionLostError(describe(error))
+    return PartitionRestartError(describe(error))
 
 
 # Makes a worker: the partition, its position, the callback for progress, and its publisher.
@@ -156,7 +153,8 @@ WorkerMaker = Callable[
 ]
 
 
-class Transactions(GroupOffsets):
+@dataclass(kw_only=True, eq=False)
+class Transactions:
     """The producers of one process for one role, by partition; loads their positions.
 
     The order of taking over a partition matters. First its producer starts, which aborts the open
@@ -165,20 +163,16 @@ class Transactions(GroupOffsets):
     given and uses no other.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        cluster: KafkaCluster,
-        group: str,
-        role: str,
-        metrics: Metrics,
-        make: WorkerMaker,
-    ) -> None:
-        super().__init__(cluster, group, metrics)
-        self._settings = settings
-        self._step = StepTimer(metrics, role)
-        self._make = make
+    settings: Settings
+    cluster: KafkaCluster
+    group: str
+    role: str
+    metrics: Metrics
+    make: WorkerMaker
+
+    def __post_init__(self) -> None:
+        self._step = StepTimer(self.metrics, self.role)
+        self._errors = self.metrics.kafka_errors
         self._refusals = Refusals()
         self._publishers: dict[TopicPartition, TransactionalPublisher] = {}
 
@@ -188,13 +182,13 @@ class Transactions(GroupOffsets):
         `partitions` are all of this member, or some that begin again.
         """
         await asyncio.gather(*(self._start(each) for each in partitions))
-        return await super().load(partitions)
+        return await committed_positions(self.cluster, self.group, self._errors, partitions)
 
     def worker_for(
         self, partition: TopicPartition, begin: Position, on_progress: Callable[[], None]
     ) -> PartitionWorker:
         """A worker for a partition whose position was loaded."""
-        return self._make(partition, begin, on_progress, self._publishers.pop(partition))
+        return self.make(partition, begin, on_progress, self._publishers.pop(partition))
 
     async def _start(self, partition: TopicPartition) -> None:
         """A started producer. Waits while the brokers are down."""
@@ -204,9 +198,9 @@ class Transactions(GroupOffsets):
 
         async def start() -> TransactionalPublisher:
             publisher = TransactionalPublisher(
-                self._settings,
+                self.settings,
                 partition=partition,
-                group=self._group,
+                group=self.group,
                 refusals=self._refusals,
                 timed=lambda: self._step("commit"),
             )

@@ -14,6 +14,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +154,14 @@ class WorkersPage:
             return await asyncio.gather(*map(fetch, self._urls))
 
 
+@dataclass(eq=False)
 class MergedPages(Collector):
     """The metrics of all workers, with the label `worker`.
 
     `pages` are in OpenMetrics, by the worker's number; None for a worker without an answer.
     """
 
-    def __init__(self, pages: Sequence[str | None]) -> None:
-        self._pages = pages
+    pages: Sequence[str | None]
 
     def collect(self) -> Iterable[Metric]:
         """Each family once, with the samples of every worker."""
@@ -168,7 +169,7 @@ class MergedPages(Collector):
             WORKER_UP, "1 for each process of --workers that answers", labels=["worker"]
         )
         merged: dict[str, Metric] = {}
-        for number, page in enumerate(self._pages):
+        for number, page in enumerate(self.pages):
             worker = {"worker": str(number)}
             up.add_metric([str(number)], float(page is not None))
             for each in text_string_to_metric_families(page or "# EOF\n"):  # type: ignore[no-untyped-call]

@@ -296,27 +296,30 @@ async def find_places(
     # No application has a key with a NUL character, and PostgreSQL does not take one.
     api_keys = {text for each in unkeyed if "\0" not in (text := each.message.api_key or "\0")}
     applications = await transaction.applications(api_keys)
-    companies = {  # of positions and tags, by the id() of the detection
-        id(each): application.company_id
-        for each in unkeyed
-        if (application := applications.get(each.message.api_key or ""))
-        and application.admits(each.detected_at)
-    }
-    keys = {key for each in batch if (key := each.key or _tag_key(each, companies))}
-    found = await transaction.active_places(keys)
-    positioned = {companies.get(id(each), -1) for each in unkeyed if each.message.position}
+
+    def company_of(each: DecodedDetection) -> int:
+        application = applications.get(each.message.api_key or "")
+        is_known = application is not None and application.admits(each.detected_at)
+        return application.company_id if application and is_known else -1
+
+    def key_of(each: DecodedDetection) -> PlaceKey | None:
+        tag = each.message.tag
+        if each.key is not None or tag is None or "\0" in tag.value:
+            return each.key
+        return TagKey(company_of(each), tag.kind, tag.value)
+
+    found = await transaction.active_places({key for each in batch if (key := key_of(each))})
+    positioned = {company_of(each) for each in unkeyed if each.message.position}
     circles = await transaction.active_circles(positioned)
     grids = {company: _grid_of(tuple(rows)) for company, rows in circles.items()}
 
     def places_of(each: DecodedDetection) -> Sequence[ActivePlace]:
-        at = each.message.position
-        if each.key is None and at is not None:
-            grid, places = grids.get(companies.get(id(each), -1)) or _grid_of(())
+        at, key = each.message.position, key_of(each)
+        if at is not None:
+            grid, places = grids.get(company_of(each)) or _grid_of(())
             inside = grid.containing(at.latitude, at.longitude)
             return [places[circle.id] for circle in inside if circle.admits(at.accuracy)]
-        key = each.key or _tag_key(each, companies)
-        place = None if key is None else found.get(key)
-        return () if place is None else (place,)
+        return (found[key],) if key in found else ()
 
     return places_of
 
@@ -325,13 +328,6 @@ async def find_places(
 def _grid_of(rows: tuple[CircleRow, ...]) -> tuple[GeofenceGrid, dict[int, ActivePlace]]:
     places = {row[0]: ActivePlace(*row[:4])._replace(kind="geofence") for row in rows}
     return GeofenceGrid(Circle(row[0], *row[4:]) for row in rows), places
-
-
-def _tag_key(detection: DecodedDetection, companies: Mapping[int, int]) -> TagKey | None:
-    tag, company = detection.message.tag, companies.get(id(detection))
-    if tag is None or company is None or "\0" in tag.value:
-        return None
-    return TagKey(company, tag.kind, tag.value)
 
 
 class Ledger:

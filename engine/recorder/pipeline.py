@@ -16,7 +16,6 @@ import structlog
 from aiokafka import TopicPartition
 
 from engine.kafka.offsets import Position, Positions
-from engine.kafka.tracing import Span, Tracer
 from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
 from engine.process.failures import Backoff, database_may_recover, retry, took_too_long
 from engine.process.metrics import Metrics, StepTimer
@@ -49,7 +48,6 @@ class Recorder:
     deadline: float
     on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
     largest_pieces: Mapping[str, int] = field(default_factory=dict)
-    tracer: Tracer = field(default_factory=Tracer)
     stored: dict[TopicPartition, Position | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,7 +111,6 @@ class PartitionRecorder(QueueWorker):
         Raises permanent errors, and PartitionRestartError if the offset in SQL is another one.
         """
         records = batch
-        spans = self._spans(records)
         while records:
             piece = records[: self._largest_piece]
             try:
@@ -126,22 +123,6 @@ class PartitionRecorder(QueueWorker):
                 log.warning("batch_retried", reason="too_slow", topic=self._topic)
             else:
                 records = records[len(piece) :]
-        for span in spans:
-            span.end({"proximity.outcome": "recorded"})
-
-    def _spans(self, records: Records) -> list[Span]:
-        """A span for each record with a trace context, from its arrival to its commit in SQL."""
-        begin = partial(self._shared.tracer.begin, "proximity.recorder")
-        where = {
-            "messaging.system": "kafka",
-            "messaging.destination.name": self._topic,
-            "messaging.destination.partition.id": str(self.partition.partition),
-        }
-        return [
-            begin(record.headers, where | {"messaging.kafka.offset": record.offset})
-            for record in records
-            if record.headers
-        ]
 
     async def _record(self, records: Records) -> None:
         """Read and write the records, with retries while SQL is down."""

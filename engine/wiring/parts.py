@@ -210,12 +210,12 @@ def publishing_consumer(
     Exactly once, each worker gets a publisher of its own.
     """
     settings, metrics = parts.settings, parts.metrics
-    make = partial(PartitionedConsumer, settings, role=role, metrics=metrics, **options)
+    make = partial(PartitionedConsumer, settings=settings, role=role, metrics=metrics, **options)
     if settings.delivery == "at_least_once":
         return make(worker_for=worker_for)
     cluster = KafkaCluster(settings)
     transactions = Transactions(
-        settings,
+        settings=settings,
         cluster=cluster,
         group=role_group(settings, role),
         role=role,

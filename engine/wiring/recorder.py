@@ -39,7 +39,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     # what it has several times of a device or a beacon.
     at_once = settings.in_flight_records
     consumer = PartitionedConsumer(
-        settings,
+        settings=settings,
         role=ROLE,
         metrics=parts.metrics,
         topics=list(recorder.readers),
@@ -100,7 +100,6 @@ def recorder_of(
         deadline=TRANSACTION_SECONDS,
         on_recent=on_recent,
         largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
-        tracer=parts.tracer,
     )
 
 

@@ -164,7 +164,7 @@ async def test_a_name_that_turns_to_loopback_reaches_nothing(
 async def test_an_address_in_the_url_is_checked_as_the_client_reads_it(url: str) -> None:
     """(The client resolves names only, so it asks the guard about such hosts itself.)"""
     async with serving(content()) as inside, caller(EgressGuard()) as one:
-        one._egress.check_url = lambda _url: None  # type: ignore[assignment]
+        one.egress.check_url = lambda _url: None  # type: ignore[assignment]
         assert isinstance(await result_of(one, url.format(port=inside.port)), CallFault)
         assert inside.connections == 0
 

@@ -89,7 +89,7 @@ async def member(
     """A member that is stopped in order unless it has ended. Raises the errors of its run."""
     size, stop = settings.batch_records, asyncio.Event()
     consumer = PartitionedConsumer(
-        settings,
+        settings=settings,
         topics=[topic],
         role=ROLE,
         worker_for=partial(HandlingWorker, handle, size),

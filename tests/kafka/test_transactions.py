@@ -11,7 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.offsets import Position
 from engine.kafka.producer import MessageTooLargeError, Outgoing, Refusals
-from engine.kafka.transactions import TransactionalPublisher, TransactionLostError
+from engine.kafka.transactions import TransactionalPublisher
+from engine.kafka.workers import PartitionRestartError
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 
@@ -98,10 +99,10 @@ async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     await last.publish([message(b"again")])
     next_one = await owner()
     assert await seen() == ([], None)
-    with pytest.raises(TransactionLostError):
+    with pytest.raises(PartitionRestartError):
         await last.commit(Position(1))
     for _ in range(2):  # nor later
-        with pytest.raises(TransactionLostError):
+        with pytest.raises(PartitionRestartError):
             await publish_and_commit(last, message(b"again"))
     await next_one.publish([message(b"again")])
     await next_one.commit(Position(1))
@@ -128,7 +129,7 @@ async def test_the_limit_of_a_topic_is_known_to_the_next_transaction(
         try:
             assert await whole(publisher) == [large]
             break
-        except TransactionLostError:
+        except PartitionRestartError:
             assert (await seen())[0] == []
     values, offset = await seen()
     assert (values, offset) == ([each.value for each in small], 1)

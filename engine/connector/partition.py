@@ -55,6 +55,7 @@ _BATCH_RECORDS = 500
 _MOST_RESULTS = 1000  # published together
 _IDLE_SECONDS = 1.0
 _REDIS_PAUSE = 1.0
+_RANGES_SECONDS = 1.0  # with very many calls that wait the ranges are much work
 _CLAIMS = "claims to update"  # the operation, in the log
 
 
@@ -172,11 +173,9 @@ class CallPartition(QueueWorker):
     def _note_position(self) -> None:
         """Note what to commit: the first unfinished call, and the finished ones after it."""
         if self._transactions is None:
-            begin = time.monotonic()
             self.done_offset = self._offsets.done
             self.finished_ranges = write_ranges(self._offsets.ranges(), MOST_CHARACTERS)
-            # With very many calls that wait this is much work: it may take 3% of the time.
-            self._next_ranges = begin + 30 * (time.monotonic() - begin)
+            self._next_ranges = time.monotonic() + _RANGES_SECONDS
 
     async def _receive(self, records: Records) -> None:
         """Start every call of a batch. Raises permanent errors."""

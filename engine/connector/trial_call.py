@@ -25,6 +25,7 @@ from connectors.errors import EndpointError, NothingToTryError
 from connectors.model import (
     Call,
     CallFault,
+    CallResult,
     Declined,
     Failed,
     ReplyReport,
@@ -126,32 +127,32 @@ async def _sample(session: AsyncSession, company_id: int) -> dict[str, dict[str,
 
 async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
     try:
-        trial = Trial("", "", _show_request(call, agent))
+        shown = _show_request(call, agent)
     except ValueError:
         return Trial(CallFault.REQUEST.value, INVALID_REQUEST)
+    seen: list[tuple[httpx.Request, Reply]] = []
+    result: CallResult
     begin = time.perf_counter()
+    try:
+        result = await call_service(caller, call, agent, lambda *each: seen.append(each))
+    except Failed as error:
+        result = error
+    trial = Trial("published", "", shown, seconds=time.perf_counter() - begin)
     secrets: list[str] = []
-
-    def on_reply(request: httpx.Request, reply: Reply) -> None:
-        nonlocal trial
-        secrets.extend(_secrets_of(call, request))
-        seconds = time.perf_counter() - begin
+    for request, reply in seen:
+        secrets = _secrets_of(call, request)
         headers = [(name, _masked(value, secrets)) for name, value in reply.headers.items()]
         body = _clipped(_masked(_body(reply.body), secrets))
         report = ReplyReport(reply.status, tuple(headers[:_MOST_HEADERS]), body)
-        trial = trial._replace(reply=report, seconds=seconds)
-
-    try:
-        result = await call_service(caller, call, agent, on_reply)
-    except Failed as error:
-        seconds = time.perf_counter() - begin if trial.seconds is None else trial.seconds
-        return trial._replace(outcome=error.fault.value, detail=error.detail, seconds=seconds)
+        trial = trial._replace(reply=report)
+    if isinstance(result, Failed):
+        return trial._replace(outcome=result.fault.value, detail=result.detail)
     if isinstance(result, Declined):
         return trial._replace(outcome="declined", result=result)
     names = ("content", "title", "push")
     texts = {name: text for name in names if (text := getattr(result, name)) is not None}
-    shown: Any = {name: _clipped(_masked(text, secrets)) for name, text in texts.items()}
-    return trial._replace(outcome="published", result=replace(result, **shown))
+    masked: Any = {name: _clipped(_masked(text, secrets)) for name, text in texts.items()}
+    return trial._replace(result=replace(result, **masked))
 
 
 def _show_request(call: Call, agent: str) -> RequestReport:

@@ -90,20 +90,9 @@ def completed_device(device: ReceivedDevice, known: DeviceRecord | None) -> Know
     )
 
 
-class _Lookup:
-    """Keys that are looked up together. `found` has the result."""
-
-    def __init__(self) -> None:
-        self.keys: set[DeviceKey] = set()
-        self.found: DeviceRecords | None = None
-
-
 @dataclass(kw_only=True, eq=False)
 class DeviceLookup:
-    """Finds lists of devices. `clock` gives epoch seconds.
-
-    Tasks may share it: calls that begin during a look-up share the next one.
-    """
+    """Finds lists of devices. `clock` gives epoch seconds."""
 
     redis: RedisClient
     prefix: str
@@ -119,30 +108,22 @@ class DeviceLookup:
             self._sql = self._sql.execution_options(isolation_level="AUTOCOMMIT")
         self._sql_down_until = float("-inf")
         self._recent: dict[DeviceKey, tuple[float, DeviceRecord | None]] = {}  # with the time
-        self._next = _Lookup()
-        self._lock = asyncio.Lock()
 
     async def find(self, keys: Collection[DeviceKey]) -> DeviceRecords:
         """The records of the keys; None if the catalog has no such device.
 
         NO_ANSWER stands for a record that could not be read in time.
         """
-        found, missing = dict[DeviceKey, DeviceRecord | None](), list[DeviceKey]()
+        found, missing = dict[DeviceKey, DeviceRecord | None](), set[DeviceKey]()
         now, recent = self.clock(), self._recent
         for key in keys:
             read_at, record = recent.get(key, _NEVER_READ)
             if 0 <= now - read_at < FRESH_SECONDS:
                 found[key] = record
             else:
-                missing.append(key)
+                missing.add(key)
         if missing:
-            batch = self._next
-            batch.keys.update(missing)
-            async with self._lock:
-                if batch.found is None:  # else another caller has looked up all keys
-                    self._next = _Lookup()
-                    batch.found = await self._read(list(batch.keys))
-            found |= {key: batch.found[key] for key in missing}
+            found.update(await self._read(list(missing)))
         return found
 
     async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:

@@ -1,6 +1,5 @@
 """The device's record for a call: from Redis, else from SQL, on every kind of Redis."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -15,7 +14,6 @@ from engine.redis.devices import (
     NO_ANSWER,
     DeviceKey,
     DeviceLookup,
-    DeviceRecord,
     completed_device,
 )
 from tests.api.harness import counted
@@ -105,20 +103,6 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
     after = (await lookup(redis, scene.database, metrics, lambda: clock).find([key]))[key]
     assert after is not None
     assert after.token_push == "new"
-
-
-async def test_those_who_wait_meanwhile_share_a_request(
-    redis: RedisClient, scene: Scene, metrics: Metrics
-) -> None:
-    devices = lookup(redis, scene.database, metrics)
-    known = DeviceKey(scene.company.id, "of-the-team")
-    keys = [known, *(DeviceKey(scene.company.id, f"new-{n}") for n in range(50))]
-    with counted(scene.database) as statements:
-        answers = await asyncio.gather(*(devices.find([key]) for key in keys))
-    found = [answer[key] for answer, key in zip(answers, keys, strict=True)]
-    assert isinstance(found[0], DeviceRecord)
-    assert found[1:] == [None] * 50
-    assert len([requested for requested in statements if "FROM device" in requested]) <= 2
 
 
 async def test_without_redis_sql_answers(scene: Scene, metrics: Metrics) -> None:

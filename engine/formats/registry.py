@@ -210,7 +210,7 @@ class RegisteredFormat:
 
 def _unreadable(reason: str) -> Decode:
     def decode(_message: bytes) -> object:
-        raise ValueError(f"of the registry: {reason}")
+        raise ValueError(reason)
 
     return decode
 

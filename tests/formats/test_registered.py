@@ -128,7 +128,7 @@ async def test_an_unknown_schema_is_requested_again_after_a_minute(
     one = registered_decoder(registry, "avro")
     record = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
     (letter,) = (await one.decode([record])).dead_letters
-    assert "schema 7 of the registry: it has no schema of this id" in letter.detail
+    assert "schema 7: it has no schema of this id" in letter.detail
     registry.schemas[7] = registered.AVRO
     assert (await one.decode([record])).messages == []
     await asyncio.sleep(0.5)

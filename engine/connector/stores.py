@@ -1,13 +1,11 @@
 """What account holders see of their calls, in Redis: the last ones, and the breaker."""
 
-import asyncio
 from collections import deque
 from typing import Any
 
 import msgspec
 from redis.exceptions import RedisError
 
-from catalog.redis_connection import RedisClient
 from connectors.model import BreakerSummary, CallHistory, PastCall
 from connectors.schedule import Breaker
 from engine.process.metrics import Metrics
@@ -77,19 +75,16 @@ def _breaker_key(prefix: str, company_id: int) -> str:
     return f"{prefix}breaker-state:{{{company_id % _TAGS}}}:{company_id}"
 
 
-async def read_call_history(
-    redis: RedisClient, prefix: str, company_id: int, *, now: float, deadline: float
-) -> CallHistory:
-    """The last calls, and the breaker as of `now` (epoch s).
+class CallHistoryReader(RedisStore):
+    """Reads what CallHistoryWriter wrote."""
 
-    Raises RedisError, OSError or TimeoutError.
-    """
-    pipeline: Any = redis.pipeline(transaction=False)
-    pipeline.lrange(_history_key(prefix, company_id), 0, KEPT - 1)
-    pipeline.get(_breaker_key(prefix, company_id))
-    async with asyncio.timeout(deadline):
-        written, state = await pipeline.execute()
-    return CallHistory(_summary(state, now), readable(written, _decode))
+    async def read(self, company_id: int, now: float) -> CallHistory:
+        """The last calls, and the breaker as of `now` (epoch s)."""
+        pipeline = self._pipeline()
+        pipeline.lrange(_history_key(self._prefix, company_id), 0, KEPT - 1)
+        pipeline.get(_breaker_key(self._prefix, company_id))
+        written, state = await self._answer(pipeline.execute())
+        return CallHistory(_summary(state, now), readable(written, _decode))
 
 
 def _summary(state: bytes | None, now: float) -> BreakerSummary:

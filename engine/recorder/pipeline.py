@@ -26,7 +26,6 @@ from engine.redis.figures import BeaconMinute
 log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
-_UNLIMITED = 1_000_000  # records; consumers give less
 _QUICKLY = 0.25  # of the deadline: a transaction with twice as many records ends in time, too
 _LONGEST_PAUSE = 5.0
 
@@ -37,9 +36,8 @@ Result = TypeVar("Result")
 class Recorder:
     """What the partitions of one process share.
 
-    `deadline` (seconds) bounds one transaction; `largest_pieces` has the most records that a
-    transaction takes, by topic. `on_recent` is told the committed detections of the last minutes.
-    `stored` has the positions that were last loaded from SQL.
+    `deadline` (seconds) bounds one transaction. `on_recent` is told the committed detections of the
+    last minutes. `stored` has the positions that were last loaded from SQL.
     """
 
     ledger: Ledger
@@ -47,7 +45,6 @@ class Recorder:
     metrics: Metrics
     deadline: float
     on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
-    largest_pieces: Mapping[str, int] = field(default_factory=dict)
     stored: dict[TopicPartition, Position | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,7 +99,7 @@ class PartitionRecorder(QueueWorker):
         self._reader = shared.readers[partition.topic]
         self._topic_id = begin.topic_id
         self._stored = shared.stored.get(partition)
-        self._largest_piece = self._limit = shared.largest_pieces.get(self._topic, _UNLIMITED)
+        self._largest_piece = self._reader.largest_piece
         super().__init__(partition, on_progress, batch_records)
 
     async def handle(self, batch: Records) -> None:
@@ -135,7 +132,7 @@ class PartitionRecorder(QueueWorker):
                 lambda: self._write(batch, end), may_be_split=len(records) > 1
             )
         if time.perf_counter() - begin < _QUICKLY * shared.deadline:
-            self._largest_piece = min(2 * self._largest_piece, self._limit)
+            self._largest_piece = min(2 * self._largest_piece, self._reader.largest_piece)
         shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: list[Any], end: int) -> None:
@@ -171,7 +168,7 @@ class PartitionRecorder(QueueWorker):
         now = await transaction.now()
         devices = await transaction.add_devices(self._reader.changes(counted))
         rows = self._reader.rows(counted, devices, now.timestamp())
-        if self._reader.only_changes:
+        if self._reader.trace == "changes":
             rows.detections = await _only_changes(transaction, rows.detections)
         await transaction.add_detections(rows.detections)
         await transaction.add_authentications(rows.authentications)

@@ -120,7 +120,8 @@ class Counted(NamedTuple):
 class RecordReader(ABC):
     """Reads the records of one topic. All partitions share it; each topic has its own batches."""
 
-    only_changes = False  # whether of detections only rows_of_changes are written
+    trace: Trace = "all"  # which detections leave a trace row
+    largest_piece = 1_000_000  # records of a transaction; batches are smaller
 
     @abstractmethod
     async def read(self, records: Records) -> list[Any]:
@@ -164,7 +165,7 @@ class DetectionReader(RecordReader):
     rule: DayRule
 
     def __post_init__(self) -> None:
-        self.only_changes = self.trace == "changes"
+        self.largest_piece = self.decoder.records_at_once
 
     async def read(self, records: Records) -> list[DecodedDetection]:
         decoded, dead = await self.decoder.decode(records)

@@ -13,10 +13,9 @@ from api.middleware import ApiMetrics
 from api.permissions import Services
 from api.sessions import Sessions
 from catalog.index.drain import OutboxDrainer
-from catalog.redis_connection import REDIS_SECONDS
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
-from engine.connector.stores import read_call_history
+from engine.connector.stores import CallHistoryReader
 from engine.connector.trial_call import ConnectorTrials
 from engine.process.health import HttpServer, health_server, listen
 from engine.process.lifecycle import run_services, tune_garbage_collector
@@ -98,6 +97,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
     eraser = device_eraser(settings, stores)
+    calls = CallHistoryReader(**stores.redis_options)
     claims = ClaimReader(**stores.redis_options)
     decisions = build_decision_store(settings, redis)
     recent = RecentDetectionStore(**stores.redis_options)
@@ -123,9 +123,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
         nudge=drainer.nudge,
         check_url=egress.check,
         try_connector=trials.run,
-        past_calls=lambda company: read_call_history(
-            redis, prefix, company, now=time.time(), deadline=REDIS_SECONDS
-        ),
+        past_calls=lambda company: calls.read(company, time.time()),
         device_history=lambda company, udid, campaigns: claims.history(
             DeviceKey(company, udid), campaigns
         ),

@@ -99,7 +99,6 @@ def recorder_of(
         metrics=metrics,
         deadline=TRANSACTION_SECONDS,
         on_recent=on_recent,
-        largest_pieces={topic: each.records_at_once for topic, each in decoders.items()},
     )
 
 

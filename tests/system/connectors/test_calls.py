@@ -12,7 +12,7 @@ from typing import Any
 from catalog.database import open_database
 from catalog.models import Company, Device
 from catalog.redis_connection import connect_redis
-from engine.connector.stores import read_call_history
+from engine.connector.stores import CallHistoryReader
 from engine.kafka.messages import ConnectorCall, parse
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims
@@ -122,7 +122,8 @@ async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
             [] if OUTCOMES[name] in ("published", "declined") else [OUTCOMES[name]] * DEVICES
         )
         # Each company sees its own calls only, without data of devices and services.
-        history = await read_call_history(redis, prefix, company.id, now=time.time(), deadline=30)
+        reader = CallHistoryReader(redis=redis, prefix=prefix, deadline=30)
+        history = await reader.read(company.id, time.time())
         assert {each.id: each.outcome for each in history.calls} == dict.fromkeys(
             calls, OUTCOMES[name]
         )

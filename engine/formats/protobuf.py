@@ -20,7 +20,6 @@ from google.protobuf import (
 from google.protobuf.message import DecodeError
 
 from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
-from engine.kafka.messages import Coordinates, Detection, GeofenceEvent, ReceivedDevice, ScannedTag
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."
@@ -31,12 +30,6 @@ _WELL_KNOWN = {
 _MOST_INDEXES = 16
 # proto3 does not encode a zero. For these fields an absent value means 0, for others it is absent.
 _ZERO_COUNTS = ("major", "minor", "latitude", "longitude", "kind", "transition")
-_NESTED = {
-    "device": ReceivedDevice,
-    "geofence": GeofenceEvent,
-    "position": Coordinates,
-    "tag": ScannedTag,
-}
 
 
 def compiled(schema: RegisteredSchema) -> Decode:
@@ -136,7 +129,7 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _detection(message: Any) -> dict[str, object]:
-    plain = _fields(message, Detection.__struct_fields__)
+    plain = _fields(message)
     if "uuid" not in plain:  # another place
         plain = {name: value for name, value in plain.items() if name not in ("major", "minor")}
     elif "proximity" not in plain and "rssi" not in plain:
@@ -144,23 +137,16 @@ def _detection(message: Any) -> dict[str, object]:
         field = message.DESCRIPTOR.fields_by_name.get("proximity")
         if field is not None and field.enum_type is not None:
             plain["proximity"] = _enum_name(field, 0)
-    for name, type_ in _NESTED.items():
-        nested = message.DESCRIPTOR.fields_by_name.get(name)
-        if nested is not None and nested.message_type is not None and message.HasField(name):
-            plain[name] = _fields(getattr(message, name), type_.__struct_fields__)
     return plain
 
 
-def _fields(message: Any, names: Sequence[str]) -> dict[str, object]:
-    """The fields with these names that are set."""
-    plain: dict[str, object] = {}
-    for field in message.DESCRIPTOR.fields:
-        name = field.name
-        if name not in names or field.is_repeated:
-            continue
-        value = getattr(message, name)
-        if message.HasField(name) if field.has_presence else value or name in _ZERO_COUNTS:
-            plain[name] = _plain(field, value)
+def _fields(message: Any) -> dict[str, object]:
+    """The fields that are set, those that a detection does not have among them."""
+    plain = {each.name: _plain(each, v) for each, v in message.ListFields() if not each.is_repeated}
+    for name in _ZERO_COUNTS:
+        field = message.DESCRIPTOR.fields_by_name.get(name)
+        if field is not None and not field.has_presence and name not in plain:
+            plain[name] = _plain(field, field.default_value)
     return plain
 
 
@@ -169,9 +155,8 @@ def _plain(field: Any, value: Any) -> object:
         kind = field.message_type.full_name
         if kind == _TIMESTAMP:
             return value.seconds * 1000 + value.nanos // 1_000_000
-        if kind.startswith(_WRAPPERS) and hasattr(value, "value"):
-            return value.value
-        return None
+        is_wrapper = kind.startswith(_WRAPPERS) and hasattr(value, "value")
+        return value.value if is_wrapper else _fields(value)
     if field.enum_type is not None:
         return _enum_name(field, value)
     return value.hex() if isinstance(value, bytes) else value

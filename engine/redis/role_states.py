@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import structlog
 from redis.asyncio import RedisCluster
-from redis.exceptions import ResponseError
 
 from api.reports import RoleReport
 from engine.process.metrics import Metrics
@@ -25,7 +24,6 @@ _EVICTS = (
     "Redis evicts keys when it is full: claims get lost, and devices receive campaigns again; "
     "set maxmemory-policy noeviction"
 )
-_BLIND = "Redis does not answer INFO to this user: nothing can report that it is nearly full"
 
 
 class RedisInspection(RedisStore):
@@ -39,20 +37,13 @@ class RedisInspection(RedisStore):
 
     async def inspect(self) -> None:
         """Check once."""
-        dangers = set[str]()
-        try:
-            nodes = await self._answer(self._info())
-        except ResponseError:  # some Redis services forbid INFO
-            dangers.add(_BLIND)
-        else:
-            ratio = max(map(_ratio, nodes), default=0.0)
-            evicts = any(
-                node.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION for node in nodes
-            )
-            self._metrics.redis_memory.set(ratio)
-            self._metrics.redis_evicts.set(evicts)
-            dangers |= {_FULL} if ratio >= _NEARLY_FULL else set()
-            dangers |= {_EVICTS} if evicts else set()
+        nodes = await self._answer(self._info())
+        ratio = max(map(_ratio, nodes), default=0.0)
+        evicts = any(node.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION for node in nodes)
+        self._metrics.redis_memory.set(ratio)
+        self._metrics.redis_evicts.set(evicts)
+        dangers = {_FULL} if ratio >= _NEARLY_FULL else set()
+        dangers |= {_EVICTS} if evicts else set()
         for danger in sorted(dangers - self._dangers):
             log.warning(danger)
         for danger in sorted(self._dangers - dangers):

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.process.settings_sources import load_settings
 from tests.servers.kafka.server import KafkaServer
+from tests.system.topics import Record, TopicSet
 
 # From the tests of Kafka's own Java client (UtilsTest.testMurmur2).
 JAVA_HASHES = {
@@ -122,16 +122,6 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
 PARTITIONS = 4
 
 
-async def read(broker: str, topic: str) -> list["ConsumerRecord[bytes, bytes]"]:
+async def read(broker: str, topic: str) -> list[Record]:
     """All records of the topic, partition by partition."""
-    records: list[ConsumerRecord[bytes, bytes]] = []
-    async with AIOKafkaConsumer(bootstrap_servers=broker) as consumer:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        consumer.assign(places)
-        await consumer.seek_to_beginning(*places)
-        ends = await consumer.end_offsets(places)
-        async with asyncio.timeout(90):
-            while len(records) < sum(ends.values()):
-                for batch in (await consumer.getmany(timeout_ms=100)).values():
-                    records += batch
-    return sorted(records, key=lambda record: (record.partition, record.offset))
+    return await TopicSet(broker, "", "", PARTITIONS).read(topic)

@@ -1,12 +1,11 @@
 """Publishing in transactions on a real broker: fencing, refused messages, timestamps."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.offsets import Position
@@ -14,14 +13,15 @@ from engine.kafka.producer import MessageTooLargeError, Outgoing, Refusals
 from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import PartitionRestartError
 from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
+from tests.kafka.members import ROLE, committed, settings_for
+from tests.system.topics import TopicSet
 
 Make = Callable[..., Any]
 
 
 @pytest.fixture
-def settings(kafka_bootstrap: str) -> Settings:
-    return load_settings(None, kafka_bootstrap_servers=kafka_bootstrap)
+def settings(kafka_bootstrap: str, topic_prefix: str) -> Settings:
+    return settings_for(kafka_bootstrap, topic_prefix)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def owner(
             one = TransactionalPublisher(
                 settings,
                 partition=source,
-                group=f"{topic_prefix}group",
+                group=f"{topic_prefix}{ROLE}",
                 refusals=refusals or Refusals(),
             )
             stack.push_async_callback(one.close)
@@ -55,28 +55,13 @@ async def owner(
 
 
 @pytest.fixture
-def seen(settings: Settings, topic_prefix: str) -> Make:
-    """The records that a consumer reads with read_committed, and the group's offset."""
+def seen(settings: Settings, source: TopicPartition, topic_prefix: str) -> Make:
+    """What a consumer reads with read_committed, and the group's offset."""
+    topics = TopicSet(settings.kafka_bootstrap_servers, topic_prefix, "", 2, committed=True)
 
-    async def read() -> tuple[list[bytes | None], int | None]:
-        async with AIOKafkaConsumer(
-            bootstrap_servers=settings.kafka_bootstrap_servers,
-            group_id=f"{topic_prefix}group",
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-        ) as consumer:
-            places = [TopicPartition(f"{topic_prefix}out", number) for number in (0, 1)]
-            consumer.assign(places)
-            await consumer.seek_to_beginning(*places)
-            ends = await consumer.end_offsets(places)
-            values: list[bytes | None] = []
-            async with asyncio.timeout(90):
-                while any([await consumer.position(each) < ends[each] for each in places]):
-                    for batch in (await consumer.getmany(timeout_ms=100)).values():
-                        values += [record.value for record in batch]
-            return sorted(values, key=str), await consumer.committed(
-                TopicPartition(f"{topic_prefix}in", 0)
-            )
+    async def read() -> tuple[list[bytes | None], int]:
+        (offset,) = await committed(settings, source.topic, 1)
+        return sorted([each.value for each in await topics.read("out")], key=str), offset
 
     return read
 
@@ -98,7 +83,7 @@ async def test_the_next_owner_ends_what_the_last_one_left_and_shuts_it_out(
     last = await owner()
     await last.publish([message(b"again")])
     next_one = await owner()
-    assert await seen() == ([], None)
+    assert await seen() == ([], 0)
     with pytest.raises(PartitionRestartError):
         await last.commit(Position(1))
     for _ in range(2):  # nor later

@@ -137,16 +137,3 @@ def test_the_next_moment_is_after_the_quiet_hours_and_within_the_caps() -> None:
     elsewhere = new_question(sent=(FRIDAY - 60,), time_zone="America/New_York")
     assert only(at_beacon(elsewhere, rules)).reason is Reason.CAPPED
     assert only(at_beacon(elsewhere, rules)).next_at == epoch("2026-11-21T13:00:00+00:00")
-
-
-def test_the_last_place_is_the_campaigns_with_the_highest_priority() -> None:
-    campaigns = [campaign(id=n, priority=p, **PARIS) for n, p in ((1, 5), (2, 9), (3, 5), (4, 0))]
-    campaigns[2] = msgspec.structs.replace(campaigns[2], ignores_caps=True)
-    target = Target(beacon(), campaigns, True, CAPPED)
-    found = explain(target, new_question(sent=(FRIDAY - 5,))).campaigns
-    assert {each.campaign.id: each.reason.value for each in found} == {
-        2: "granted",
-        1: "capped",
-        3: "granted",
-        4: "capped",
-    }

@@ -1,13 +1,13 @@
 """Which geofences contain a position, beside an independent look at every circle."""
 
 import math
-import random
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rules.geofences import Circle, GeofenceGrid
 
+EARTH = 6_371_008.8  # metres
 LATITUDES = st.floats(-90, 90) | st.sampled_from([-90.0, 0.0, 89.9999, 90.0])
 LONGITUDES = st.floats(-180, 180) | st.sampled_from([-180.0, 0.0, 179.9999, 180.0])
 RADII = st.floats(1, 20_100_000) | st.sampled_from([1.0, 10.0, 100.0, 10_000.0])
@@ -23,7 +23,7 @@ def metres_by_vectors(latitude, longitude, circle):
     a, b = vector(latitude, longitude), vector(circle.latitude, circle.longitude)
     cross = (a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0])
     dot = sum(map(math.prod, zip(a, b, strict=True)))
-    return 6_371_008.8 * math.atan2(math.hypot(*cross), dot)
+    return EARTH * math.atan2(math.hypot(*cross), dot)
 
 
 def assert_agrees(grid, circles, latitude, longitude):
@@ -35,29 +35,28 @@ def assert_agrees(grid, circles, latitude, longitude):
             assert (circle.id in found) == (metres < circle.radius), (circle, metres)
 
 
-@given(st.lists(st.tuples(LATITUDES, LONGITUDES, RADII), max_size=8), LATITUDES, LONGITUDES)
-@example([(90.0, 0.0, 10.0)], 90.0, 180.0)
-@example([(0.0, 180.0, 10.0)], 0.0, -180.0)
-@example([(-89.99, 170.0, 5000.0)], -89.99, -10.0)
-def test_any_circle_anywhere(places, latitude, longitude):
+@st.composite
+def cases(draw):
+    """Circles, and positions anywhere and on both sides of their edges."""
+    places = draw(st.lists(st.tuples(LATITUDES, LONGITUDES, RADII), max_size=8))
     circles = [Circle(number, *place) for number, place in enumerate(places)]
-    assert_agrees(GeofenceGrid(circles), circles, latitude, longitude)
-
-
-def test_positions_near_the_edges_of_many_circles():
-    """Among them the poles and the 180th meridian; benchmarks.places asks a million times."""
-    chance = random.Random(28)
-    circles = []
-    for number in range(400):
-        radius = 10 ** chance.uniform(1, 4)
-        latitude = chance.choice([chance.uniform(-90, 90), 90 - chance.random() / 9, -89.95])
-        longitude = chance.choice([chance.uniform(-180, 180), 180 - chance.random() / 99, -179.999])
-        circles.append(Circle(number, latitude, longitude, radius))
-    grid = GeofenceGrid(circles)
+    positions = [(draw(LATITUDES), draw(LONGITUDES))]
     for circle in circles:
-        for share in (0.5, 0.999, 1.001):
-            angle, bearing = share * circle.radius / 6_371_008.8, chance.uniform(0, math.tau)
-            assert_agrees(grid, circles, *destination(circle, angle, bearing))
+        bearing = draw(st.floats(0, math.tau))
+        angles = [share * circle.radius / EARTH for share in (0.5, 0.999, 1.001)]
+        positions += [destination(circle, angle, bearing) for angle in angles]
+    return circles, positions
+
+
+@given(cases())
+@example(([Circle(0, 90.0, 0.0, 10.0)], [(90.0, 180.0)]))
+@example(([Circle(0, 0.0, 180.0, 10.0)], [(0.0, -180.0)]))
+@example(([Circle(0, -89.99, 170.0, 5000.0)], [(-89.99, -10.0)]))
+def test_any_circle_anywhere(case):
+    circles, positions = case
+    grid = GeofenceGrid(circles)
+    for position in positions:
+        assert_agrees(grid, circles, *position)
 
 
 def destination(circle, angle, bearing):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +11,6 @@ from aiokafka.partitioner import murmur2
 from engine.redis.claims import REQUEST_BYTES
 from engine.trigger import cycle as cycle_module
 from tests.redis.index_writer import beacon_entry, campaign_entry
-from tests.rules.records import venue
 from tests.servers.waiting import eventually
 from tests.trigger.pushed import PushedTrigger, detection
 
@@ -93,19 +91,6 @@ async def test_one_cycle_is_for_all_partitions(pair: Pair) -> None:
     assert pair.cycles() == 1, "each partition remembers its claims"
 
 
-async def test_a_device_on_two_partitions_at_once_is_notified_once(pair: Pair) -> None:
-    pair.offer("a", "a")
-    await pair.until_finished()
-    assert pair.cycles() == 1
-    assert await pair.sent() == ["a"]
-    assert pair.trigger.count("decisions_total", reason="granted") == 2
-    assert pair.trigger.count("decisions_total", reason="throttled") == 1
-    for number, worker in enumerate(pair.workers):
-        worker.offer(pair.trigger.records([detection("a", seconds=1)], number))
-    await pair.until_finished()
-    assert pair.cycles() == 1, "both remember the claim"
-
-
 async def test_only_the_same_device_waits_for_an_unanswered_call(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,25 +133,6 @@ async def test_the_bound_of_a_cycle_is_for_all_its_partitions(
     await pair.until_finished()
     assert (max(asked), sum(asked)) == (3, 8)
     assert len(await pair.sent()) == 8
-
-
-async def test_companies_share_a_cycle(
-    trigger: PushedTrigger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One with much work has its share of each cycle and no more."""
-    monkeypatch.setattr(cycle_module, "_MOST_CAMPAIGNS", 32)
-    other = beacon_entry([8], minor=3, venue=venue(id=2, company_id=2))
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7) | other | campaign_entry(8))
-    cycle = trigger.role.cycle
-    with trigger.waiting():
-        loud = [detection(f"loud {number}") for number in range(100)]
-        quiet = [detection(f"quiet {number}", minor=3) for number in range(20)]
-        trigger.worker.offer(trigger.records([*loud, *quiet]))
-        await eventually(lambda: trigger.worker.pending == 120, what="all are offered")
-        await eventually(lambda: sum(map(len, cycle._queues.values())) == 120, what="all wait")
-        taken = [Counter(each.decision.company_id for each in cycle._take()) for _ in range(3)]
-        assert taken == [{1: 16, 2: 16}, {1: 16, 2: 4}, {1: 32}]
-    await trigger.worker.abandon()
 
 
 def held_up(owner: Any, name: str, *, after: bool) -> tuple[asyncio.Event, asyncio.Event]:

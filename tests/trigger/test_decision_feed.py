@@ -220,16 +220,3 @@ async def test_a_flood_is_sampled_and_hides_no_other_company(feed: Feed):
     (last,) = await loud.next(1)
     # Of very many it is known about how many they were.
     assert last.left_out == pytest.approx(1979, rel=0.05)
-
-
-async def test_what_is_not_even_decoded_is_counted_as_left_out(feed: Feed):
-    watching = await Watching(feed.trigger).begin()
-    await cancel([feed.task])
-    await feed.push(*(far(f"device {number}") for number in range(20)))
-    await feed.push(*[far("other")] * 300)
-    await feed.push(*[far("other")] * 300)
-    feed.task = asyncio.create_task(feed.trigger.role.intake.feed.run())
-    await watching.next(20)
-    await feed.push(far("late"))
-    (last,) = await watching.next(1)
-    assert last.left_out == 600

@@ -45,17 +45,6 @@ def test_what_is_unknown_displaces_nothing():
     assert {key(minor) for minor in range(5)} <= set(cache.known)
 
 
-def test_beacons_that_are_detected_in_turn_are_found_in_a_cache_that_is_too_small():
-    cache, found = PlaceCache(100), 0
-    for number in range(3000):
-        minor = number % 150
-        if key(minor) in cache.known:
-            found += 1
-        else:
-            cache.keep({key(minor): None}, cache.version)
-    assert found > 600  # none, if the oldest were dropped
-
-
 def test_a_campaign_in_an_unknown_time_zone_is_left_out():
     made = IndexedPlace(
         place_of(), [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None

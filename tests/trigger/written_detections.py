@@ -24,17 +24,8 @@ UNUSUAL_NUMBERS = (
     *('"1_0"', '" 1"', '"1 "', '"000001"', '"65537"', '"-1"', '"+1"', '""', '"one"', '"１"'),
 )
 ZONES = (
-    "null",
-    '"near"',
-    '"ProximityNear"',
-    '"NEAR"',
-    "2",
-    '"2"',
-    '"far"',
-    '"immediate"',
-    "0",
-    "1",
-    "3",
+    *("null", '"near"', '"ProximityNear"', '"NEAR"', "2", '"2"', '"far"', '"immediate"'),
+    *("0", "1", "3"),
 )
 UNUSUAL_ZONES = (
     *('"nEaR"', '"proximitynear"', '"none"', '""', "4", "02", "2.0", "-2", "true", '"02"'),
@@ -73,8 +64,8 @@ GEOFENCES = tuple(
     f'{{"id":{number},"transition":"{each}"}}' for number in "12346" for each in ("enter", "dwell")
 )
 UNUSUAL_GEOFENCES = (
-    *(f'{{"id":{number},"transition":"enter"}}' for number in ("5", "0", "-1", "1.0", "1e0")),
-    *(f'{{"id":{number},"transition":"enter"}}' for number in ("01", '"1"', "null", "9" * 19)),
+    *(f'{{"id":{number},"transition":"enter"}}' for number in ("5", "0", "-1", "1.0", '"1"')),
+    *(f'{{"id":{number},"transition":"enter"}}' for number in ("01", "null", "9" * 19)),
     *(f'{{"id":1,"transition":{each}}}' for each in ('"exit"', '"ENTER"', "null", "1", '"enter ')),
     *('{"id":1}', '{"transition":"enter"}', '{"id":1,"id":2,"transition":"enter"}', "{}", "[1]"),
     *('{"id":1,"transition":"enter","at":[]}', '{"id":1,"transition":"exit","transition":"enter"}'),
@@ -89,16 +80,13 @@ POSITIONS = (
     '{"latitude":48.86,"longitude":2.2945,"accuracy":801}',
 )
 UNUSUAL_POSITIONS = (
-    '{"latitude":48.87,"longitude":2.2945}',
     *(f'{{"latitude":{each},"longitude":10}}' for each in ("90.1", "-90.1", "1e1", '"10"', "null")),
     *(f'{{"latitude":10,"longitude":{each}}}' for each in ("180.1", "-181", "010", "10.", "NaN")),
     *(f'{{"latitude":10,"longitude":10,"accuracy":{each}}}' for each in ("-1", "801", "null", "x")),
     *('{"latitude":10,"latitude":9,"longitude":10}', '{"latitude":10}', '{"longitude":10}'),
-    *(
-        f'{{"latitude":10.{"0" * 400}1,"longitude":10}}',
-        f'{{"latitude":{"9" * 400},"longitude":1}}',
-    ),
+    *(f'{{"latitude":{each},"longitude":1}}' for each in ("9" * 400, f"10.{'0' * 400}1")),
     *('{"latitude":10,"longitude":10,"accuracy":801,"accuracy":1}', "{}", "null"),
+    '{"latitude":48.87,"longitude":2.2945}',
 )
 TAGS = (
     *(f'{{"kind":"{kind}","value":"a tag"}}' for kind in ("nfc", "qrcode")),

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from engine.formats.registry import RegisteredSchema
 from engine.kafka.detections import BeaconKey
-from engine.process.settings import FORMATS
+from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from rules.model import Zone
 from tests.formats import registered
-from tests.formats.records import SAMPLES, decoder, report
+from tests.formats.records import SAMPLES, decoder, refused, report
 from tests.kafka.records import detection
 
 EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
@@ -130,3 +130,16 @@ def test_a_record_is_detections_or_a_dead_letter(
         assert 0 <= each.detected_at <= 253_402_300_800
     indexes = [each.index for each in batch.messages]
     assert indexes == sorted(set(indexes))
+
+
+JSON_FORMATS = sorted({*FORMATS} - {*REGISTERED_FORMATS})
+
+
+@pytest.mark.parametrize("format_", JSON_FORMATS)
+@pytest.mark.parametrize("deep", [b"[" * 100_000, b'[{"type":' * 100_000])
+def test_json_nested_without_end(format_: str, deep: bytes) -> None:
+    """By itself, in a field that nobody reads, or behind the last element."""
+    sample = VALUES[format_][0].rstrip()
+    inside = sample[:-1] + (b"," if sample.endswith(b"]") else b',"x":') + deep
+    for value in (deep, inside):
+        assert refused(format_, report(value))[0] in ("malformed_json", "invalid_field")

@@ -1,7 +1,6 @@
 """The recorder's port to SQL, on both databases: what it writes and what it refuses."""
 
 import asyncio
-import contextlib
 
 import pytest
 from sqlalchemy import select, text
@@ -44,34 +43,6 @@ async def test_a_position_moves_only_from_what_is_known(scene: Scene):
 async def past(scene: Scene) -> set[str]:
     async with scene.database.read() as session:
         return set(await session.scalars(select(ReplacedTopic.topic)))
-
-
-@pytest.mark.parametrize("turns", [1, 2, 5])
-async def test_a_cancelled_transaction_leaves_nothing_behind(scene: Scene, turns: int):
-    """Also if it is cancelled again and again while it rolls back."""
-
-    async def move() -> None:
-        async with scene.ledger.transaction() as transaction:
-            assert await transaction.move_position(TOPIC, 0, None, Position(10))
-            under_way.set()
-            await asyncio.Event().wait()
-
-    for _ in range(5):  # as many as the pool keeps
-        under_way = asyncio.Event()
-        task = asyncio.create_task(move())
-        await under_way.wait()
-        while not task.done():
-            task.cancel()
-            for _ in range(turns):  # however far the rollback has come
-                await asyncio.sleep(0)
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    for _ in range(6):
-        assert await next_offsets(scene.ledger, TOPIC) == {}
-    async with asyncio.timeout(90):
-        assert await move_position(scene.ledger, TOPIC, 0, None, Position(7))
-    if scene.database.dialect == "postgresql":
-        await eventually(lambda: no_transaction_is_idle(scene), what="no session is idle")
 
 
 async def no_transaction_is_idle(scene: Scene) -> bool:

@@ -202,14 +202,6 @@ async def test_a_change_while_it_is_loaded_is_not_remembered(
     assert granted(await one(index)) == []
 
 
-async def test_a_rebuild_drops_everything(index: PlaceIndex, watched: Writer) -> None:
-    await resolve(index, KNOWN, UNKNOWN)
-    watched.fields |= beacon_entry([])
-    await watched.rebuild()
-    await eventually(lambda: not index.cache.known, what="everything is dropped")
-    assert granted(await one(index)) == []
-
-
 async def test_cached_beacons_are_read_again_one_after_the_other(
     redis: RedisClient, index: PlaceIndex, metrics: Metrics, built: Writer
 ) -> None:

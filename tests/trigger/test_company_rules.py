@@ -21,7 +21,7 @@ from tests.redis.index_writer import (
     connector_entry,
     rules_entry,
 )
-from tests.rules.records import UUID, beacon, campaign, epoch, venue
+from tests.rules.records import UUID, beacon, campaign, epoch
 from tests.trigger.pushed import NOW, PushedTrigger, detection
 from tests.trigger.samples import notification_id
 
@@ -116,18 +116,6 @@ async def test_the_zone_of_the_catalog_counts_as_it_is_now(trigger: PushedTrigge
     await trigger.push(at_night("away", 61, minor=3))
     assert await sent(trigger) == [("away", 7)]
     assert reasons(trigger) == Counter(granted=1, quiet_hours=4)
-
-
-async def test_an_edit_of_the_rules_counts_for_what_waits(trigger: PushedTrigger) -> None:
-    shop = venue(id=2, company_id=1, time_zone="Asia/Tokyo")
-    await trigger.write_index(beacon_entry([7], venue=shop) | campaign_entry(7))
-    trigger.now = NIGHT
-    with trigger.waiting():
-        trigger.worker.offer(trigger.records([at_night("phone")]))
-        await trigger.write_index(QUIET)
-    await trigger.until_finished()
-    assert await sent(trigger) == []
-    assert reasons(trigger) == Counter(quiet_hours=1)
 
 
 async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: PushedTrigger) -> None:

@@ -1,6 +1,5 @@
 """The trigger's path in memory, through the production wiring."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -117,17 +116,3 @@ async def test_too_many_dead_letters_stop_the_worker(
         await trigger.push(b"no json")
     assert trigger.worker.done_offset is None
     assert await trigger.left("dead-letters") == []
-
-
-async def test_what_waits_of_an_abandoned_worker_is_dropped(trigger: PushedTrigger) -> None:
-    await trigger.write_index(beacon_entry([7]) | campaign_entry(7))
-    other = trigger.assigned(1)
-    with trigger.waiting():
-        trigger.worker.offer(trigger.records([detection()]))
-        await eventually(lambda: trigger.role.cycle._queues, what="it waits")
-        await trigger.worker.abandon()
-    await eventually(lambda: not trigger.role.cycle._queues, what="the cycle has met it")
-    await other.abandon()
-    assert not [task for task in asyncio.all_tasks() if task.get_name() in ("cycle", "send")]
-    assert trigger.worker.done_offset is None
-    assert await trigger.left("notifications") == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,21 +59,6 @@ async def test_each_sighting_of_a_report_is_decided(gateways: PushedTrigger) -> 
     assert gateways.worker.done_offset == 3
     assert gateways.count("detections_total", reason="unknown_beacon") == 1
     assert gateways.count("detections_total", reason="granted") == 3
-
-
-async def test_a_report_delivered_again_sends_the_same_again(gateways: PushedTrigger) -> None:
-    beacons = beacon_entry([7]) | beacon_entry([8], minor=3)
-    await gateways.write_index(beacons | campaign_entry(7, delay=60) | campaign_entry(8, delay=60))
-    records = gateways.records([report(2, 3, 2)])
-    gateways.worker.offer(records)
-    await gateways.until_finished()
-    await gateways.worker.abandon()
-    gateways.worker = gateways.assigned()  # as after a crash before the commit
-    gateways.worker.offer(records)
-    await gateways.until_finished()
-    ids = Counter((each["id"], each["campaign"]["id"]) for each in await gateways.sent())
-    assert list(ids.values()) == [2, 2]
-    assert {campaign for _, campaign in ids} == {7, 8}
 
 
 async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedTrigger) -> None:

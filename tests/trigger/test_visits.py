@@ -1,7 +1,6 @@
 """Visits in the trigger: messages of presence, campaigns that fire on them, crashes."""
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -44,17 +43,9 @@ async def mall(trigger: PushedTrigger) -> PushedTrigger:
     return trigger
 
 
-async def bodies(trigger: PushedTrigger, topic: str) -> list[dict[str, Any]]:
-    return [json.loads(each.value or b"") for each in await trigger.left(topic)]
-
-
-def in_order(messages: list[dict[str, Any]]) -> list[str]:
-    return sorted(json.dumps(each) for each in messages)
-
-
 async def told(trigger: PushedTrigger) -> list[tuple[str, str]]:
     """The type and the kind of place of each message of presence, in order."""
-    found = await bodies(trigger, "presence")
+    found = await trigger.sent("presence")
     return [(each["type"], each["place"]["kind"]) for each in found]
 
 
@@ -75,7 +66,7 @@ async def pass_time(trigger: PushedTrigger, seconds: float) -> None:
 async def test_a_visit_from_enter_to_exit(mall: PushedTrigger) -> None:
     await stay(mall, *range(0, 125, 25))
     await pass_time(mall, 131)
-    found = await bodies(mall, "presence")
+    found = await mall.sent("presence")
     assert [(each["type"], each["place"]) for each in found] == [
         ("enter", {"kind": "beacon", "id": 1, "name": "Desk"}),
         ("enter", {"kind": "venue", "id": 1, "name": "Library"}),
@@ -89,7 +80,7 @@ async def test_a_visit_from_enter_to_exit(mall: PushedTrigger) -> None:
     assert exit_["exited_at"] == exit_["last_seen"]
     assert len({each["id"] for each in found}) == len(found)
     assert len({each["visit_id"] for each in found}) == 2
-    sent = await bodies(mall, "notifications")
+    sent = await mall.sent("notifications")
     assert [each["campaign"]["id"] for each in sent if "on" not in each] == [7] * 5
     fired = [(each["campaign"]["id"], each["on"]) for each in sent if "on" in each]
     assert fired == [(8, "enter"), (9, "dwell"), (11, "exit")]
@@ -115,31 +106,7 @@ async def test_a_campaign_alone_leads_to_no_presence(trigger: PushedTrigger) -> 
     await trigger.write_index(rules(presence=False) | entries)
     await stay(trigger, 0, 10)
     assert await told(trigger) == []
-    assert [each["on"] for each in await bodies(trigger, "notifications")] == ["enter"]
-
-
-@pytest.mark.parametrize("acknowledged", [True, False])
-async def test_a_crash_repeats_what_was_not_forgotten(
-    mall: PushedTrigger, acknowledged: bool
-) -> None:
-    records = mall.records([detection(), detection("other")])
-    mall.worker.offer(records)
-    await mall.until_finished()
-    before = await bodies(mall, "presence"), await bodies(mall, "notifications")
-    if acknowledged:
-        await mall.worker.finish(5)
-    else:
-        await mall.worker.abandon()
-    mall.worker = mall.assigned()
-    mall.worker.offer(records)  # nothing was committed
-    await mall.until_finished()
-    after = await bodies(mall, "presence")
-    times = 1 if acknowledged else 2
-    assert in_order(after) == in_order(before[0] * times)
-    ids = Counter(each["id"] for each in await bodies(mall, "notifications"))
-    assert ids == {each["id"]: times if "on" in each else 2 for each in before[1]}
-    await stay(mall, 20)  # the visits go on
-    assert len(await told(mall)) == len(after)
+    assert [each["on"] for each in await trigger.sent("notifications")] == ["enter"]
 
 
 async def test_who_has_lost_the_partition_writes_no_more(mall: PushedTrigger) -> None:
@@ -150,7 +117,7 @@ async def test_who_has_lost_the_partition_writes_no_more(mall: PushedTrigger) ->
     mall.worker, current = lost, mall.worker
     with pytest.raises(VisitsTakenOverError):
         await mall.until_finished()
-    assert {each["device"]["udid"] for each in await bodies(mall, "presence")} == {"phone"}
+    assert {each["device"]["udid"] for each in await mall.sent("presence")} == {"phone"}
     mall.worker = current
     await pass_time(mall, 41)
     assert (await told(mall))[-1] == ("exit", "beacon")
@@ -174,7 +141,7 @@ async def test_a_place_that_was_edited_ends_its_visits(mall: PushedTrigger) -> N
     del mall.writer.fields[next(each for each in mall.writer.fields if each[0] == "b")]
     await mall.write_index({})
     await pass_time(mall, 31)
-    last = (await bodies(mall, "presence"))[-1]
+    last = (await mall.sent("presence"))[-1]
     assert (last["type"], last["cause"], last["place"]["name"]) == ("exit", "edited", "")
     assert last["venue"] == {"id": 1, "name": ""}
 
@@ -204,7 +171,7 @@ async def test_positions_and_reports_end_visits_of_geofences(trigger: PushedTrig
     await trigger.push(at(20, geofence={"id": 4, "transition": "enter"}))
     await trigger.push(at(25, geofence={"id": 4, "transition": "exit"}))
     await trigger.push(at(24, geofence={"id": 4, "transition": "dwell"}))  # late
-    found = (await bodies(trigger, "presence"))[2:]
+    found = (await trigger.sent("presence"))[2:]
     assert [(each["type"], each.get("cause")) for each in found] == [
         ("exit", "signal"),
         ("enter", None),

@@ -5,7 +5,7 @@ import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,9 +17,26 @@ from tests.kafka.records import record as kafka_record
 
 TOPIC = "gateways"
 ARRIVED_AT = RECORD_TIME
-# The blocks of samples.md by format.
+
+
+class Sample(NamedTuple):
+    """A report of samples.md, the key of its record, and its detections."""
+
+    key: bytes | None
+    value: bytes
+    detections: list[str]
+
+
+def _samples(section: str) -> list[Sample]:
+    block = r"(?:^Key `([^`]*)`:\n\n)?^```json\n(.*?)\n```(?:\n\n```text\n(.*?)\n```)?"
+    found = re.findall(block, section, re.DOTALL | re.MULTILINE)
+    return [
+        Sample(k.encode() or None, value.encode(), text.splitlines()) for k, value, text in found
+    ]
+
+
 SAMPLES = {
-    section.partition("\n")[0]: re.findall(rb"```json\n(.*?)\n```", section.encode(), re.DOTALL)
+    section.partition("\n")[0]: _samples(section)
     for section in Path(__file__).with_name("samples.md").read_text("utf-8").split("\n## ")[1:]
 }
 # An advertisement of an iBeacon, from a gateway's manual: Ingics iGS01S (manualshive.com, page 3),
@@ -78,7 +95,7 @@ def refused(format_: str, record: Record) -> tuple[str, str]:
 
 def kontakt_upload(version: int, *events: dict[str, Any]) -> Any:
     """An upload of a Kontakt.io gateway, with the sample's gateway."""
-    upload = orjson.loads(SAMPLES["kontakt"][0])
+    upload = orjson.loads(SAMPLES["kontakt"][0].value)
     return report(upload | {"version": version, "events": list(events)}, key=None)
 
 

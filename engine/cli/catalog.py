@@ -1,6 +1,5 @@
 """`proximity catalog load` and `proximity index rebuild`: they write the catalog and its index."""
 
-import asyncio
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -10,11 +9,8 @@ import typer
 from typer import Argument
 
 from catalog.database import Database
-from catalog.errors import RedisUrlError
-from catalog.index.drain import OUTAGES, DrainResult, drain_once
 from catalog.index.drain import rebuild as build_again
 from catalog.load import LoadError, LoadSummary, load_document
-from catalog.redis_connection import probe_redis
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.cli.command import (
@@ -26,12 +22,9 @@ from engine.cli.command import (
     telling,
 )
 from engine.cli.output import count_of, say
-from engine.cli.servers import open_migrated_database, open_migrated_stores, reason_of
+from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
-from engine.wiring.parts import catalog_limits, open_stores
-
-_DRAIN_SECONDS = 5.0
-_PAUSE = 0.1
+from engine.wiring.parts import catalog_limits
 
 app = new_app()
 catalog = new_group(app, "catalog", "The catalog: companies, venues, beacons, campaigns.")
@@ -47,7 +40,8 @@ def load(
 
     {"companies": [{"name", "accounts", "applications", "connector", "devices", "venues": [...]}]},
     with the interface's field names. Existing records are found by name, e-mail, udid and triple,
-    so loading a file twice changes nothing.
+    so loading a file twice changes nothing. Running processes write the changes to the index in
+    Redis within a second; else the next one that starts does.
     """
     settings = begin_quietly(context)
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -55,25 +49,14 @@ def load(
 
 
 async def _load(settings: Settings, name: str, raw: bytes) -> None:
-    await probe_redis(settings.redis_url.get_secret_value())
     async with open_migrated_database(settings) as database:
         try:
             summary = await write_catalog(settings, database, raw)
         except LoadError as error:
             raise refused_document(name, error) from None
-        for kind, count in summary.items():
-            outcomes = (f"{count[each]} {each}" for each in ("created", "updated", "unchanged"))
-            say(f"{kind}: {', '.join(outcomes)}")
-        try:
-            await update_index(settings)
-        except (RedisUrlError, *OUTAGES) as error:
-            say(
-                f"the index in Redis is not up to date yet ({reason_of(error)}): "
-                "running trigger processes will bring it up to date",
-                err=True,
-            )
-        else:
-            say("the index in Redis is up to date")
+    for kind, count in summary.items():
+        outcomes = (f"{count[each]} {each}" for each in ("created", "updated", "unchanged"))
+        say(f"{kind}: {', '.join(outcomes)}")
 
 
 def refused_document(name: str, error: LoadError) -> CommandError:
@@ -97,19 +80,6 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
         limits=catalog_limits(settings),
         check_url=egress.check,
     )
-
-
-async def update_index(settings: Settings) -> None:
-    """Bring the index in Redis up to date with SQL now, within 5 s.
-
-    Raises RedisUrlError and those of catalog.index.drain.OUTAGES. The outbox then keeps the
-    changes, and any process that reaches SQL and Redis writes them.
-    """
-    async with open_stores(settings) as stores, asyncio.timeout(_DRAIN_SECONDS):
-        of = (stores.database, stores.index_store)
-        while (outcome := await drain_once(*of)) is not DrainResult.IDLE:
-            if outcome is DrainResult.BUSY:  # another process is writing the index
-                await asyncio.sleep(_PAUSE)
 
 
 @command(index, "rebuild")

@@ -30,8 +30,6 @@ from engine.formats.registry import RegistryAddress
 from engine.kafka.client import FORBIDDEN, NOT_THERE, OAUTHBEARER, ClusterState, KafkaCluster
 from engine.kafka.login_token import LoginTokens
 from engine.kafka.topics import Topics
-from engine.process.errors import PortInUseError
-from engine.process.health import listen
 from engine.process.settings import REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.wiring.connector import service_callers
@@ -70,7 +68,7 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
 
     Kafka: whether it is reachable, topics, partitions, and the token of the login if it uses one.
     Redis: version, memory, eviction policy, persistence. SQL: migrations, rights. Also the secret
-    key, egress, ports, and the schema registry if a topic needs it. (Readiness and metrics compare
+    key, egress, and the schema registry if a topic needs it. (Readiness and metrics compare
     the clocks.) The exit status is 1 if a check fails; warnings alone are no failure.
     """
     settings = begin_quietly(context)
@@ -243,21 +241,6 @@ async def check_egress(settings: Settings) -> AsyncIterator[Finding]:
     yield ok("egress", f"public addresses{', and ' * bool(networks)}{networks}")
 
 
-async def check_ports(settings: Settings) -> AsyncIterator[Finding]:
-    """Each port is free: it is opened and closed again. (`run` and `api` are two processes.)"""
-    for name, host, port in (
-        ("METRICS_PORT", settings.metrics_host, settings.metrics_port),
-        ("API_PORT", settings.api_host, settings.api_port),
-        ("API_METRICS_PORT", settings.metrics_host, settings.api_metrics_port),
-    ):
-        try:
-            listen(host, port, name).close()
-        except PortInUseError as error:
-            yield warning(name, f"{error}; fine if it is this engine, which is running")
-        else:
-            yield ok(name, f"{host}:{port} is free")
-
-
 _CHECKS: Mapping[Callable[[Settings], AsyncIterator[Finding]], tuple[str, str]] = {
     check_kafka: ("Kafka", "reachable"),
     check_token: ("Kafka", "token"),
@@ -266,5 +249,4 @@ _CHECKS: Mapping[Callable[[Settings], AsyncIterator[Finding]], tuple[str, str]] 
     check_sql: ("SQL", "reachable"),
     check_secret: ("process", "SECRET_KEY"),
     check_egress: ("process", "egress"),
-    check_ports: ("process", "ports"),
 }

@@ -10,11 +10,10 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any, BinaryIO, NamedTuple, Self
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, Self
 
 import msgspec
 import typer
@@ -46,13 +45,7 @@ _NUMBERS = (
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Format(StrEnum):
-    """What `--format` takes."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
+Format = Literal["jsonl", "csv"]
 FormatOption = Annotated[
     Format | None, Option("--format", help="Default: by the file's suffix; - is jsonl.")
 ]
@@ -62,17 +55,13 @@ def form_of(file: Path) -> Format:
     """The format by the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
     suffix = file.suffix.lower()
     if suffix == ".csv":
-        return Format.CSV
+        return "csv"
     if suffix in (".jsonl", ".ndjson", ".json") or str(file) == "-":
-        return Format.JSONL
+        return "jsonl"
     raise typer.BadParameter(
         f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
         param_hint="file",
     )
-
-
-class InputFaultError(CommandError):
-    """The rest of the input cannot be read; the message begins with the place, `file:line`."""
 
 
 class Entry(NamedTuple):
@@ -141,13 +130,13 @@ class DetectionFile:
     def blocks(self) -> Iterator[list[Entry]]:
         """The detections from the beginning, some at a time.
 
-        Blank lines are skipped. Raises InputFaultError if the rest cannot be read.
+        Blank lines are skipped. Raises CommandError if the rest cannot be read.
         """
         self._stream.seek(0)
         lines = self._lines()
         first = next(lines, (1, b""))
         entries: Iterator[Entry]
-        if self._form is Format.CSV:
+        if self._form == "csv":
             header = self._header(*first)
             entries = (_row(header, number, line) for number, line in lines)
         elif first[1].lstrip().startswith(b"["):
@@ -182,22 +171,19 @@ class DetectionFile:
             at = begin + len(value)
 
     def _header(self, number: int, line: bytes) -> list[str]:
-        if not line:
-            raise self._fault(1, f"empty; accepted: a header of {', '.join(COLUMNS)}, then rows")
         try:
             header = [cell.strip().lower() for cell in _cells(line)]
         except ValueError as error:
             raise self._fault(number, str(error)) from None
-        for name in header:
-            if name not in COLUMNS:
-                accepted = f"accepted, with commas between them: {', '.join(COLUMNS)}"
-                raise self._fault(number, f"unknown column {name!r}; {accepted}")
-            if header.count(name) > 1:
-                raise self._fault(number, f"the column {name} is there twice")
+        wrong = [name for name in header if name not in COLUMNS or header.count(name) > 1]
+        if wrong or not header:
+            named = ", ".join(map(repr, wrong)) or "nothing"
+            accepted = f"accepted, each once, with commas between them: {', '.join(COLUMNS)}"
+            raise self._fault(number, f"{named} in the header; {accepted}")
         return header
 
-    def _fault(self, number: int, message: str) -> InputFaultError:
-        return InputFaultError(f"{self.name}:{number}: {message}")
+    def _fault(self, number: int, message: str) -> CommandError:
+        return CommandError(f"{self.name}:{number}: {message}")
 
 
 def _cells(line: bytes) -> list[str]:

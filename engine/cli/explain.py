@@ -87,20 +87,14 @@ async def explain(
     async with open_redis(settings) as redis:
         try:
             found = await explained(
-                settings,
-                redis,
-                key,
-                udid,
+                *(settings, redis, key, udid),
                 zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
                 detected_at=detected,
                 decided_at=detected if decided is None else decided,
                 time_zone=time_zone,
             )
         except IndexNotBuiltError:
-            raise CommandError(
-                "Redis has no index yet: a process that reaches SQL builds it, as `proximity run` "
-                "does"
-            ) from None
+            raise CommandError("Redis has no index yet: `proximity run` builds it") from None
     fields = _fields(key, udid, found)
     if as_json:
         echo_json(fields)
@@ -132,10 +126,10 @@ async def explained(
     if place is not None:
         target = place.target
         zone = target.reach if zone is None else zone
-    if place is not None and udid is not None:
-        device = DeviceKey(place.company_reference.id, udid)
-        campaigns = [each.id for each in place.campaigns]
-        history = await ClaimReader(**options).history(device, campaigns)
+        if udid is not None:
+            device = DeviceKey(place.company_reference.id, udid)
+            campaigns = [each.id for each in place.campaigns]
+            history = await ClaimReader(**options).history(device, campaigns)
     question = Question(
         Zone.IMMEDIATE if zone is None else zone,
         detected_at,

@@ -14,7 +14,6 @@ from typer import Argument, Option
 from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
 from engine.cli.detection_file import (
     DetectionFile,
-    Format,
     FormatOption,
     form_of,
 )
@@ -70,7 +69,7 @@ def publish(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
     form = form or form_of(file)
-    if as_is and (speed is not None or form is Format.CSV):
+    if as_is and (speed is not None or form == "csv"):
         raise typer.BadParameter(
             "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
         )

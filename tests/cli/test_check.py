@@ -1,7 +1,6 @@
 """`proximity check` on real servers: what is right, and each thing that is not."""
 
 import os
-import socket
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -10,7 +9,6 @@ from redis import Redis
 from engine.cli.check import (
     Finding,
     State,
-    check_ports,
     check_redis,
     check_secret,
     check_sql,
@@ -62,7 +60,7 @@ async def test_all_is_well(
 
 
 def settings(**changes: Any) -> Settings:
-    return load_settings(metrics_port=0, api_port=0, api_metrics_port=0, **changes)
+    return load_settings(**changes)
 
 
 async def by_subject(check: Any, given: Settings) -> dict[str, Finding]:
@@ -104,14 +102,7 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
     assert "lacking: INSERT on " in found["rights"].result
 
 
-async def test_the_requirements_of_the_process() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        number = taken.getsockname()[1]
-        given = settings(metrics_host="127.0.0.1", secret_key="for trying out only")
-        given = given.model_copy(update={"api_port": number})
-        found = await by_subject(check_ports, given) | await by_subject(check_secret, given)
-    assert found["API_PORT"].state is State.WARNING
-    assert "Address already in use" in found["API_PORT"].result
-    assert found["METRICS_PORT"].state is State.OK
+async def test_a_published_secret_key() -> None:
+    found = await by_subject(check_secret, settings(secret_key="for trying out only"))
     assert found["SECRET_KEY"].state is State.WARNING
     assert "choose your own" in found["SECRET_KEY"].result

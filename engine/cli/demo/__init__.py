@@ -30,7 +30,7 @@ from typer import Option
 
 from catalog.database import Database, open_database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
-from engine.cli.catalog import update_index, write_catalog
+from engine.cli.catalog import write_catalog
 from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
@@ -143,7 +143,6 @@ async def _run(seconds: float, directory: Path | None) -> None:
         database = open_database(settings.database_url.get_secret_value())
         stack.push_async_callback(database.close)
         await write_catalog(settings, database, msgspec.json.encode(document))
-        await update_index(settings)
         (venue,) = document["companies"][0]["venues"]
         active = sum(each["active"] for each in venue["campaigns"])
         say(

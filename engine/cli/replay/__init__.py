@@ -105,7 +105,7 @@ async def replay(
     rows = await replayed_rows(
         begin_quietly(context),
         file=file,
-        form=form or (form_of(file) if file is not None else Format.JSONL),
+        form=form or ("jsonl" if file is None else form_of(file)),
         period=ReplayPeriod(begin, end, begin - before),
         shift=float(parsed("--shift", parse_delay, shift)),
         catalogs=[catalog] if compare is None else [catalog, compare],
@@ -149,7 +149,7 @@ async def replayed_rows(
     settings: Settings,
     *,
     file: Path | None = None,
-    form: Format = Format.JSONL,
+    form: Format = "jsonl",
     period: ReplayPeriod = ReplayPeriod(),  # noqa: B008  # it cannot be changed
     shift: float = 0.0,
     catalogs: Sequence[Path | None] = (None,),

@@ -3,8 +3,6 @@
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated
 
 import typer
@@ -21,19 +19,8 @@ from engine.process.settings_sources import (
     shown,
 )
 
-_INDENT = " " * 6
+_INDENT = " " * 4
 _WIDEST = 100
-# The first word of a setting's name says which group it is in.
-_GROUPS = {
-    "Kafka": ("kafka", "topic", "group", "detection", "schema"),
-    "Redis, SQL and secrets": ("redis", "database", "secret"),
-    "Logs, metrics and traces of spans": ("log", "metrics", "otel"),
-    "Management interface": ("api", "console", "login", "campaign", "venue", "beacon"),
-    "Connectors": ("connector",),
-    "Roles": (),
-}
-
-
 app = new_app()
 
 
@@ -44,30 +31,26 @@ async def settings(
     as_json: Json = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
-    order = list(_GROUPS)
-    rows = list(_rows(settings_of(context), given_settings(context.find_root().obj)))
-    rows = [row for row in rows if not changed or row["value"] != row["default"]]
-    rows.sort(key=lambda row: order.index(row["group"]))
     width = min(_WIDEST, shutil.get_terminal_size().columns) - len(_INDENT)
-    for group, members in groupby(rows, key=itemgetter("group")):
-        if not as_json:
-            say(group)
-        for row in members:
-            if as_json:
-                echo_json(row)
-                continue
-            unit = f" {row['unit']}" if row["unit"] and row["value"] else ""
-            default = f"; default: {row['default']}" if row["source"] != "default" else ""
-            say(f"  {row['name']}={row['value']}{unit}  [{row['source']}{default}]")
-            for line in textwrap.wrap(row["meaning"], width, break_long_words=False):
-                say(_INDENT + line)
-    if not rows and not as_json:
+    number = 0
+    for row in _rows(settings_of(context), given_settings(context.find_root().obj)):
+        if changed and row["value"] == row["default"]:
+            continue
+        number += 1
+        if as_json:
+            echo_json(row)
+            continue
+        unit = f" {row['unit']}" if row["unit"] and row["value"] else ""
+        default = f"; default: {row['default']}" if row["source"] != "default" else ""
+        say(f"{row['name']}={row['value']}{unit}  [{row['source']}{default}]")
+        for line in textwrap.wrap(row["meaning"], width, break_long_words=False):
+            say(_INDENT + line)
+    if not number and not as_json:
         say("every setting has its default")
 
 
 def _rows(current: Settings, given: Mapping[str, GivenSetting]) -> Iterator[dict[str, str]]:
     secrets = frozenset(secret_settings())
-    groups = {word: group for group, words in _GROUPS.items() for word in words}
     for name, field in Settings.model_fields.items():
         meaning = field.description or ""
         if name in secrets:
@@ -79,5 +62,4 @@ def _rows(current: Settings, given: Mapping[str, GivenSetting]) -> Iterator[dict
             "source": given[name].source if name in given else "default",
             "meaning": meaning,
             "unit": unit_of(name),
-            "group": groups.get(name.partition("_")[0], "Roles"),
         }

@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
@@ -46,7 +46,6 @@ from engine.cli.output import count_of, print_table, say, shown_progress
 from engine.cli.publish import Item, Sender
 from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
-from engine.process.errors import ServiceDiedError
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
 from engine.process.settings import PREFIX, Settings
@@ -191,14 +190,13 @@ async def _run(seconds: float, directory: Path | None) -> None:
 async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
     """All roles as `proximity run` runs them, and the interface as `proximity api` serves it.
 
-    At the end they are drained and stopped. An end of one of them by itself cancels the context and
-    is raised in an ExceptionGroup.
+    At the end they are drained and stopped. An error of one of them cancels the context and is
+    raised in an ExceptionGroup.
     """
     stop, metrics = asyncio.Event(), Metrics()
     async with asyncio.TaskGroup() as group:
-        roles = run_roles(settings, ROLES, stop, metrics=metrics)
-        group.create_task(_until_stopped(stop, "the engine", roles))
-        group.create_task(_until_stopped(stop, "the interface", serve_api(settings, stop)))
+        group.create_task(run_roles(settings, ROLES, stop, metrics=metrics))
+        group.create_task(serve_api(settings, stop))
         try:
             async with asyncio.timeout(_START_SECONDS):
                 for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
@@ -206,12 +204,6 @@ async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
             yield metrics
         finally:
             stop.set()
-
-
-async def _until_stopped(stop: asyncio.Event, name: str, work: Coroutine[Any, Any, None]) -> None:
-    await work
-    if not stop.is_set():
-        raise ServiceDiedError(f"{name} ended by itself")
 
 
 async def _until_answered(url: str) -> None:

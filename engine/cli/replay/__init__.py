@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer import Argument, Option
@@ -106,7 +106,9 @@ async def replay(
         begin_quietly(context),
         file=file,
         form=form or ("jsonl" if file is None else form_of(file)),
-        period=ReplayPeriod(begin, end, begin - before),
+        since=begin,
+        until=end,
+        warm_up=before,
         shift=float(parsed("--shift", parse_delay, shift)),
         catalogs=[catalog] if compare is None else [catalog, compare],
         without_sql=without_sql,
@@ -117,18 +119,6 @@ async def replay(
         print_results(*rows)
     for row in rows if as_json else ():
         echo_json(row)
-
-
-class ReplayPeriod(NamedTuple):
-    """From `since` up to, not including, `until`, in epoch seconds.
-
-    Detections between `warm_up` and `since` are decided but not counted, so that their claims are
-    known.
-    """
-
-    since: float = -inf
-    until: float = inf
-    warm_up: float = -inf
 
 
 @dataclass
@@ -150,7 +140,9 @@ async def replayed_rows(
     *,
     file: Path | None = None,
     form: Format = "jsonl",
-    period: ReplayPeriod = ReplayPeriod(),  # noqa: B008  # it cannot be changed
+    since: float = -inf,
+    until: float = inf,
+    warm_up: float = 0.0,
     shift: float = 0.0,
     catalogs: Sequence[Path | None] = (None,),
     without_sql: bool = False,
@@ -159,7 +151,9 @@ async def replayed_rows(
 ) -> list[dict[str, Any]]:
     """Run the whole replay; every notification is written to `sends`. Raises CommandError.
 
-    Without a file a catalog is that of SQL. With `visits` they are followed as set, and under these
+    The period is from `since` up to, not including, `until` (epoch s). Detections of `warm_up`
+    seconds before are decided but not counted, so that their claims are known. Without a file a
+    catalog is that of SQL. With `visits` they are followed as set, and under these
     settings. Returns the objects of --json, the summary first.
     """
     read, decided = ReadRecords(), 0
@@ -169,29 +163,25 @@ async def replayed_rows(
         progress = stack.enter_context(shown_progress("replayed", "detections"))
         tune_garbage_collector()
         found = await _catalogs(settings, catalogs, without_sql)
-        replays = _replays(settings, found, period.since + shift, visits)
+        replays = _replays(settings, found, since + shift, visits)
         if opened is None:
             source = ", ".join(topic.name for topic in detection_topics(settings))
-            detections = _of_kafka(settings, period, read, progress)
+            detections = _of_kafka(settings, since - warm_up, until, read, progress)
         else:
             source = opened.name
             detections = _of_file(opened, settings.path_loss_exponent, read, progress)
-        written = None if sends is None else SentCsv(sends)
+        written = SentCsv(sends)
         begin = time.monotonic()
         async with aclosing(detections):
             async for batch in detections:  # there is no await per detection
-                part = [each for each in batch if period.warm_up <= each.detected_at < period.until]
-                decided += sum(each.detected_at >= period.since for each in part)
+                part = [each for each in batch if since - warm_up <= each.detected_at < until]
+                decided += sum(each.detected_at >= since for each in part)
                 for each in part if shift else ():
                     _move(each, shift)
                 for replay in replays:
-                    grants = replay.decide(part)
-                    if written is not None:
-                        written.add(replay.catalog.name, grants)
+                    written.add(replay.catalog.name, replay.decide(part))
         for replay in replays:
-            grants = replay.finish()
-            if written is not None:
-                written.add(replay.catalog.name, grants)
+            written.add(replay.catalog.name, replay.finish())
     if read.records and read.records == read.undecodable:
         raise CommandError(f"there is no detection in {source}; {read.first_fault}")
     summary = {
@@ -202,7 +192,7 @@ async def replayed_rows(
         "first_fault": read.first_fault,
         "detections": decided,
         "seconds": round(time.monotonic() - begin, 3),
-        "begins_cold": -inf < period.since <= period.warm_up,
+        "begins_cold": since > -inf and not warm_up,
         "notifications": {each.catalog.name: each.sent for each in replays},
         "devices": {each.catalog.name: each.devices for each in replays},
     }
@@ -253,10 +243,11 @@ def _replays(
     visits: VisitSettings | None,
 ) -> list[CatalogReplay]:
     """One for each catalog, or for each of two settings of visits."""
-    tried: list[VisitSettings | None] = [None] * len(catalogs)
+    tried: list[tuple[ReplayedCatalog, VisitSettings | None]]
+    tried = [(catalog, None) for catalog in catalogs]
     if visits is not None:
-        tried = [VisitSettings(), visits]
-        catalogs = [*catalogs, catalogs[0]._replace(name=visits.name)]
+        (catalog,) = catalogs
+        tried = [(catalog, VisitSettings()), (catalog._replace(name=visits.name), visits)]
     return [
         CatalogReplay(
             catalog,
@@ -268,7 +259,7 @@ def _replays(
                 path_loss_exponent=settings.path_loss_exponent,
             ),
         )
-        for catalog, each in zip(catalogs, tried, strict=True)
+        for catalog, each in tried
     ]
 
 
@@ -291,7 +282,11 @@ async def _of_file(
 
 
 async def _of_kafka(
-    settings: Settings, period: ReplayPeriod, read: ReadRecords, progress: Callable[..., None]
+    settings: Settings,
+    begin: float,
+    end: float,
+    read: ReadRecords,
+    progress: Callable[..., None],
 ) -> Detections:
     """The detections that may be in a period, one partition at a time.
 
@@ -307,11 +302,11 @@ async def _of_kafka(
     async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
         ranges = await reader.ranges(partitions)
         margin = settings.max_detection_age
-        begins = await reader.first_since(ranges, period.warm_up - margin)
-        ends = await reader.first_since(ranges, period.until + margin)
-        for tp, (begin, end) in ranges.items():
-            begin = begins.get(tp, begin)
-            ranges[tp] = OffsetRange(begin, max(begin, ends.get(tp, end)))
+        begins = await reader.first_since(ranges, begin - margin)
+        ends = await reader.first_since(ranges, end + margin)
+        for tp, whole in ranges.items():
+            first = begins.get(tp, whole.begin)
+            ranges[tp] = OffsetRange(first, max(first, ends.get(tp, whole.end)))
         progress(total=sum(end - begin for begin, end in ranges.values()))
         async for records in reader.records_until(ranges):
             decoder = decoders[records[0].topic]

@@ -113,12 +113,16 @@ def _print_times(hours: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
 class SentCsv:
     """Writes every notification as CSV during the replay. The file names devices: personal data."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._writer = csv.writer(stream, lineterminator="\n")
-        self._writer.writerow(_SENT_COLUMNS)
+    def __init__(self, stream: TextIO | None) -> None:
+        """Without a stream nothing is written."""
+        self._writer = None if stream is None else csv.writer(stream, lineterminator="\n")
+        if self._writer is not None:
+            self._writer.writerow(_SENT_COLUMNS)
 
     def add(self, catalog: str, grants: Sequence[Grant]) -> None:
         """Write the notifications of a catalog."""
+        if self._writer is None:
+            return
         for detection, place, campaign, named in grants:
             (id_,) = notification_ids(detection, (campaign,))
             cells = (

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from engine.cli.application import run
 from engine.cli.command import CommandError
-from engine.cli.replay import ReplayPeriod, replayed_rows
+from engine.cli.replay import replayed_rows
 from engine.kafka.messages import Detection, ReceivedDevice, format_instant
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -178,7 +178,11 @@ MINUTE = 60
 MINUTES = 120
 # (Of today: brokers delete what is days old.)
 BEGIN = time.time() // 3600 * 3600 - 4 * 3600
-PERIOD = ReplayPeriod(BEGIN + 30 * MINUTE, BEGIN + 60 * MINUTE, BEGIN + 23 * MINUTE)
+PERIOD: dict[str, Any] = {
+    "since": BEGIN + 30 * MINUTE,
+    "until": BEGIN + 60 * MINUTE,
+    "warm_up": 7 * MINUTE,
+}
 CAMPAIGN = campaign("Now and then", cache="10 minutes", end="2040-12-31T00:00:00+0100")
 
 
@@ -220,7 +224,7 @@ async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
     await publish(settings)
     stream = io.StringIO()
     found = await replayed_rows(
-        settings, period=PERIOD, catalogs=[catalog], without_sql=True, sends=stream
+        settings, **PERIOD, catalogs=[catalog], without_sql=True, sends=stream
     )
     # Minute 23 has the claim, before what is counted; 35, 42, 49 and 56 came too late.
     times = [format_instant(BEGIN + minute * MINUTE) for minute in (33, 43, 53)]

@@ -12,7 +12,7 @@ from copy import copy
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log10
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -34,6 +34,14 @@ _MINUTE = 60
 _NAMESPACE = uuid.UUID("0d9a5a34-4a0e-5a53-8f2e-7a1a3f6f0c11")
 
 
+class Record(Protocol):
+    """The record of a detection."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 class VisitPlace(msgspec.Struct, frozen=True):
     """A place that is visited. `key` is kept with the visit, so that the place can be found.
 
@@ -48,16 +56,18 @@ class VisitPlace(msgspec.Struct, frozen=True):
     presence: bool = False
 
 
-class Observation(msgspec.Struct, frozen=True, gc=False):
-    """A detection as visits see it. `record` identifies it, and so the visit that it begins.
+class Observation(msgspec.Struct, gc=False):
+    """A detection as visits see it.
 
-    `arrived` is the time of its record: a device whose clock is ahead moves time no further.
-    `rssi` is in dBm, and `weakest` is the weakest within reach; None: any is.
+    Time moves to `until`: its own time, but no further than when its record arrived, because a
+    device's clock may be ahead. `record` and `index` in it identify the detection, and so the visit
+    that it begins. `rssi` is in dBm, and `weakest` is the weakest within reach; None: any is.
     """
 
     at: float
-    arrived: float
-    record: tuple[Any, ...]
+    until: float
+    record: Record
+    index: int = 0
     in_reach: bool = True
     rssi: float | None = None
     weakest: float | None = None
@@ -177,9 +187,13 @@ class VisitBook:
         The events come in the order of time: first those of silence. Nearly all detections hold
         visits and lead to no event: hence few calls.
         """
-        at, rssi = seen.at, seen.rssi
-        until = at if at < seen.arrived else seen.arrived
-        events = self.expire(until) if until > self.mark else []
+        at, until, rssi, in_reach = seen.at, seen.until, seen.rssi, seen.in_reach
+        events = list[VisitEvent]()
+        if until > self.mark:
+            if self._deadlines and self._deadlines[0][0] < until:
+                events = self.expire(until)
+            else:
+                self.mark = until
         visits = self._visits.get(visitor)
         for place in places:
             visit = visits.get(place.where) if visits else None
@@ -187,13 +201,13 @@ class VisitBook:
             if visit is not None and rssi is not None:
                 beyond = _note_signal(visit, at, rssi, seen.weakest)
             if visit is None or visit.ended_at is not None:
-                may_begin = seen.in_reach and not (beyond is not None and beyond > 0)
-                enter = self._begin(visitor, place, seen, visit) if may_begin else None
+                may_begin = in_reach and not (beyond is not None and beyond > 0)
+                enter = self._begin(visitor, place, seen, rssi, visit) if may_begin else None
                 if enter is None:
                     break
                 events.append(enter)
                 visits = self._visits[visitor]
-            elif seen.in_reach or (beyond is not None and beyond <= self._margin):
+            elif in_reach or (beyond is not None and beyond <= self._margin):
                 before = visit.last_seen
                 visit.detections += 1
                 visit.key = place.key
@@ -212,8 +226,7 @@ class VisitBook:
                 if beyond is not None:
                     events.append(self._end(visitor, visit, max(at, visit.last_seen), "signal"))
                 break
-            if rssi is not None:  # it is no signal of the next place
-                rssi, seen = None, Observation(at, seen.arrived, seen.record)
+            rssi, in_reach = None, True  # of the next place it is no signal
         if visits:
             self.changed.add(visitor)
         return events
@@ -222,7 +235,7 @@ class VisitBook:
         self, visitor: VisitorKey, where: Where, seen: Observation, cause: ExitCause
     ) -> list[VisitEvent]:
         """End a visit, because the device or its position says so."""
-        events = self.expire(min(seen.at, seen.arrived))
+        events = self.expire(seen.until)
         visit = self._visits.get(visitor, {}).get(where)
         if visit is not None and visit.ended_at is None:
             if seen.at < visit.last_seen:
@@ -259,19 +272,26 @@ class VisitBook:
         return events
 
     def _begin(
-        self, visitor: VisitorKey, place: VisitPlace, seen: Observation, ended: Visit | None
+        self,
+        visitor: VisitorKey,
+        place: VisitPlace,
+        seen: Observation,
+        rssi: float | None,
+        ended: Visit | None,
     ) -> VisitEvent | None:
         """Begin a visit, unless it is too late; `ended` is the one before, while it is known."""
         at, end = seen.at, None if ended is None else ended.ended_at
         if (end is not None and at <= end) or at + place.silence < self.mark:
             self.late[place.where[0]] += 1
             return None
-        identity = (*visitor, *place.where, *seen.record, round(at * 1000))
+        record = seen.record
+        name = record.topic, record.partition, record.offset, seen.index
+        identity = (*visitor, *place.where, *name, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
         visit = Visit(
             *(*place.where, place.key, place.presence, visit_id, place.silence, at, at),
-            rssi_mean=seen.rssi,
-            rssi_max=seen.rssi,
+            rssi_mean=rssi,
+            rssi_max=rssi,
         )
         self._keep(visitor, visit)
         return VisitEvent("enter", visitor, copy(visit))

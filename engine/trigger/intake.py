@@ -25,7 +25,7 @@ from rules.model import Decision
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
-    from engine.trigger.refusal_filter import RefusalFilter, Seen
+    from engine.trigger.refusal_filter import RefusalFilter, Sighting
 
 
 class TakenIn(NamedTuple):
@@ -63,7 +63,7 @@ class Intake:
         """
         remembered = partition.remembered
         with self._step("decode"):
-            batch, refused, seen = await self._decode(records, remembered)
+            batch, refused, sightings = await self._decode(records, remembered)
         version = self.index.cache.version
         with self._step("resolve"):
             located = await locate(batch.messages, self.index)
@@ -73,7 +73,7 @@ class Intake:
         with self._step("decide"):
             decided = self._decide(located, beacons, version, partition, refused)
         with self._step("visits"):
-            moments = await partition.visits.follow(records, located, beacons, seen)
+            moments = await partition.visits.follow(records, located, beacons, sightings)
         self.counter.count(refused)
         if located.left:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
@@ -83,7 +83,7 @@ class Intake:
 
     async def _decode(
         self, records: Records, remembered: RememberedClaims
-    ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Seen]]":
+    ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Sighting]]":
         """The decoded detections, the decisions of those that were refused before, and of these
         what visits need."""
         decoder = self.decoders[records[0].topic]
@@ -93,10 +93,10 @@ class Intake:
             or self.feed.wants(len(records))
         ):
             return await decoder.decode(records), [], []
-        others, refused, seen = self.refusals.split(records, remembered, self.clock())
+        others, refused, sightings = self.refusals.split(records, remembered, self.clock())
         batch = await decoder.decode(others, records)
         self.feed.note_undecoded(refused)
-        return batch, refused, seen
+        return batch, refused, sightings
 
     def _decide(
         self,

@@ -1,17 +1,20 @@
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from aiokafka import ConsumerRecord
-
+from engine.kafka.detections import DecodedDetection, Record
 from engine.kafka.workers import Records
 from engine.trigger.claim_memory import RememberedClaims
-from engine.trigger.place_cache import IndexedPlace, PlaceCache
+from engine.trigger.place_cache import PlaceCache
 from rules.model import Decision
-from rules.visits import Observation
+from rules.visits import Observation, VisitorKey, VisitPlace
 
-Seen: TypeAlias = tuple[ConsumerRecord[bytes, bytes], IndexedPlace, str, Observation]
+# What tells where a device is, and the detection, or its record where that is not decoded.
+Sighting: TypeAlias = tuple[
+    Observation, VisitorKey, Sequence[VisitPlace], DecodedDetection | Record
+]
 
 class RefusalFilter:
     def __init__(self, cache: PlaceCache, max_age: float, path_loss_exponent: float) -> None: ...
     def split(
         self, records: Records, remembered: RememberedClaims, now: float
-    ) -> tuple[Records, list[Decision], list[Seen]]: ...
+    ) -> tuple[Records, list[Decision], list[Sighting]]: ...

@@ -64,9 +64,9 @@ cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
 
 cdef class _Place:
     """A place as the rules see it; `written` has a beacon's triples, as devices write them, and
-    `visited` is the place in the cache if visits are followed there."""
+    `visited` has what `company` follows visits at, None if nothing."""
 
-    cdef object target, refusal, refusals, phase, none_granted, visited
+    cdef object target, refusal, refusals, phase, none_granted, visited, company
     cdef tuple delays
     cdef bint has_quiet_hours
     cdef list written
@@ -114,8 +114,8 @@ cdef class RefusalFilter:
 
     def split(self, list records, remembered, double now):
         """The records that must be decoded, the decisions that refuse the others, and of the others
-        what visits need: record, place and udid, and the detection as visits see it."""
-        cdef list others = [], refused = [], seen = []
+        what visits need."""
+        cdef list others = [], refused = [], sightings = []
         remembered.forget_expired(now)
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
@@ -125,12 +125,12 @@ cdef class RefusalFilter:
         self._oldest, self._newest = now - self._max_age, now + self._max_age
         for record in records:
             count = len(refused)
-            if not self._refuse(record, refused, seen):
+            if not self._refuse(record, refused, sightings):
                 del refused[count:]
                 others.append(record)
-        return others, refused, seen
+        return others, refused, sightings
 
-    cdef bint _refuse(self, record, list refused, list seen) except -1:
+    cdef bint _refuse(self, record, list refused, list sightings) except -1:
         """Add the decisions that refuse the record's detections; False if one may fire."""
         cdef DetectionText text
         cdef double at
@@ -150,31 +150,36 @@ cdef class RefusalFilter:
             places = self._others(&text, at)
         if at < 0 or zone == _UNREADABLE_ZONE:
             return False
+        udid = _text_of(&text.udid)
         for place in places:
             if place is None or (place.visited is not None and text.place == POSITION):
                 return False
-            decision = self._refusal(place, zone, at, &text.udid)
+            decision = self._refusal(place, zone, at, udid)
             if decision is None:
                 return False
             refused.append(decision)
             if place.visited is not None:
-                self._see(record, place, zone, at, &text, seen)
+                sighting = self._sighting(record, place, zone, at, udid, &text)
+                if sighting is not None:
+                    sightings.append(sighting)
         return True
 
-    cdef _see(self, record, _Place place, int zone, double at, DetectionText *text, list seen):
-        """Add the detection as visits see it; one from the future counts for none."""
-        cdef double arrived = record.timestamp / 1000 if record.timestamp > 0 else self._now
+    cdef _sighting(self, record, _Place place, int zone, double at, udid, DetectionText *text):
+        """The detection as visits see it; None for one from the future, which counts for none."""
+        cdef double arrived = record.timestamp / 1000
         cdef bint in_reach = place.reach == _EVERY_ZONE or _UNKNOWN < zone <= place.reach
+        if arrived <= 0:
+            arrived = self._now
         if at > arrived + self._max_age:
-            return
+            return None
         rssi = weakest = None
         if place.reach != _EVERY_ZONE and text.rssi.size >= 0 and number_of(&text.rssi) < 0:
             rssi = number_of(&text.rssi)
             power = number_of(&text.tx_power) if text.tx_power.size >= 0 else None
             weakest = weakest_signal(place.target.reach, power, self._path_loss_exponent)
-        name = (record.topic, record.partition, record.offset, 0)
-        observation = Observation(at, arrived, name, in_reach, rssi, weakest)
-        seen.append((record, place.visited, _text_of(&text.udid), observation))
+        until = at if at < arrived else arrived
+        observation = Observation(at, until, record, 0, in_reach, rssi, weakest)
+        return observation, (place.company, udid), place.visited, record
 
     cdef double _detected_at(self, DetectionText *text, double arrived_at) except? -2.0:
         """Epoch seconds, below 0 if the decoder must read it; without a time `arrived_at`."""
@@ -195,7 +200,7 @@ cdef class RefusalFilter:
             self._time_written = written
         return self._time if self._time >= 0 else _UNREADABLE
 
-    cdef object _refusal(self, _Place place, int zone, double at, Text *udid):
+    cdef object _refusal(self, _Place place, int zone, double at, udid):
         """The decision that refuses a detection, or None.
 
         The checks and their order are those of `decide`.
@@ -213,7 +218,7 @@ cdef class RefusalFilter:
             return place.refusals.future
         return self._throttled(place, udid, at)
 
-    cdef object _throttled(self, _Place place, Text *udid, double at):
+    cdef object _throttled(self, _Place place, udid, double at):
         cdef PyObject *found
         phase = place.target.current
         if place.phase is not phase:
@@ -224,7 +229,7 @@ cdef class RefusalFilter:
             return place.none_granted
         if place.has_quiet_hours:  # the device's time zone decides
             return None
-        found = PyDict_GetItem(self._claims, _text_of(udid))
+        found = PyDict_GetItem(self._claims, udid)
         if found != NULL and place._all_throttled(<dict>found, at):
             return place.none_granted
         return None
@@ -290,7 +295,7 @@ cdef class RefusalFilter:
         if indexed is None:
             place.refusal = unknown(key)
         else:
-            place.visited = indexed if indexed.visited else None
+            place.visited, place.company = indexed.visited or None, indexed.company_reference.id
             place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.has_quiet_hours = target.rules.quiet_hours is not None

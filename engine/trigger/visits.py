@@ -57,16 +57,11 @@ from rules.visits import (
 )
 
 if TYPE_CHECKING:
-    from engine.trigger.refusal_filter import Seen
+    from engine.trigger.refusal_filter import Sighting
 
 _MOST_AT_ONCE = 500  # events of a tick, and messages of a list
 _SAVE_SECONDS = 0.25  # between two writes that lead to no event
 
-# What a device was detected by, at which place (None: nowhere), and the detection or, if it was
-# refused without being decoded, its record.
-_Sighting: TypeAlias = tuple[
-    Observation, VisitorKey, IndexedPlace | None, DecodedDetection | ConsumerRecord[bytes, bytes]
-]
 # An event, its place (None once that was deleted), and what it fires.
 _Decided: TypeAlias = tuple[PendingEvent, IndexedPlace | None, DecidedDetection | None]
 
@@ -151,11 +146,11 @@ class PartitionVisits:
         return self._to_publish(await self._decide(events))
 
     async def follow(
-        self, records: Records, located: Located, places: Places, undecoded: "list[Seen]"
+        self, records: Records, located: Located, places: Places, undecoded: "list[Sighting]"
     ) -> list[DecidedDetection]:
         """Note where devices are, by records in order. Returns what their visits may fire.
 
-        `undecoded` are the detections that were refused without being decoded.
+        `undecoded` are of the detections that were refused without being decoded.
         Raises VisitsTakenOverError.
         """
         self._newest = max(self._newest, records[-1].timestamp / 1000)
@@ -163,12 +158,10 @@ class PartitionVisits:
         if not (self._book or sightings):
             return []
         book, mark, found = self._book, self._book.mark, list[PendingEvent]()
-        for seen, visitor, place, source in sightings:
-            visited = () if place is None else place.visited
+        for seen, visitor, visited, source in sightings:
             if isinstance(source, DecodedDetection):
-                events = follow_detection(
-                    book, source, seen, visitor, visited, located.grids.get(visitor[0])
-                )
+                grid = located.grids.get(visitor[0])
+                events = follow_detection(book, source, seen, visitor, visited, grid)
             elif events := book.observe(visitor, visited, seen):
                 source = decode_record(source, self._tracking.path_loss_exponent)
             if events:
@@ -229,14 +222,10 @@ class PartitionVisits:
         self._shown = 0
 
     def _in_order(
-        self, located: Located, places: Places, undecoded: "list[Seen]"
-    ) -> list[_Sighting]:
+        self, located: Located, places: Places, undecoded: "list[Sighting]"
+    ) -> "list[Sighting]":
         """All that tells where devices are and was not counted yet, by record."""
-        tracking = self._tracking
-        found: list[_Sighting] = [
-            (seen, (place.company_reference.id, udid), place, record)
-            for record, place, udid, seen in undecoded
-        ]
+        tracking, found = self._tracking, undecoded  # nearly always these are all
         placed = [
             (each, place, place.company_reference.id)
             for each in (*located.detections, *located.left)
@@ -254,9 +243,13 @@ class PartitionVisits:
                 *(tracking.max_age, tracking.path_loss_exponent),
             )
             if seen is not None:
-                found.append((seen, (company, detection.message.device.udid), place, detection))
-        found.sort(key=lambda each: each[0].record)
-        return [each for each in found if each[0].record[2] >= self._offset]
+                visited = () if place is None else place.visited
+                found.append((seen, (company, detection.message.device.udid), visited, detection))
+        if placed or nowhere:
+            found.sort(key=lambda each: (each[0].record.offset, each[0].index))
+        if found and found[0][0].record.offset < self._offset:  # the owner before counted them
+            found = [each for each in found if each[0].record.offset >= self._offset]
+        return found
 
     async def _write(self, found: list[PendingEvent]) -> list[DecidedDetection]:
         """Write what has changed, with the events that somebody wants to know."""
@@ -323,15 +316,15 @@ def observation(
     record, at, message = detection.record, detection.detected_at, detection.message
     if at > arrived + max_age:
         return None
-    name = (record.topic, record.partition, record.offset, detection.index)
     reach = None if place is None else place.target.reach
+    seen = Observation(at, min(at, arrived), record, detection.index)
     if reach is None:
-        return Observation(at, arrived, name)
-    in_reach = Zone.UNKNOWN < detection.zone <= reach
-    if message.rssi is None or message.rssi >= 0:
-        return Observation(at, arrived, name, in_reach)
-    weakest = weakest_signal(reach, message.tx_power, path_loss_exponent)
-    return Observation(at, arrived, name, in_reach, message.rssi, weakest)
+        return seen
+    seen.in_reach = Zone.UNKNOWN < detection.zone <= reach
+    if message.rssi is not None and message.rssi < 0:
+        seen.rssi = message.rssi
+        seen.weakest = weakest_signal(reach, message.tx_power, path_loss_exponent)
+    return seen
 
 
 def follow_detection(

@@ -20,6 +20,15 @@ WEAKEST = -70.0
 
 
 @dataclass
+class Recorded:
+    """The record of a detection."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass
 class Stay:
     """A visit of the oracle; `held` has the steps, `over` the step at which it was ended, and
     `ended` the time of what ended it."""
@@ -112,7 +121,7 @@ def events_of(  # noqa: C901  one look at all of the history
 def oracle(history):
     marks, mark = [], float("-inf")
     for _, _, seen, _ in history:
-        mark = max(mark, min(seen.at, seen.arrived))
+        mark = max(mark, seen.until)
         marks.append(mark)
     found: dict[object, list[object]] = {}
     for visitor in VISITORS:
@@ -174,7 +183,8 @@ def histories(draw):
         rssi = draw(st.sampled_from([None, -50.0, -72.0, -80.0, -99.0]))
         in_reach = draw(st.booleans()) if rssi is None else rssi > -70
         weakest = draw(st.sampled_from([WEAKEST, WEAKEST, None]))
-        seen = Observation(at, now, ("topic", 0, number), in_reach, rssi, weakest)
+        record = Recorded("topic", 0, number)
+        seen = Observation(at, min(at, now), record, 0, in_reach, rssi, weakest)
         place = draw(st.sampled_from(PLACES + PLACES[:1] * 3))
         leaves = draw(st.sampled_from([None] * 4 + ["reported"]))
         history.append((draw(st.sampled_from(VISITORS + VISITORS[:1] * 3)), place, seen, leaves))
@@ -190,7 +200,7 @@ def test_visits_are_those_of_the_whole_history(history, restart_at):
 
 
 def seen(at, **fields):
-    return Observation(at, at, ("topic", 0, round(at)), **fields)
+    return Observation(at, at, Recorded("topic", 0, round(at)), **fields)
 
 
 def test_nothing_is_kept_when_all_have_left():
@@ -206,6 +216,6 @@ def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
     book, visitor = VisitBook(), (1, "a")
     book.observe(visitor, PLACES[:1], seen(100))
     book.expire(131)
-    assert not book.observe(visitor, PLACES[:1], replace(seen(99), arrived=131))
+    assert not book.observe(visitor, PLACES[:1], replace(seen(99), until=131))
     assert book.late == {"beacon": 1}
     assert len(book) == 0

@@ -205,7 +205,8 @@ class Mall:
         if place is None or not place.visited:
             return []
         seen = observation(detection, place, one.timestamp / 1000, MAX_AGE, EXPONENT)
-        return [] if seen is None else [(one, place, detection.message.device.udid, seen)]
+        visitor = place.company_reference.id, detection.message.device.udid
+        return [] if seen is None else [(seen, visitor, place.visited, one)]
 
     def agrees(self, value: bytes) -> bool:
         """Whether the filter refuses the record, and then as decoder and rules decide it.

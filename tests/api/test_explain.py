@@ -28,9 +28,6 @@ class CampaignToExplain:
     beacon: dict[str, Any]
     campaign: dict[str, Any]
 
-    async def made(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self.api.made(path, self.owner, body)
-
     async def explain(self, headers: Headers | None = None, **body: Any) -> httpx.Response:
         path = f"/lieu/{self.venue}/campaign/{self.campaign['id']}/explain"
         return await self.api.call("POST", path, headers or self.owner, body)
@@ -73,33 +70,28 @@ async def test_the_reason_the_values_and_the_next_moment(explained: CampaignToEx
     ]
 
 
-async def test_another_beacon_and_another_distance(explained: CampaignToExplain):
-    other = await explained.made(
-        f"/region/{explained.venue}/beacon", explained.bodies.beacon(tags=[])
-    )
+async def test_another_place_and_another_distance(explained: CampaignToExplain):
+    api, owner, bodies = explained.api, explained.owner, explained.bodies
+    other = await api.made(f"/region/{explained.venue}/beacon", owner, bodies.beacon(tags=[]))
+    tag = await api.made(f"/region/{explained.venue}/nfc", owner, bodies.tag())
+    shown = {"id": tag["id"], "name": tag["name"]}
     assert (await explained.result(at=OPEN, proximity="far"))["reason"] == "too_far"
     triple = {name: other[name] for name in ("uuid", "major", "minor")}
     for beacon in (triple, {"id": other["id"]}):
         result = await explained.result(at=LATE, beacon=beacon)
         assert (result["reason"], result["beacon"]["id"]) == ("no_campaign", other["id"])
         assert [*failed(result)] == ["no_campaign", "outside_hours"]
+    result = await explained.result(at=OPEN, nfc=tag["id"])
+    assert (result["reason"], result["nfc"], result["beacon"]) == ("no_campaign", shown, None)
+    refused = await explained.explain(beacon=explained.beacon["id"], nfc=tag["id"])
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["nfc"])
     await explained.edit_campaign(tags=[])
     result = await explained.result(at=OPEN)
     assert (result["reason"], result["beacon"], result["next_at"]) == ("no_campaign", None, None)
     assert "unknown_beacon" not in {each["check"] for each in result["checks"]}
-
-
-async def test_another_kind_of_place(explained: CampaignToExplain):
-    path = f"/region/{explained.venue}/nfc"
-    place = await explained.made(path, explained.bodies.tag())
-    shown = {"id": place["id"], "name": place["name"]}
-    result = await explained.result(at=OPEN, nfc=place["id"])
-    assert (result["reason"], result["nfc"], result["beacon"]) == ("no_campaign", shown, None)
-    await explained.edit_campaign(tags=[], nfcs=[place["id"]])
+    await explained.edit_campaign(tags=[], nfcs=[tag["id"]])
     result = await explained.result(at=OPEN)
     assert (result["reason"], result["nfc"]) == ("granted", shown)
-    refused = await explained.explain(beacon=explained.beacon["id"], nfc=place["id"])
-    assert (refused.status_code, list(refused.json()["fields"])) == (400, ["nfc"])
 
 
 async def test_a_claim_of_the_device(explained: CampaignToExplain, settings: Settings):

@@ -17,15 +17,10 @@ class Report(NamedTuple):
     headers: Sequence[tuple[str, bytes]]
     at: float
 
-    def header(self, name: str) -> bytes | None:
-        """The last header of this name, in any letter case."""
-        found = [value for each, value in self.headers if each.lower() == name]
-        return (found[-1] or b"") if found else None
-
     def header_text(self, name: str) -> str | None:
-        """The last header of this name as text. Raises ValueError if it is not UTF-8."""
-        found = self.header(name)
-        return None if found is None else utf8(found, f"header {name}")
+        """The last header of this name, in any letter case. Raises ValueError if it is not UTF-8."""
+        found = [value for each, value in self.headers if each.lower() == name]
+        return utf8(found[-1] or b"", f"header {name}") if found else None
 
 
 class Sighting(NamedTuple):

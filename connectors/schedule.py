@@ -53,7 +53,6 @@ class Breaker:
         return "half_open" if self.is_trying else "open"
 
     def allows(self, now: float) -> bool:
-        """Whether a call may begin."""
         return self.open_until is None or (now >= self.open_until and not self.is_trying)
 
     def begin(self) -> bool:
@@ -101,8 +100,6 @@ class ScheduleLimits:
 
 @dataclass(slots=True, eq=False)
 class _Company:
-    """One company's calls."""
-
     id: int
     breaker: Breaker
     waiting: deque[Call] = field(default_factory=deque)

@@ -75,7 +75,6 @@ class PendingCall:
 
     @property
     def device_key(self) -> DeviceKey:
-        """The device to look up."""
         return DeviceKey(self.message.company.id, self.message.device.udid)
 
     @property

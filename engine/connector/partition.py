@@ -117,7 +117,6 @@ class CallPartition(QueueWorker):
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that stopped this partition, or None."""
         return super().failure or exception_of(self._publishing)
 
     async def handle(self, batch: Records) -> None:

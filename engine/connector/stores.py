@@ -45,11 +45,9 @@ class CallHistoryWriter(RedisStore):
         self._breakers[company_id] = breaker
 
     async def run(self) -> None:
-        """Write what was added until cancelled, and then the rest."""
         await write_often(self.write, _GATHER_SECONDS)
 
     async def write(self) -> None:
-        """Write what was added."""
         calls, self._calls = self._calls, {}
         breakers, self._breakers = self._breakers, {}
         if not calls and not breakers:

@@ -60,7 +60,6 @@ class OwnFormatDecoder:
         """Nothing to fetch: this format has no schemas."""
 
     def read(self, record: Record) -> Sequence[DecodedDetection]:
-        """The one detection of the record."""
         return (decode_record(record, self.path_loss_exponent),)
 
 

@@ -18,7 +18,7 @@ class Report(NamedTuple):
     at: float
 
     def header_text(self, name: str) -> str | None:
-        """The last header of this name, in any letter case. Raises ValueError if it is not UTF-8."""
+        """The last header of this name, in any case. Raises ValueError if it is not UTF-8."""
         found = [value for each, value in self.headers if each.lower() == name]
         return utf8(found[-1] or b"", f"header {name}") if found else None
 

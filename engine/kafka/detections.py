@@ -84,7 +84,6 @@ class BeaconKey(NamedTuple):
 
     @property
     def kind(self) -> PlaceKind:
-        """What kind of place it names."""
         return "beacon"
 
 
@@ -95,7 +94,6 @@ class GeofenceKey(NamedTuple):
 
     @property
     def kind(self) -> PlaceKind:
-        """What kind of place it names."""
         return "geofence"
 
 

@@ -67,7 +67,6 @@ class Topics:
 
     @property
     def all_detections(self) -> tuple[str, ...]:
-        """The topics of detections."""
         return (self.detections, *self.more_detections)
 
 

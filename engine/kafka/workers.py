@@ -87,7 +87,6 @@ class QueueWorker(ABC):
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that has stopped the worker, or None."""
         return exception_of(self._task)
 
     def offer(self, records: Records) -> None:

@@ -158,5 +158,4 @@ class StepTimer(NamedTuple):
     role: str
 
     def __call__(self, step: str) -> AbstractContextManager[object]:
-        """Time the block as this step."""
         return self.metrics.batch_seconds.labels(self.role, step).time()

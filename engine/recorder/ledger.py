@@ -92,7 +92,6 @@ class DetectionRow(NamedTuple):
 
     @property
     def presence(self) -> PresenceKey:
-        """The device and the place."""
         for kind in ("geofence", "scan_tag"):
             if (ref := getattr(self, f"{kind}_id")) is not None:
                 return self.device_id, kind, ref
@@ -183,7 +182,6 @@ class LedgerTransaction:
         return found
 
     async def applications(self, keys: Collection[str]) -> Mapping[str, ApplicationEntry]:
-        """Applications by their api_key."""
         return {
             key: ApplicationEntry(
                 id=number,
@@ -197,11 +195,9 @@ class LedgerTransaction:
         }
 
     async def existing_companies(self, ids: Collection[int]) -> set[int]:
-        """The ids among `ids` whose companies exist."""
         return {number for (number,) in await self._fetch_for("existing_companies", list(ids))}
 
     async def venue_time_zones(self, venues: Collection[int]) -> Mapping[int, str | None]:
-        """The time zones of the venues that exist."""
         return dict(map(tuple, await self._fetch_for("venue_time_zones", list(venues))))
 
     async def add_devices(
@@ -218,11 +214,9 @@ class LedgerTransaction:
         return {(company_id, udid): (id_, bool(test)) for company_id, udid, id_, test in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
-        """Append rows to the trace."""
         await self._fetch_for("add_detections", [row._asdict() for row in rows])
 
     async def add_authentications(self, rows: Sequence[Row]) -> None:
-        """Append rows to the trace."""
         await self._fetch_for("add_authentications", rows)
 
     async def counted(self, table: str, ids: Collection[UUID]) -> set[UUID]:
@@ -240,12 +234,10 @@ class LedgerTransaction:
             raise ConflictError("already_counted") from error
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
-        """The test devices among these."""
         rows = [{"company_id": company_id, "udid": udid} for company_id, udid in devices]
         return {(company, udid) for company, udid in await self._fetch_for("test_devices", rows)}
 
     async def add_visits(self, figures: Mapping[VisitKey, VisitFigures]) -> None:
-        """Add to daily figures of visits."""
         rows = [key._asdict() | msgspec.structs.asdict(figures[key]) for key in sorted(figures)]
         await self._fetch_for("add_visits", rows)
 
@@ -354,7 +346,6 @@ class Ledger:
             yield self._transaction(connection, self._sql)
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
-        """As those of a transaction."""
         async with self.transaction() as transaction:
             return await transaction.positions(topic)
 

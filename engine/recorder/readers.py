@@ -84,7 +84,6 @@ class NewRows:
     recent: Counter[BeaconMinute] = field(default_factory=Counter)
 
     def figures_of(self, day: date, kind: str, ref: int, venue_id: int) -> Figures:
-        """The figures to increase."""
         key = (day, kind, ref)
         figures = self.figures.get(key)
         if figures is None:
@@ -108,7 +107,6 @@ class Counted(NamedTuple):
 
     @property
     def arrived_at(self) -> float:
-        """The record's timestamp."""
         return float(self.record.timestamp) / 1000
 
     @property
@@ -299,8 +297,6 @@ _decode_notification = msgspec.json.Decoder(PublishedNotification).decode
 
 
 class NotificationReader(OwnTopicReader):
-    """Reads notifications."""
-
     @staticmethod
     def decode(record: Record) -> Counted:
         message = _decode_notification(record.value or b"")
@@ -354,8 +350,6 @@ _decode_authentication = msgspec.json.Decoder(Authentication).decode
 
 
 class AuthenticationReader(OwnTopicReader):
-    """Reads authentications."""
-
     @staticmethod
     def decode(record: Record) -> Counted:
         message = _decode_authentication(record.value or b"")

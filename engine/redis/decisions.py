@@ -27,8 +27,6 @@ _read_stored = msgspec.msgpack.Decoder(StoredDecision).decode
 
 
 class DeviceDecision(NamedTuple):
-    """A decision about a device."""
-
     device: DeviceKey
     decision: StoredDecision
 
@@ -104,7 +102,6 @@ class TailStore(RedisStore):
         await self._answer(self._redis.delete(self._stream(wanted.name)))
 
     async def watchers(self) -> list[TailFilter]:
-        """The filters of all who watch."""
         now = await self._answer(shared_time(self._redis))
         query = self._redis.zrangebyscore(f"{self._prefix}watching", now, "+inf")
         return readable(await self._answer(query), _read_filter)

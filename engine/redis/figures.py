@@ -38,8 +38,6 @@ class CompanyDay(NamedTuple):
 
 
 class FigureStore(RedisStore):
-    """Adds to sums and reads them."""
-
     async def add(self, days: Mapping[CompanyDay, Mapping[str, int]]) -> None:
         """Add these sums by field, in one round trip (on a cluster one for each node).
 
@@ -123,7 +121,6 @@ class FigureSums:
         self.metrics.figures_dropped.inc(count)
 
     async def run(self) -> None:
-        """Write every few seconds until cancelled, and then the rest."""
         await write_often(self.write, _WRITE_SECONDS)
 
     async def write(self) -> None:
@@ -161,10 +158,7 @@ class BeaconMinute(NamedTuple):
 
 
 class RecentDetectionStore(RedisStore):
-    """Adds and reads detections."""
-
     async def add(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add these numbers of detections."""
         for part in chunked(counts.items(), _AT_ONCE):
             pipeline = self._pipeline()
             keys = set()

@@ -36,7 +36,6 @@ class RedisInspection(RedisStore):
         self._metrics = metrics
 
     async def inspect(self) -> None:
-        """Check once."""
         nodes = await self._answer(self._info())
         ratio = max(map(_ratio, nodes), default=0.0)
         evicts = any(node.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION for node in nodes)
@@ -86,8 +85,6 @@ _decode = msgspec.msgpack.Decoder(RoleLine).decode
 
 
 class RoleStateStore(RedisStore):
-    """Writes and reads reports."""
-
     async def write(
         self, instance: str, role: str, *, behind: float | None, waits_for: Collection[str]
     ) -> None:

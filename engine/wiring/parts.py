@@ -75,7 +75,6 @@ def redis_options(settings: Settings, redis: RedisClient) -> dict[str, Any]:
 
 
 def catalog_limits(settings: Settings) -> CatalogLimits:
-    """The limits on a company's catalog."""
     return CatalogLimits(
         campaign_content=settings.campaign_content_bytes,
         venue_campaigns=settings.venue_campaigns,
@@ -86,7 +85,6 @@ def catalog_limits(settings: Settings) -> CatalogLimits:
 
 
 def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
-    """What deletes a device's data."""
     return DeviceEraser(
         database=stores.database,
         retention=partial(read_retention, settings),
@@ -141,7 +139,6 @@ class Role:
     needs: Collection[str] = ()
 
     def results(self) -> dict[str, bool]:
-        """The result of each check now."""
         results = {name: check() for name, check in self.checks.items()}
         return {"partitions_assigned": self.consumer.assigned} | results
 

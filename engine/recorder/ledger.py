@@ -360,16 +360,16 @@ class Ledger:
         """Drop the partitions of the days before `first`; returns how many."""
         return 0
 
-    async def delete_outside(self, since: datetime, until: datetime, day: date) -> int:
+    async def delete_old(self, since: datetime, day: date) -> int:
         """Delete old rows; returns how many partitions were dropped and rows deleted.
 
-        Kept are traces dated from `since` to `until`, receptions, presences and visit events
-        recorded from `since` on, and the devices that the figures from `day` on count.
+        Kept are traces dated from `since` on, receptions, presences and visit events recorded since
+        then, and the devices that the figures from `day` on count. (No trace is far in the future:
+        see DayRule.)
         """
         deleted = await self.drop_days(since.date())
         for trace in self._traces:
             deleted += await self._delete(trace, "create_on < :limit", since)
-            deleted += await self._delete(trace, "create_on >= :limit", until)
         for table in ("reception", "presence", "visit_event"):
             deleted += await self._delete(table, "recorded_on < :limit", since)
         return deleted + await self._delete("statistic_device", "day < :limit", day)

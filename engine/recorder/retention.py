@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import structlog
 from redis.exceptions import RedisError
@@ -72,15 +72,11 @@ class Retention:
         if not await self.clocks.all_agree_within(MOST_SKEW):
             log.error("nothing old is deleted: this process's clock is far from another one")
             return
-        until = _midnight(last + timedelta(days=1))
+        since = datetime.combine(first, time(), UTC)
         counted = first - timedelta(days=_DAYS_IN_EVERY_ZONE + -(-self.max_age // 86_400))
-        deleted = await self.ledger.delete_outside(_midnight(first), until, counted)
+        deleted = await self.ledger.delete_old(since, counted)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
 
 
 @dataclass(kw_only=True)

@@ -43,7 +43,6 @@ _SAMPLE_BEACON = BeaconReference(0, "sample beacon", str(uuid.UUID(int=0)), 0, 0
 _MASK = "*****"
 _SHORTEST_SECRET = 4  # masking a shorter value would mask half of the text
 _LONGEST_BODY = 4000
-_MOST_HEADERS = 100
 _SIGNATURE = "webhook-signature"
 _OF_THE_CLIENT = ("host", "content-length")
 _SAFE = "/?:@!$'()*,;"
@@ -141,10 +140,9 @@ async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
     secrets: list[str] = []
     for request, reply in seen:
         secrets = _secrets_of(call, request)
-        headers = [(name, _masked(value, secrets)) for name, value in reply.headers.items()]
+        headers = tuple((name, _masked(value, secrets)) for name, value in reply.headers.items())
         body = _clipped(_masked(_body(reply.body), secrets))
-        report = ReplyReport(reply.status, tuple(headers[:_MOST_HEADERS]), body)
-        trial = trial._replace(reply=report)
+        trial = trial._replace(reply=ReplyReport(reply.status, headers, body))
     if isinstance(result, Failed):
         return trial._replace(outcome=result.fault.value, detail=result.detail)
     if isinstance(result, Declined):

@@ -63,7 +63,6 @@ StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
 STATUS = {zone: zone.name.lower() for zone in Zone}  # of a trace row
 _LONGEST_NAME, _LONGEST_TOKEN = 255, 4096
-_LONGEST_IP = 64  # enough for an address with a port and a zone
 _INT64 = 2**63
 _MINUTE = timedelta(minutes=1)
 
@@ -482,7 +481,7 @@ def rows_of_changes(
 
 
 def _stored_address(ip: str | None) -> str | None:
-    return None if ip is None else _storable(ip, _LONGEST_IP)
+    return None if ip is None else ip.replace("\0", "")
 
 
 def _storable(text: str, longest: int) -> str:

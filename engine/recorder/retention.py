@@ -31,7 +31,6 @@ _DAYS_IN_EVERY_ZONE = 2
 _PERIOD = 3600.0
 _RETRY_PAUSE = 60.0
 _WRITE_SECONDS = 5.0
-_MOST_GATHERED = 20_000  # pairs of a beacon and a minute, between two writes
 
 
 @dataclass(kw_only=True)
@@ -92,9 +91,8 @@ class RecentCounts:
     _gathered: Counter[BeaconMinute] = field(default_factory=Counter)
 
     def note(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add the counts of a committed batch, unless the memory is full."""
-        if len(self._gathered) < _MOST_GATHERED:
-            self._gathered.update(counts)
+        """Add the counts of a committed batch."""
+        self._gathered.update(counts)
 
     async def run(self) -> None:
         """Write the gathered counts every few seconds. On cancellation write the rest, and end."""

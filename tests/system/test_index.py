@@ -227,7 +227,7 @@ async def test_a_full_redis_is_seen_and_can_be_relieved(
 ) -> None:
     """Switching a campaign off reaches the triggers although Redis is full."""
     await reader.edit(html="x" * 1024 * 1024)
-    inspection = RedisInspection(redis=redis, metrics=metrics, deadline=SECONDS)
+    inspection = RedisInspection(redis=redis, prefix="", metrics=metrics, deadline=SECONDS)
     async with reader.kept():
         await reader.until(fires=True)
         with capture_logs() as logs:

@@ -110,6 +110,6 @@ def not_found(what: str) -> ApiError:
     return ApiError(404, f"no such {what}")
 
 
-def unavailable(message: str, *, seconds: int = 1) -> ApiError:
-    """The service cannot answer now; the client may try again in `seconds`."""
-    return ApiError(503, message, headers={"retry-after": str(seconds)})
+def unavailable(message: str) -> ApiError:
+    """The service cannot answer now; the client may try again in a second."""
+    return ApiError(503, message, headers={"retry-after": "1"})

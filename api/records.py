@@ -13,7 +13,8 @@ from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import or_, tuple_
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
@@ -31,7 +32,7 @@ from api.bodies import (
     refuse,
 )
 from api.permissions import Caller, may_read, may_write
-from api.tenancy import PAGE, M, Query, find, listed, of_company, write
+from api.tenancy import PAGE, M, Query, find, listed, of_company, taken, write
 from catalog.fields import Fields, joined
 from catalog.inputs import ByName, Name, Triple, TripleFields
 from catalog.limits import lock_company
@@ -73,8 +74,8 @@ class Records(Generic[M]):
     - `options` load what the answer shows; a list is read `page` records at a time.
     - `columns` are the attributes to set for values, given the record if it is not a new one.
     - `check` raises LimitError, given the records that were written and whether they were added.
-    - With `listed` a POST may have a list of records. `unique` are the attributes of which no two
-      records have the same.
+    - With `listed` a POST may have a list of records. `unique` is the attribute at fault if another
+      record has what makes one of the list unique.
     """
 
     kind: str
@@ -95,7 +96,7 @@ class Records(Generic[M]):
     )
     check: Callable[[AsyncSession, Scope, Sequence[M], bool], Awaitable[None]] = _unlimited
     listed: bool = False
-    unique: tuple[str, ...] = ()
+    unique: str = ""
 
     def query(self, scope: Scope) -> Query[M]:
         """The records that the scope has, with what their answers show."""
@@ -160,8 +161,6 @@ class Records(Generic[M]):
                 records = await self._of_list(session, scope, numbers)
             elif numbers:
                 records = [await find(session, self.query(scope), scope.number, lock=True)]
-            if in_list and self.unique:
-                await self._refuse_taken(session, scope, given, records)
             for at, values in enumerate(given):
                 with at_place(f"[{at}]" if in_list else ""):
                     columns = await self.columns(session, scope, values, records[at])
@@ -170,6 +169,8 @@ class Records(Generic[M]):
                     session.add(records[at])
                 for name, value in columns.items():
                     setattr(records[at], name, value)
+                if in_list and self.unique:
+                    await self._flush(session, at)
             return await self._written(session, scope, records, added=not numbers)
 
         return await write(scope.caller.services, work, dry=dry)
@@ -184,32 +185,15 @@ class Records(Generic[M]):
         refuse(dict.fromkeys(unknown, f"not a {self.kind} of this venue"))
         return [found[number] for number in numbers]
 
-    async def _refuse_taken(
-        self,
-        session: AsyncSession,
-        scope: Scope,
-        given: Sequence[Values],
-        records: Sequence[M | None],
-    ) -> None:
-        """Raise ApiError 409 if records of a list get the same unique attributes as others."""
-        keys: dict[int, tuple[Any, ...]] = {}
-        for at, (values, record) in enumerate(zip(given, records, strict=True)):
-            key = tuple(values[name] for name in self.unique)
-            if key != tuple(getattr(record, name, None) for name in self.unique):
-                keys[at] = key
-        columns = [getattr(self.model, name) for name in self.unique]
-        taken = select(*columns).where(tuple_(*columns).in_(keys.values()))
-        taken = taken.filter_by(**self.constants)
-        if (company := getattr(self.model, "company_id", None)) is not None:
-            taken = taken.where(company == scope.caller.company_id)
-        seen = {tuple(row): "taken" for row in await session.execute(taken)}
-        faults = {}
-        for at, key in keys.items():
-            if key in seen:
-                faults[f"[{at}].{self.unique[-1]}"] = seen[key]
-            seen.setdefault(key, f"the same as [{at}]")
-        if faults:
-            raise ApiError(409, f"the {', '.join(self.unique)} is taken", fields=faults)
+    async def _flush(self, session: AsyncSession, at: int) -> None:
+        """Write a record of a list. Raises ApiError 409, with its index, if it is taken."""
+        try:
+            await session.flush()
+        except IntegrityError as error:
+            if (what := taken(error)) is None:
+                raise
+            fields = {f"[{at}].{self.unique}": "taken"}
+            raise ApiError(409, f"the {what} is taken", fields=fields) from None
 
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""

@@ -173,8 +173,8 @@ async def write(
                 raise bad_fields({error.field: str(error)}) from None
             raise ApiError(400, str(error)) from None
         except DBAPIError as error:
-            if (taken := _taken(error)) is not None:
-                raise ApiError(409, f"the {taken} is taken") from None
+            if (what := taken(error)) is not None:
+                raise ApiError(409, f"the {what} is taken") from None
             # An integrity error: meanwhile a tag of this name was added, or a parent was deleted.
             if not isinstance(error, IntegrityError) and not is_lock_conflict(error):
                 raise
@@ -185,7 +185,7 @@ async def write(
     raise unavailable("the record is being changed by too many at once")
 
 
-def _taken(error: DBAPIError) -> str | None:
+def taken(error: DBAPIError) -> str | None:
     """What must be unique, if another record has it."""
     # The name of the constraint on PostgreSQL, its columns on SQLite.
     text = str(error.orig).partition("\n")[0]

@@ -228,7 +228,7 @@ async def test_one_fault_refuses_all(api: Harness, owner: Headers, bodies: Bodie
     bad = [good, good | {"minor": 2, "name": ""}, good | {"minor": "a"}]
     assert [*await api.faults("POST", path, owner, bad)] == ["[1].name", "[2].minor"]
     again = [good, bodies.beacon(minor=2), bodies.beacon(minor=1)]
-    assert await api.faults("POST", path, owner, again, 409) == {"[2].minor": "the same as [0]"}
+    assert await api.faults("POST", path, owner, again, 409) == {"[2].minor": "taken"}
     assert await api.read(path, owner) == []
     await api.made(path, owner, good)
     two = [bodies.beacon(minor=2), good]

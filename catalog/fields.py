@@ -35,14 +35,12 @@ class Fields(BaseModel):
 @functools.cache
 def spellings(model: type[Fields]) -> dict[str, list[str]]:
     """Every name that requests may use for a field, by attribute; the main name comes first."""
-    return {name: _names(name, field) for name, field in model.model_fields.items()}
-
-
-def _names(attribute: str, field: FieldInfo) -> list[str]:
-    alias = field.validation_alias
-    if isinstance(alias, AliasChoices):
-        return [str(choice) for choice in alias.choices]
-    return [str(alias or attribute)]
+    found = {}
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias or name]
+        found[name] = [str(choice) for choice in choices]
+    return found
 
 
 def read_fields(

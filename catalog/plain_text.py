@@ -32,12 +32,11 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 def for_csv(cells: Iterable[Any]) -> list[Any]:
     """The cells of a row, escaped so that no spreadsheet reads a text as a formula."""
-    return [_cell(cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-def _cell(text: str) -> str:
     # A spreadsheet of many countries takes ; for the separator, within a cell too.
-    return ";".join(_no_formula(part) for part in for_terminal(text).split(";"))
+    return [
+        ";".join(map(_no_formula, for_terminal(cell).split(";"))) if isinstance(cell, str) else cell
+        for cell in cells
+    ]
 
 
 def _no_formula(part: str) -> str:

@@ -86,7 +86,9 @@ class IndexStore:
         self.keys = IndexKeys(prefix)
         self._redis = redis
         self._deadline = deadline
-        self._scripts = _read_scripts()
+        text = files("catalog.index").joinpath("scripts.lua").read_text(encoding="utf-8")
+        _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+        self._scripts = dict(zip(parts[::2], parts[1::2], strict=True))
 
     async def markers(self) -> list[Marker | None]:
         """The marker of each bucket; None where the bucket is not built."""
@@ -162,12 +164,6 @@ class IndexStore:
             if isinstance(reply, Exception):
                 raise reply
         return replies
-
-
-def _read_scripts() -> dict[str, str]:
-    text = files("catalog.index").joinpath("scripts.lua").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class DrainResult(Enum):

@@ -69,12 +69,11 @@ async def count_device(session: AsyncSession, company_id: int, udid: str) -> Dev
     return DeviceRows(1, *(count or 0 for count in counts))
 
 
-async def erase_traces(database: Database, company_id: int, udid: str) -> DeviceRows:
+async def erase_traces(database: Database, company_id: int, udid: str) -> None:
     """Delete all but the newest few thousand of the device's traces, in short transactions.
 
     What was deleted before a failure stays deleted, so that the next attempt has less to do.
     """
-    deleted = dict.fromkeys(_TRACES, 0)
     async with database.read() as session:
         device_id = await session.scalar(_device(company_id, udid))
     for table in _TRACES:
@@ -86,26 +85,18 @@ async def erase_traces(database: Database, company_id: int, udid: str) -> Device
                 at = await session.scalar(last)
                 if at is None:
                     break
-                result = await session.execute(
-                    delete(table).where(of_device, table.create_on <= at)
-                )
-                deleted[table] += max(0, getattr(result, "rowcount", 0))
-    return DeviceRows(0, *deleted.values())
+                await session.execute(delete(table).where(of_device, table.create_on <= at))
 
 
-async def erase_device(session: AsyncSession, company_id: int, udid: str) -> DeviceRows:
+async def erase_device(session: AsyncSession, company_id: int, udid: str) -> None:
     """Delete the device and the rows that refer to it, in the session's transaction."""
     query = select(Device).where(Device.company_id == company_id, Device.udid == udid)
     device = await session.scalar(query.with_for_update())
-    if device is None:
-        return DeviceRows()
-    await session.delete(device)
-    await session.flush()
-    deleted = []
-    for table in _TABLES:
-        result = await session.execute(delete(table).where(table.device_id == device.id))
-        deleted.append(max(0, getattr(result, "rowcount", 0)))
-    return DeviceRows(1, *deleted)
+    if device is not None:
+        await session.delete(device)
+        await session.flush()
+        for table in _TABLES:
+            await session.execute(delete(table).where(table.device_id == device.id))
 
 
 def _device(company_id: int, udid: str) -> Select[int]:

@@ -12,7 +12,6 @@ from redis.exceptions import RedisError
 from catalog.database import Database
 from catalog.erasure import (
     DeviceData,
-    DeviceRows,
     TopicRetention,
     campaign_ids,
     count_device,
@@ -51,20 +50,25 @@ class DeviceEraser(RedisStore):
         return DeviceData(rows, keys, await self._retention())
 
     async def erase(self, device: DeviceKey) -> DeviceData:
-        """Delete the data. Safe to repeat: after an error some traces may be deleted already."""
+        """Delete the data, and report what there was.
+
+        Safe to repeat: after an error some traces may be deleted already.
+        """
         # If Redis is down this fails before anything is deleted.
         await self._answer(self._redis.exists(copy_key(self._prefix, device)))
         kafka = await self._retention()
-        traces = await erase_traces(self._database, device.company_id, device.udid)
+        async with self._database.read() as session:
+            rows = await count_device(session, device.company_id, device.udid)
+        await erase_traces(self._database, device.company_id, device.udid)
         async with self._database.write.begin() as session:
-            rows = await erase_device(session, device.company_id, device.udid)
+            await erase_device(session, device.company_id, device.udid)
             campaigns = await campaign_ids(session, device.company_id)
             # Before the commit: if Redis is down the device stays in SQL, so a retry finds it.
             keys = await self._in_redis(device, campaigns, only_count=False)
         # A detection may have cached the record again before the commit. (A copy lives an hour.)
         with suppress(RedisError, OSError, TimeoutError):
             await self._answer(self._redis.unlink(copy_key(self._prefix, device)))
-        return DeviceData(_sum(traces, rows), keys, kafka)
+        return DeviceData(rows, keys, kafka)
 
     async def _in_redis(
         self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
@@ -78,7 +82,3 @@ class DeviceEraser(RedisStore):
         for field in (places_field(device.company_id), *map(str, campaigns)):
             pipeline.execute_command(on_field, claims, field)
         return int(sum(await self._answer(pipeline.execute())))
-
-
-def _sum(traces: DeviceRows, rest: DeviceRows) -> DeviceRows:
-    return DeviceRows(*(one + other for one, other in zip(traces, rest, strict=True)))

@@ -84,29 +84,6 @@ async def test_protobuf_of_another_place(
     assert expected in (found.message.position, found.message.tag)
 
 
-async def test_avro_of_a_position(registry: SchemaRegistryService) -> None:
-    """Only there may a number be NaN, which is nowhere."""
-    degrees = [{"name": name, "type": "double"} for name in ("latitude", "longitude")]
-    schema = registered.AVRO_DETECTION | {
-        "fields": [
-            {"name": "position", "type": {"type": "record", "name": "P", "fields": degrees}},
-            {"name": "api_key", "type": "string"},
-            {"name": "device", "type": registered.AVRO_DEVICE},
-        ]
-    }
-    registry.schemas[7] = Registered("AVRO", json.dumps(schema))
-
-    def message(latitude: float) -> bytes:
-        position = {"latitude": latitude, "longitude": 2.5}
-        body = {"api_key": "k", "device": {"udid": "d"}, "position": position}
-        return framed(7, avro(body, schema))
-
-    found = await decoded_detection(registry, "avro", message(90))
-    assert found.message.position == Coordinates(90, 2.5)
-    letter = await dead_letter_text(registry, "avro", message(math.nan))
-    assert "at `$.position.latitude`" in letter
-
-
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
     """Whatever the registry has, and for both callers: `read` and a batch."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
@@ -177,6 +154,7 @@ async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistry
 
 CIRCLE = Registered("AVRO", '"A"', references=(("A", "a", 1),))
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}
+NOWHERE = protobuf(position={"latitude": math.nan}, api_key="k", device={"udid": "d"})
 LOCAL = {"type": "long", "logicalType": "local-timestamp-millis"}
 
 
@@ -201,6 +179,7 @@ def record_of(*types: Any) -> Registered:
         ("protobuf", registered.PROTOBUF, b"\x02\x02" + b"\x4b" * 100_000, "do not match it"),
         ("protobuf", registered.PROTOBUF, b"\x00", "missing required field `device`"),
         ("protobuf", Registered("PROTOBUF", "syntax"), b"\x00", "no valid Protobuf schema"),
+        ("protobuf", registered.PROTOBUF, NOWHERE, "at `$.position.latitude`"),
         ("json-schema", Registered("JSON", "{}"), b"{", "malformed_json"),
     ],
 )

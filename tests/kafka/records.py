@@ -36,7 +36,8 @@ def record(
 ) -> "ConsumerRecord[bytes, bytes]":
     """A record whose `value` is in bytes, or goes as JSON."""
     raw = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
-    size, at_ms = len(raw or b""), int(at * 1000)
+    sizes = len(key or b""), len(raw or b"")
+    at_ms = round(at * 1000)
     return ConsumerRecord(
-        topic, partition, offset, at_ms, 0, key, raw, None, -1, size, tuple(headers)
+        topic, partition, offset, at_ms, 0, key, raw, None, *sizes, tuple(headers)
     )

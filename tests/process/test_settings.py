@@ -40,6 +40,13 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
         ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
         ("TOPIC_PREFIX_FILE", __file__, "no setting has this name"),
+        ("DETECTION_TOPICS", "a", "'a' is no topic with its format; accepted: topic=format"),
+        ("DETECTION_TOPICS", "a b=own", "no topic with its format"),
+        ("DETECTION_TOPICS", f"{'x' * 250}=own", "no topic with its format"),
+        ("DETECTION_TOPICS", "a=", "is no format; formats: own"),
+        ("DETECTION_TOPICS", "a=cloudevents", "in CloudEvents: cloudevents+<format>"),
+        ("DETECTION_TOPICS", "a=own,b=own,a=own", "a topic has two formats"),
+        ("DETECTION_TOPICS", "proximity.notifications=own", "has other messages"),
     ],
 )
 def test_a_bad_value_is_named_on_one_line(

@@ -34,6 +34,7 @@ from tests.recorder.scene import (
     DETECTIONS,
     NOTIFICATIONS,
     NOW,
+    PRESENCE,
     Scene,
     record,
     recorder_of_partition,
@@ -231,9 +232,9 @@ YEARS = [f"{year:04}-06-01T10:00:00+0000" for year in range(1, 10_000, 40)]
 
 async def test_absurd_dates_count_for_the_device_and_nowhere_else(scene: Scene):
     """One phone caused a row of statistics and a permanent trace for each such day."""
+    instants = [*YEARS, format_instant(NOW.timestamp())]
     records = [
-        scene.detections(range(n, n + 1), detected_at=at)[0]
-        for n, at in enumerate([*YEARS, format_instant(NOW.timestamp())])
+        scene.detections(range(n, n + 1), detected_at=at)[0] for n, at in enumerate(instants)
     ]
     await scene.recorder(DETECTIONS, trace="changes").handle(records)
     sent = [scene.notification(n, str(uuid4()), detected_at=at) for n, at in enumerate(YEARS)]
@@ -243,6 +244,9 @@ async def test_absurd_dates_count_for_the_device_and_nowhere_else(scene: Scene):
         record(AUTHENTICATIONS, n, device | {"authenticated_at": at}) for n, at in enumerate(YEARS)
     ]
     await scene.recorder(AUTHENTICATIONS).handle(signed_in)
+    entered = [scene.presence(n, str(uuid4()), entered_at=at) for n, at in enumerate(instants)]
+    await scene.recorder(PRESENCE).handle(entered)
+    assert await scene.visits() == {("venue", 0): (1, 0, 0)}
     assert await scene.counters() == (len(YEARS) + 1, len(YEARS))
     assert await scene.statistics() == {"venue": (1, 1, 0), "beacon": (1, 1, 0)}
     assert await scene.count(StatisticDevice) == 2

@@ -1,32 +1,16 @@
 """Presence in SQL: visits a day and place and their lengths, each event once, without persons."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from catalog.models import CountedVisitEvent, Device
-from engine.kafka.messages import format_instant
-from tests.recorder.scene import NOW, PRESENCE, Scene
+from tests.recorder.scene import PRESENCE, Scene
 
 
 def number(n: int) -> str:
     return str(UUID(int=n))
-
-
-async def test_test_devices_and_odd_clocks_are_left_out(scene: Scene) -> None:
-    far = (NOW + timedelta(days=3)).timestamp()
-    await scene.recorder(PRESENCE).handle(
-        [
-            scene.presence(0, number(1), device={"udid": "of-the-team"}),
-            scene.presence(1, number(2), 3, device={"udid": "of-the-team"}),
-            scene.presence(2, number(3), entered_at=format_instant(far)),
-            scene.presence(3, number(4), entered_at="2001-01-01T00:00:00+0000"),
-            scene.presence(4, number(5)),
-        ]
-    )
-    assert await scene.visits() == {("venue", 0): (1, 0, 0)}
 
 
 async def test_no_person_is_stored(scene: Scene) -> None:

@@ -20,6 +20,7 @@ from engine.process.settings_sources import load_settings
 from engine.trigger.partition import TriggerPartition
 from engine.wiring.parts import ProcessParts, Stores, open_stores
 from engine.wiring.trigger import trigger_role
+from tests.kafka.records import record
 from tests.redis.index_writer import PREFIX, Writer
 from tests.rules.records import UUID
 from tests.servers.schema import make_schema
@@ -72,7 +73,9 @@ class PushedTrigger:
 
     def records(self, values: Iterable[bytes], partition: int = 0) -> list[Record]:
         """The next records of the partition."""
-        return [self._record(value, partition) for value in values]
+        topic, numbers = self.partition.topic, self._offsets
+        place: dict[str, Any] = {"topic": topic, "partition": partition, "key": b"phone"}
+        return [record(each, offset=next(numbers), at=self.now, **place) for each in values]
 
     async def push(self, *values: bytes) -> None:
         """Hand the next records to the worker and wait until they are finished."""
@@ -110,21 +113,6 @@ class PushedTrigger:
     def count(self, name: str, **labels: str) -> float:
         """A counter's value."""
         return self.metrics.registry.get_sample_value(f"proximity_{name}", labels) or 0.0
-
-    def _record(self, value: bytes, partition: int) -> Record:
-        return ConsumerRecord(
-            topic=self.partition.topic,
-            partition=partition,
-            offset=next(self._offsets),
-            timestamp=round(self.now * 1000),
-            timestamp_type=0,
-            key=b"phone",
-            value=value,
-            checksum=None,
-            serialized_key_size=5,
-            serialized_value_size=len(value),
-            headers=(),
-        )
 
 
 @asynccontextmanager

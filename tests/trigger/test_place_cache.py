@@ -36,15 +36,6 @@ def test_a_change_drops_what_depends_on_it():
         assert key(5) not in cache.known, "it was read during a change"
 
 
-def test_what_is_unknown_displaces_nothing():
-    cache = PlaceCache(10)
-    cache.keep({key(minor): beacon() for minor in range(5)}, cache.version)
-    for minor in range(5, 100):
-        cache.keep({key(minor): None}, cache.version)
-    assert len(cache.known) <= 10
-    assert {key(minor) for minor in range(5)} <= set(cache.known)
-
-
 def test_a_campaign_in_an_unknown_time_zone_is_left_out():
     made = IndexedPlace(
         place_of(), [campaign(id=1), campaign(id=2, time_zone="Mars/Olympus")], None

@@ -47,7 +47,7 @@ def make_catalog(
         **(company or {}),
     }
     servers = {"PROXIMITY_DATABASE_URL": database, "PROXIMITY_REDIS_URL": redis}
-    for words in (["migrate"], ["catalog", "load", "-"]):
+    for words in (["migrate"], ["catalog", "load", "-"], ["index", "rebuild"]):
         subprocess.run(
             [python_of(checkout), "-m", "engine.cli", *words],
             cwd=checkout,

@@ -39,6 +39,12 @@ def detection(udid: str = "phone", *, seconds: float = 0, minor: int = 2, **more
     return json.dumps(body | more).encode()
 
 
+def located(seconds: float = 0, **place: Any) -> bytes:
+    """A detection of another place by the application "ours", so many seconds after NOW."""
+    body = {"device": {"udid": "phone"}, "api_key": "ours"}
+    return json.dumps(body | {"detected_at": NOW + round(seconds * 1000)} | place).encode()
+
+
 class PushedTrigger:
     """One partition of the detections. `writer` is the catalog; `now` is in epoch seconds."""
 

@@ -1,7 +1,6 @@
 """What positions and tags cost in the cache, and how they are shown."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tests.redis.index_writer import (
     geofence_entry,
     tag_entry,
 )
-from tests.trigger.pushed import NOW, PushedTrigger
+from tests.trigger.pushed import PushedTrigger, located
 from tests.trigger.test_decision_feed import Watching
 
 HERE = {"latitude": 48.8584, "longitude": 2.2945}
@@ -25,13 +24,8 @@ CIRCLES = Circle(4, 48.8584, 2.2945, 50.0), Circle(5, 48.86, 2.2945, 800.0)
 QR = {"kind": "qrcode", "value": "https://example.org/poster"}
 
 
-def seen(**place: Any) -> bytes:
-    body = {"device": {"udid": "phone"}, "detected_at": NOW, "api_key": "ours"}
-    return json.dumps(body | place).encode()
-
-
 def at(**fields: Any) -> bytes:
-    return seen(position=HERE | fields)
+    return located(position=HERE | fields)
 
 
 @pytest.fixture
@@ -57,14 +51,14 @@ async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
     await town.push(at(), at(latitude=49))
     kept = {key for key, each in cache.known.items() if each is not None}
     assert kept
-    made_up = [seen(tag=QR, api_key=f"made up {number}") for number in range(30)]
+    made_up = [located(tag=QR, api_key=f"made up {number}") for number in range(30)]
     before = town.count("index_lookups_total", layer="redis", outcome="unknown")
     for _ in range(3):
         await town.push(*made_up)
     after = town.count("index_lookups_total", layer="redis", outcome="unknown")
     assert after - before == 30
     for number in range(40):
-        await town.push(seen(tag=QR, api_key=f"another {number}"))
+        await town.push(located(tag=QR, api_key=f"another {number}"))
     assert len(cache.known) <= 50
     assert {key for key, each in cache.known.items() if each is not None} == kept
 
@@ -72,7 +66,7 @@ async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
 async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
     cache = town.role.intake.index.cache
     held = cache._bytes
-    await town.push(seen(tag=QR | {"value": "x" * 1024}))
+    await town.push(located(tag=QR | {"value": "x" * 1024}))
     assert cache._bytes - held >= 1024
     await town.push(at())
     assert cache._bytes - held >= 1024 + 640 * len(CIRCLES)
@@ -83,7 +77,7 @@ async def test_a_long_value_of_a_tag_counts_in_the_cache(town: PushedTrigger):
 async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
     watching = asyncio.create_task(town.role.intake.feed.run())
     shown = await Watching(town).begin(company=1)
-    await town.push(at(), at(latitude=49), seen(tag=QR | {"value": "secret"}))
+    await town.push(at(), at(latitude=49), located(tag=QR | {"value": "secret"}))
     found = {(each.kind, each.beacon, each.reason) for each in await shown.next(4)}
     assert found == {
         ("geofence", "Court", "granted"),

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from catalog.index.entries import encode, rules_field
 from engine.kafka.detections import decode_record
 from engine.kafka.workers import Records
 from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.visits import observation
-from rules.model import CompanyRules, Zone
+from rules.model import Zone
 from rules.visits import VisitBook
-from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.redis.index_writer import beacon_entry, campaign_entry, rules_entry
 from tests.servers.missing import compiled
 from tests.trigger.conftest import MakeTrigger
 from tests.trigger.pushed import PushedTrigger, detection
@@ -106,7 +105,7 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
 async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
     """As by a book that sees one detection after the other, whatever comes in one batch."""
     await trigger.write_index(
-        {rules_field(1): encode(CompanyRules(company_id=1, presence=True, tracks_visits=True))}
+        rules_entry(presence=True, tracks_visits=True)
         | (beacon_entry([7, 8], reach=Zone.NEAR) | beacon_entry([7], minor=3, id=2))
         | (campaign_entry(7, delay=3600) | campaign_entry(8, on="dwell", dwell_minutes=1))
     )

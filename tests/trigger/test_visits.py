@@ -1,38 +1,33 @@
 """Visits in the trigger: messages of presence, campaigns that fire on them, crashes."""
 
-import json
 from typing import Any
 
 import pytest
 
-from catalog.index.entries import encode, rules_field
 from engine.kafka.offsets import Position
 from engine.redis.visits import VisitsTakenOverError
 from rules.geofences import Circle
-from rules.model import CompanyRules, Zone
+from rules.model import Zone
 from tests.redis.index_writer import (
     application_entry,
     beacon_entry,
     campaign_entry,
     circles_entry,
     geofence_entry,
+    rules_entry,
     tag_entry,
 )
-from tests.trigger.pushed import NOW, PushedTrigger, detection
+from tests.trigger.pushed import NOW, PushedTrigger, detection, located
 
+VISITS = rules_entry(presence=True, tracks_visits=True)
 HERE = {"latitude": 48.8584, "longitude": 2.2945}
-
-
-def rules(**fields: Any) -> dict[str, bytes]:
-    asked = {"company_id": 1, "presence": True, "tracks_visits": True}
-    return {rules_field(1): encode(CompanyRules(**asked | fields))}
 
 
 @pytest.fixture
 async def mall(trigger: PushedTrigger) -> PushedTrigger:
     """A beacon with a campaign for each moment of a visit."""
     await trigger.write_index(
-        rules()
+        VISITS
         | beacon_entry([7, 8, 9, 10, 11], reach=Zone.NEAR)
         | campaign_entry(7)
         | campaign_entry(8, on="enter")
@@ -103,7 +98,7 @@ async def test_companies_that_ask_for_nothing_cost_nothing(trigger: PushedTrigge
 
 async def test_a_campaign_alone_leads_to_no_presence(trigger: PushedTrigger) -> None:
     entries = beacon_entry([8]) | campaign_entry(8, on="enter")
-    await trigger.write_index(rules(presence=False) | entries)
+    await trigger.write_index(rules_entry(tracks_visits=True) | entries)
     await stay(trigger, 0, 10)
     assert await told(trigger) == []
     assert [each["on"] for each in await trigger.sent("notifications")] == ["enter"]
@@ -146,14 +141,9 @@ async def test_a_place_that_was_edited_ends_its_visits(mall: PushedTrigger) -> N
     assert last["venue"] == {"id": 1, "name": ""}
 
 
-def at(seconds: float, **place: Any) -> bytes:
-    body = {"device": {"udid": "phone"}, "api_key": "ours"}
-    return json.dumps(body | place | {"detected_at": round(NOW + seconds * 1000)}).encode()
-
-
 async def test_positions_and_reports_end_visits_of_geofences(trigger: PushedTrigger) -> None:
     await trigger.write_index(
-        rules()
+        VISITS
         | application_entry("ours")
         | circles_entry(Circle(4, HERE["latitude"], HERE["longitude"], 50.0))
         | geofence_entry(4, [], radius=50.0, **HERE)
@@ -161,16 +151,16 @@ async def test_positions_and_reports_end_visits_of_geofences(trigger: PushedTrig
     )
     qr = {"kind": "qrcode", "value": "https://example.org/poster"}
     trigger.now += 300
-    await trigger.push(at(0, tag=qr))
+    await trigger.push(located(0, tag=qr))
     assert await told(trigger) == [("enter", "venue")]
-    await trigger.push(at(5, position=HERE))
+    await trigger.push(located(5, position=HERE))
     beyond = HERE | {"latitude": 48.8594}  # 111 m away
-    await trigger.push(at(10, position=beyond | {"accuracy": 70}))
+    await trigger.push(located(10, position=beyond | {"accuracy": 70}))
     assert (await told(trigger))[1:] == [("enter", "geofence")]
-    await trigger.push(at(15, position=beyond | {"accuracy": 50}))
-    await trigger.push(at(20, geofence={"id": 4, "transition": "enter"}))
-    await trigger.push(at(25, geofence={"id": 4, "transition": "exit"}))
-    await trigger.push(at(24, geofence={"id": 4, "transition": "dwell"}))  # late
+    await trigger.push(located(15, position=beyond | {"accuracy": 50}))
+    await trigger.push(located(20, geofence={"id": 4, "transition": "enter"}))
+    await trigger.push(located(25, geofence={"id": 4, "transition": "exit"}))
+    await trigger.push(located(24, geofence={"id": 4, "transition": "dwell"}))  # late
     found = (await trigger.sent("presence"))[2:]
     assert [(each["type"], each.get("cause")) for each in found] == [
         ("exit", "signal"),

@@ -31,13 +31,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    Relationship,
-    mapped_column,
-    relationship,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Relationship, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 # SQLite numbers rows by itself only in a column declared INTEGER.

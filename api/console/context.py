@@ -21,6 +21,7 @@ from api.console.rendering import rendered
 from api.console.texts import Translations, translations_for, zone_named
 from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import SignedIn
+from catalog.accounts import is_id
 from catalog.inputs import READ, WRITE
 
 A_PAGE = 50
@@ -107,7 +108,7 @@ class PageContext:
     def query_number(self, name: str) -> int:
         """A query parameter that is a number; 0 if it is absent or invalid."""
         text = self.query(name)
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        return int(text) if is_id(text) else 0
 
     def here(self, **changes: object) -> str:
         """The query of this page with some parameters changed."""

@@ -78,64 +78,47 @@ def test_a_document_is_loaded_without_redis(rig: Rig, sqlite_url: str) -> None:
 GOES, STAYS = "to go", "to stay"
 
 
-async def _filled(url: str) -> tuple[str, int, int]:
-    """The name and the id of a company with two devices, and its campaign."""
-    await make_schema(url)
-    database, records = open_database(url), Records()
+async def test_one_device_is_erased_and_nothing_of_another(
+    rig: Rig, database_url: str, redis_url: str
+) -> None:
+    rig.settings = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+    rig.settings["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:9"
+    await make_schema(database_url)
+    database, records = open_database(database_url), Records()
     company = records.company()
     campaign = records.campaign(records.venue(company))
+    dates = {"create_on": NOON, "update_on": NOON}
     async with database.write.begin() as session:
-        session.add_all([company, campaign])
-        await session.flush()
-        counted = {"nb_beacon": 1, "nb_campaign": 1, "create_on": NOON, "update_on": NOON}
+        session.add(campaign)
         for udid in (GOES, STAYS):
-            device = Device(company_id=company.id, udid=udid, test=False, **counted)
+            device = Device(company=company, udid=udid, nb_beacon=1, nb_campaign=1, **dates)
             session.add(device)
             await session.flush()
             at = {"device_id": device.id, "create_on": NOON}
             session.add(Presence(kind="beacon", ref=1, status="near", **at))
-        found = company.name, company.id, campaign.id
-    await database.close()
-    return found
 
+    async def udids() -> set[str]:
+        async with database.read() as session:
+            return set(await session.scalars(select(Device.udid)))
 
-async def _devices(url: str) -> set[str]:
-    database = open_database(url)
-    async with database.read() as session:
-        found = set(await session.scalars(select(Device.udid)))
-    await database.close()
-    return found
-
-
-def test_one_device_is_erased_and_nothing_of_another(
-    database_url: str,
-    redis_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("PROXIMITY_DATABASE_URL", database_url)
-    monkeypatch.setenv("PROXIMITY_REDIS_URL", redis_url)
-    monkeypatch.setenv("PROXIMITY_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
-    company, company_id, campaign = asyncio.run(_filled(database_url))
-    mine, others = DeviceKey(company_id, GOES), DeviceKey(company_id + 1, GOES)
+    mine, others = DeviceKey(company.id, GOES), DeviceKey(company.id + 1, GOES)
     with Redis.from_url(redis_url) as redis:
-        for key in (mine, others, DeviceKey(company_id, STAYS)):
+        for key in (mine, others, DeviceKey(company.id, STAYS)):
             redis.set(copy_key("proximity:", key), b"a copy")
             redis.lpush(decisions_key(b"proximity:", key), b"a decision")
-            redis.hset(claims_key(b"proximity:", key.udid), str(campaign), b"a claim")
+            redis.hset(claims_key(b"proximity:", key.udid), str(campaign.id), b"a claim")
         counted = "devices 1, detections 0, authentications 0, presences 1, keys in Redis 3\n"
-        assert run(["forget", company, GOES]) == 0
-        printed, _ = capsys.readouterr()
-        assert printed.startswith(f"would delete, of {company}: {counted}")
-        assert printed.endswith("nothing is deleted yet: add --yes\n")
-        assert (asyncio.run(_devices(database_url)), redis.dbsize()) == ({GOES, STAYS}, 8)
-        assert run(["forget", str(company_id), GOES, "--yes"]) == 0
-        printed, _ = capsys.readouterr()
-        assert printed.startswith(f"deleted, of {company}: {counted}")
-        assert "Kafka keeps its messages until retention: proximity.*" in printed
-        assert asyncio.run(_devices(database_url)) == {STAYS}
+        dry = rig("forget", company.name, GOES)
+        assert dry.stdout.startswith(f"would delete, of {company.name}: {counted}")
+        assert dry.stdout.endswith("nothing is deleted yet: add --yes\n")
+        assert (await udids(), redis.dbsize()) == ({GOES, STAYS}, 8)
+        done = rig("forget", str(company.id), GOES, "--yes")
+        assert done.stdout.startswith(f"deleted, of {company.name}: {counted}")
+        assert "Kafka keeps its messages until retention: proximity.*" in done.stdout
+        assert await udids() == {STAYS}
         left = (copy_key("proximity:", mine), decisions_key(b"proximity:", mine))
         assert (redis.dbsize(), redis.exists(*left)) == (5, 0)
+    await database.close()
 
 
 def test_accounts_are_listed_in_both_forms(

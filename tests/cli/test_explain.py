@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.redis.index_writer import (
     tag_entry,
 )
 from tests.rules.records import UUID, venue
-from tests.servers.proximity import ROOT, Command, Rig
+from tests.servers.proximity import ROOT, Rig
 from tests.trigger.pushed import PushedTrigger, pushed_trigger
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ  # else the first two stories
@@ -83,65 +84,38 @@ BEACON = ("--uuid", UUID.upper().replace("-", ""), "--major", "1", "--minor", "2
 FRIDAY = "2026-11-20T22:41:00+0100"
 
 
-@pytest.fixture
-async def writer(embedded_redis_url: str) -> AsyncIterator[Writer]:
+async def test_for_programs_and_of_other_places(rig: Rig, embedded_redis_url: str):
     redis = connect_redis(embedded_redis_url)
-    yield Writer(redis)
-    await redis.aclose()
-
-
-@pytest.fixture
-def proximity(rig: Rig, embedded_redis_url: str) -> Rig:
     rig.settings = {"REDIS_URL": embedded_redis_url, "REDIS_PREFIX": PREFIX}
-    return rig
-
-
-def explain(rig: Rig, *words: str, place: Sequence[str] = BEACON) -> Command:
-    return rig("explain", *place, *words)
-
-
-async def catalog(writer: Writer) -> None:
     paris = {"time_zone": "Europe/Paris"}
     hours = {"start_minute": 540, "end_minute": 1140, "weekdays": 0b0011111, "delay": 3600}
+    writer = Writer(redis)
     writer.fields = (
         beacon_entry([1, 2], venue=venue(**paris))
+        | geofence_entry(3, [3], name="Square")
+        | tag_entry([3], name="Door", kind="qrcode", value="https://example.org/door")
         | campaign_entry(1, **hours, **paris)
         | campaign_entry(2, active=False, **paris)
+        | campaign_entry(3)
     )
     await writer.rebuild()
+    await redis.aclose()
 
+    def explained(*words: str) -> dict[str, Any]:
+        done = rig("explain", *words, "--at", FRIDAY, "--json")
+        return dict(json.loads(done.stdout))
 
-async def test_for_programs(writer: Writer, proximity: Rig):
-    await catalog(writer)
     late = ("--decided-at", "2026-11-20T22:50:00+0100", "--proximity", "near")
-    done = explain(proximity, "--at", FRIDAY, "--json", *late)
-    printed = json.loads(done.stdout)
+    printed = explained(*BEACON, *late)
     assert (printed["reason"], printed["proximity"], printed["device"]) == ("stale", "near", None)
     assert printed["decided_at"] == "2026-11-20T22:50:00+0100"
     assert (printed["beacon"]["id"], printed["company"]) == (1, {"id": 1})
     assert [each["next_at"] for each in printed["campaigns"]] == ["2026-11-23T09:00:00+0100", None]
-    again = explain(proximity, "--at", "2026-11-23T09:00:00+0100", "--json")
-    assert [each["reason"] for each in json.loads(again.stdout)["campaigns"]] == [
-        "granted",
-        "inactive",
-    ]
-
-
-async def test_other_places(writer: Writer, proximity: Rig):
-    writer.fields = (
-        geofence_entry(3, [1], name="Square")
-        | tag_entry([1], name="Door", kind="qrcode", value="https://example.org/door")
-        | campaign_entry(1)
-    )
-    await writer.rebuild()
-    done = explain(proximity, "--at", FRIDAY, place=("--geofence", "3"))
-    assert done.stdout.startswith("geofence  3, Square, "), done
-    code = ("--qrcode", "https://example.org/door", "--company", "1")
-    done = explain(proximity, "--at", FRIDAY, "--json", place=code)
-    printed = json.loads(done.stdout)
+    shown = rig("explain", "--geofence", "3", "--at", FRIDAY)
+    assert shown.stdout.startswith("geofence  3, Square, "), shown.output
+    code = ("https://example.org/door", "--company", "1")
+    printed = explained("--qrcode", *code)
     assert (printed["qrcode"]["name"], printed["reason"]) == ("Door", "granted")
-    code = ("--nfc", *code[1:])
-    done = explain(proximity, "--json", place=code)
-    assert json.loads(done.stdout)["reason"] == "unknown_tag"
-    for words in ((), code[:2], (*code, "--geofence", "3"), BEACON[:2]):
-        assert (explain(proximity, place=words)).returncode == 2
+    assert explained("--nfc", *code)["reason"] == "unknown_tag"
+    for words in ((), ("--nfc", code[0]), ("--nfc", *code, "--geofence", "3"), BEACON[:2]):
+        assert rig("explain", *words).returncode == 2

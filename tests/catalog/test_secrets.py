@@ -1,8 +1,6 @@
 """Passwords, the keys of connector secrets, and text from strangers, which neither moves the cursor
 nor runs as a formula."""
 
-from base64 import urlsafe_b64encode
-
 import pytest
 import structlog
 
@@ -12,9 +10,6 @@ from catalog.plain_text import for_csv, for_terminal
 from catalog.secrets import open_cipher
 
 PHRASE = "sixteen letters!"
-
-
-FERNET_KEY = urlsafe_b64encode(bytes(range(32))).decode()
 
 
 def test_a_new_key_in_front_still_reads_the_old():

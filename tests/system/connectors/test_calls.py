@@ -6,16 +6,16 @@ import json
 import time
 import uuid
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 from catalog.database import open_database
-from catalog.models import Company, Device
+from catalog.models import Device
 from catalog.redis_connection import connect_redis
 from engine.connector.stores import CallHistoryReader
 from engine.kafka.messages import ConnectorCall, parse
 from engine.process.metrics import Metrics
 from engine.redis.claims import Claims
+from tests.catalog.records import NOON, Records
 from tests.redis.claim_requests import ClaimRequest, take
 from tests.servers.http_service import (
     CONTENT,
@@ -109,10 +109,8 @@ async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
     assert {each: counted[each] for each in of_calls} == {
         each: companies * DEVICES for each, companies in of_calls.items()
     }
-    redis, prefix = (
-        connect_redis(stores.settings["REDIS_URL"]),
-        stores.settings["REDIS_PREFIX"],
-    )
+    redis, prefix = connect_redis(stores.settings["REDIS_URL"]), stores.settings["REDIS_PREFIX"]
+    reader = CallHistoryReader(redis=redis, prefix=prefix, deadline=30)
     for company in set(world.keys.values()) - {world.beacons[-1].venue.company}:
         name, calls = company.name, found.calls[company.name]
         assert sorted(calls.values()) == [1] * DEVICES
@@ -122,7 +120,6 @@ async def test_each_outcome(stores: Rig, topics: TopicSet) -> None:
             [] if OUTCOMES[name] in ("published", "declined") else [OUTCOMES[name]] * DEVICES
         )
         # Each company sees its own calls only, without data of devices and services.
-        reader = CallHistoryReader(redis=redis, prefix=prefix, deadline=30)
         history = await reader.read(company.id, time.time())
         assert {each.id: each.outcome for each in history.calls} == dict.fromkeys(
             calls, OUTCOMES[name]
@@ -169,15 +166,11 @@ async def test_sql_that_stops_stops_no_call(
 
 
 async def add_devices(url: str) -> None:
-    database = open_database(url)
-    now = datetime.now(UTC)
-    company = Company(name="only", create_on=now)
-    devices = [
-        Device(company=company, udid=udid, create_on=now, update_on=now, **more)
-        for udid, more in (("known", {"id_connector": 4711}), ("test phone", {"test": True}))
-    ]
+    database, company = open_database(url), Records().company()
+    dates = {"create_on": NOON, "update_on": NOON}
     async with database.write.begin() as session:
-        session.add_all([company, *devices])
+        session.add(Device(company=company, udid="known", id_connector=4711, **dates))
+        session.add(Device(company=company, udid="test phone", test=True, **dates))
     await database.close()
 
 

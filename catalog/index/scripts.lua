@@ -15,12 +15,12 @@ local marker = redis.call('HGET', KEYS[1], 'm')
 if marker ~= ARGV[1] and marker ~= ARGV[2] then
   return redis.error_reply('LOST the bucket has another marker')
 end
+redis.call('HDEL', KEYS[1], 'm')
 local last = 3 + tonumber(ARGV[3])
 for i = 4, last do
   redis.call('HDEL', KEYS[1], ARGV[i])
 end
 for i = last + 1, #ARGV, 2 do
-  redis.call('HDEL', KEYS[1], ARGV[i])
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
 redis.call('HSET', KEYS[1], 'm', ARGV[2])

@@ -16,7 +16,7 @@ from collections.abc import (
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -37,7 +37,6 @@ from catalog.index.entries import (
     decode_campaign,
     decode_connector,
     decode_geofences,
-    decode_marker,
     decode_place,
     decode_rules,
     geofence_field,
@@ -58,7 +57,6 @@ _BLOCK_MS = 250  # also the time in which a missing marker is noticed without an
 _MOST_CHANGES = 1000
 _MOST_REFRESHED = 500
 _CHANGES = "changes of the index"
-_LATE_SECONDS = 1.0  # between a write and its message; after that the message counts as lost
 
 Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
@@ -241,46 +239,6 @@ def _field_of(key: PlaceKey) -> str:
     return geofence_field(*key) if isinstance(key, GeofenceKey) else tag_field(*key)
 
 
-class _Written(NamedTuple):
-    """The newest write by the buckets' markers, and the stream's oldest and newest message."""
-
-    generation: int
-    oldest: MessageId
-    newest: MessageId
-
-
-class MissedChanges:
-    """Detects that a change message of the index was lost.
-
-    A message is lost when the node that holds the stream falls back to an older copy, or when the
-    node's clock is behind and it adds messages under ids that this process has read past. Each
-    bucket's marker names its newest write. If a marker stays ahead of the messages, its message is
-    lost.
-    """
-
-    def __init__(self, written: int) -> None:
-        """`written` is the generation of the newest write that the cache is certain to include."""
-        self._newest_message = written
-        self._ahead: tuple[int, float] | None = None
-
-    def note_message(self, generation: int) -> None:
-        """The message of this write has been read."""
-        self._newest_message = max(self._newest_message, generation)
-
-    def has_missed(self, written: int, now: float) -> bool:
-        """Whether the message of the newest write, `written`, is lost. Then drop the cache."""
-        if self._ahead is not None and self._ahead[0] <= self._newest_message:
-            self._ahead = None
-        if written <= self._newest_message:
-            return False
-        if self._ahead is None:
-            self._ahead = written, now
-        if now - self._ahead[1] < _LATE_SECONDS:
-            return False
-        self._newest_message, self._ahead = written, None
-        return True
-
-
 class IndexWatch:
     """A background task; each process has one.
 
@@ -317,7 +275,7 @@ class IndexWatch:
         await self._rebuild()
         while True:
             try:
-                if await self._written() is not None:
+                if await self._newest_change() is not None:
                     backoff.reset()
                     warned = False
                     await self._follow()
@@ -337,26 +295,19 @@ class IndexWatch:
 
         The cache is dropped first, so that earlier changes need not be read.
         """
-        written = await self._written()
-        position = (0, 0) if written is None else written.newest
-        read_from = position
-        missed = MissedChanges(0 if written is None else written.generation)
+        position = await self._newest_change() or (0, 0)
         self._index.cache.drop_all()
         clock = asyncio.get_running_loop().time
         refreshed_at = clock()
-        while (written := await self._written()) is not None:
+        while (newest := await self._newest_change()) is not None:
             self._index.built.set()
             self._errors.answered(_CHANGES)
-            # Messages may have been trimmed before they were read.
-            trimmed = read_from < written.oldest
-            # A stream of an older copy would give nothing until its ids pass the position.
-            read_from = min(position, written.newest)
-            position = await self._apply_changes(read_from, missed)
+            if newest < position:  # the stream is an older copy, and may have lost changes
+                self._index.cache.drop_all()
+                position = newest
+            position = await self._apply_changes(position)
             await self._refresh(clock() - refreshed_at)
             refreshed_at = clock()
-            if missed.has_missed(written.generation, clock()) or trimmed:
-                log.warning("a change of the index was not heard of, reading everything again")
-                self._index.cache.drop_all()
 
     async def _refresh(self, seconds: float) -> None:
         """Read a share of the cached places again: all of them once in `max_age`.
@@ -374,22 +325,19 @@ class IndexWatch:
             with suppress(IndexNotBuiltError):  # the next look at the markers finds it
                 await self._index.refresh(keys)
 
-    async def _written(self) -> _Written | None:
-        """How far the index and the stream are written; None if a bucket is not built."""
+    async def _newest_change(self) -> MessageId | None:
+        """The newest message of the stream of changes; None if a bucket is not built."""
         pipeline: Any = self._redis.pipeline(transaction=False)
         for number in range(BUCKETS):
             pipeline.hget(self._keys.bucket(number), MARKER_FIELD)
-        pipeline.xrange(self._keys.changes, count=1)
         pipeline.xrevrange(self._keys.changes, count=1)
         async with asyncio.timeout(self._deadline):
-            *markers, first, last = await pipeline.execute()
+            *markers, last = await pipeline.execute()
         if None in markers:
             return None
-        generation = max(decode_marker(marker).generation for marker in markers)
-        oldest, newest = (_parse_id(each[0][0]) if each else (0, 0) for each in (first, last))
-        return _Written(generation, oldest, newest)
+        return _parse_id(last[0][0]) if last else (0, 0)
 
-    async def _apply_changes(self, position: MessageId, missed: MissedChanges) -> MessageId:
+    async def _apply_changes(self, position: MessageId) -> MessageId:
         after = "{}-{}".format(*position)
         async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
             streams: Any = await self._redis.xread(
@@ -397,8 +345,6 @@ class IndexWatch:
             )
         for _, messages in _by_stream(streams):
             self._apply(fields[b"keys"] for _, fields in messages)
-            for _, fields in messages:
-                missed.note_message(int(fields[b"generation"]))
             position = _parse_id(messages[-1][0])
         return position
 

@@ -1,16 +1,20 @@
-"""`proximity api` as a process: it starts, serves, finishes requests, and exits with 0."""
+"""`proximity api` as a process: it starts, serves, finishes requests, and exits with 0. And errors
+of SQL: a temporary one is 503 with Retry-After, any other is 500."""
 
 import asyncio
 from pathlib import Path
 
 import httpx
 import orjson
-from sqlalchemy import insert
+import pytest
+from sqlalchemy import insert, make_url, text
 
 from catalog.database import Database
 from catalog.models import Device
+from tests.api.harness import Harness, error_body
 from tests.api.process import sign_in
 from tests.api.test_devices import NOW
+from tests.servers.postgres import execute
 from tests.servers.proximity import Command, Rig
 
 DEVICES = 50_000
@@ -81,3 +85,22 @@ async def test_a_long_list_is_sent_in_little_memory(database: Database, served: 
     assert [device["id"] for device in orjson.loads(whole)] == list(range(1, DEVICES + 1))
     assert [device["id"] for device in rest] == [DEVICES - 2, DEVICES - 1, DEVICES]
     assert growth < MOST_GROWTH
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # only it cancels statements
+async def test_a_statement_that_is_cut_off(api: Harness, database_url: str) -> None:
+    owner = await api.account()
+    name = make_url(database_url).database
+    execute(database_url, f"ALTER DATABASE \"{name}\" SET statement_timeout = '1s'")
+    await api.database.close()  # what is opened from here on has the limit
+    async with api.database.engine.begin() as connection:
+        await connection.execute(text("LOCK TABLE venue IN ACCESS EXCLUSIVE MODE"))
+        answer = await api.call("GET", "/region", owner)
+    assert answer.status_code == 503, answer.text
+    assert answer.headers["retry-after"]
+    assert (await api.call("GET", "/region", owner)).status_code == 200
+    async with api.database.engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE venue RENAME TO no_venue"))
+    broken = await api.call("GET", "/region", owner | {"x-request-id": "mine"})
+    assert error_body(broken, 500)["message"] == "internal error"
+    assert broken.headers["x-request-id"] == "mine"

@@ -11,6 +11,7 @@ offset. So it does not matter whether a commit with a lost answer has happened.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -221,6 +222,10 @@ class Transactions:
         )
 
 
+# A transaction without a message only moves the offset, which can wait for the next transaction.
+_IDLE_SECONDS = 0.5
+
+
 class TransactionalWorker(QueueWorker):
     """Implements PartitionWorker: handles one batch after another, each in a transaction.
 
@@ -240,7 +245,8 @@ class TransactionalWorker(QueueWorker):
         on_progress: Callable[[], None],
     ) -> None:
         self._publisher = publisher
-        self._position = Position(begin.offset, begin.topic_id)
+        self._position = self._committed = Position(begin.offset, begin.topic_id)
+        self._next_commit = 0.0
         self._moved = asyncio.Event()
         self._inner = inner(self._moved.set)
         super().__init__(partition, on_progress, batch_records)
@@ -257,19 +263,29 @@ class TransactionalWorker(QueueWorker):
         await self._publisher.close()
 
     async def wait_for_records(self) -> None:
-        """Wait for records. Commits what the role's worker publishes without one."""
-        await self._arrived.wait()
+        """Wait for records. If none come, commit what is finished."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(
+                None if self._committed == self._position else _IDLE_SECONDS
+            ):
+                await self._arrived.wait()
         if not self._queue:
             await self._finish_inner()
-            if self._publisher.is_open:
-                await self._publisher.commit(self._position)
+            await self._commit()
 
     async def handle(self, batch: Records) -> None:
         """Pass the batch to the role's worker, and commit what it has published."""
         self._inner.offer(batch)
         await self._finish_inner()
         self._position = self._position._replace(offset=batch[-1].offset + 1)
-        await self._publisher.commit(self._position)
+        if self._closing or self._publisher.is_open or time.monotonic() >= self._next_commit:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        if self._publisher.is_open or self._committed != self._position:
+            self._committed = self._position
+            await self._publisher.commit(self._position)
+            self._next_commit = time.monotonic() + _IDLE_SECONDS
 
     async def _finish_inner(self) -> None:
         while self._inner.pending:

@@ -57,7 +57,7 @@ def decoder_of(format_: str) -> Any:
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
         registry = made.read_report
-        registry._known[7] = registry.kind.compile(SCHEMAS[bare])
+        registry._known[7] = registry.kind.compile(SCHEMAS[bare]), math.inf
         registry._get = no_such_schema
     return made
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection
 from importlib.resources import files
 from secrets import token_hex
+from struct import pack
 from typing import Any
 
 import msgspec
@@ -51,7 +52,7 @@ class _Progress(msgspec.Struct, array_like=True):
     mark: float
 
 
-_encode = msgspec.msgpack.encode
+_encode = msgspec.msgpack.Encoder().encode
 _decode_progress = msgspec.msgpack.Decoder(_Progress).decode
 _decode_visits = msgspec.msgpack.Decoder(list[Visit]).decode
 _decode_event = msgspec.msgpack.Decoder(PendingEvent).decode
@@ -118,10 +119,10 @@ class VisitStore:
         """
         kept = [b"progress", _encode(_Progress(offset, self._topic_id, book.mark))]
         gone = [b"e:" + each for each in published]
-        for visitor in book.changed:
-            visits, name = book.of(visitor), b"d:%d:%b" % (visitor[0], visitor[1].encode())
+        for (company, udid), visits in book.changed.items():
+            name = b"d:%d:%b" % (company, udid.encode())
             if visits:
-                kept += name, _encode(visits)
+                kept += name, _encode(list(visits.values()))
             else:
                 gone.append(name)
         for each in events:
@@ -157,7 +158,8 @@ class VisitStore:
 
 
 def _packed(parts: list[bytes]) -> bytes:
-    return b"".join(len(each).to_bytes(4) + each for each in parts)
+    """The number of parts, their lengths, and the parts."""
+    return pack(f">{1 + len(parts)}I", len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def _in_order(pending: PendingEvent) -> tuple[float, int, int]:

@@ -495,7 +495,8 @@ def _note_denied(
     The claim that denies a campaign is remembered like one that was read.
     """
     udid, at = each.detection.message.device.udid, each.detection.detected_at
-    remembered, answers, left = each.partition.remembered, list[Answer](), iter(forbidden)
+    remembered, left = each.partition.remembered, iter(forbidden)
+    answers: list[Answer] = []
     remembered.remember(udid, (), at, now, read=read)
     for _, _, _, _, asked, claims in each.plan.requests:
         by = next(left) if asked else 0

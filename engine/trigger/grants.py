@@ -143,7 +143,8 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """Name the notifications of the granted campaigns. Returns the packed requests for claims,
         empty if they need none."""
         at = round(self.detection.detected_at * 1000)
-        identity, ids, packed = _identity(self.detection, at), list[bytes](), b""
+        identity, packed = _identity(self.detection, at), b""
+        ids: list[bytes] = []
         for number, begun, delay, counted, asks, _ in self.plan.requests:
             hashed = begun.copy()
             hashed.update(identity)
@@ -156,7 +157,9 @@ class DecidedDetection(msgspec.Struct, gc=False):
 
     def deny(self, answers: Sequence[Answer]) -> None:
         """Redis has answered for each granted campaign: 0 grants it, the others are denied."""
-        kept, ids, capped = list[CampaignSnapshot](), list[bytes](), self.decision.capped
+        kept: list[CampaignSnapshot] = []
+        ids: list[bytes] = []
+        capped = self.decision.capped
         for campaign, id_, answer in zip(self.decision.granted, self.ids, answers, strict=True):
             if not answer:
                 kept.append(campaign)

@@ -336,7 +336,8 @@ def follow_detection(
     grid: GeofenceGrid | None,
 ) -> list[VisitEvent]:
     """Note a detection at the places `visited`; `grid` has the geofences of its company."""
-    events, position = list[VisitEvent](), detection.message.position
+    events: list[VisitEvent] = []
+    position = detection.message.position
     if position is not None and grid is not None:
         for visit in book.of(visitor):
             circle = grid.circles.get(visit.place_id) if visit.kind == "geofence" else None

@@ -35,7 +35,7 @@ def _streams(name: str, guarantee: str) -> Subject:
 
 
 TRIGGER = "trigger"
-_LOOP = Path(__file__).parent / "alternatives" / "aiokafka_loop.py"
+_LOOPS = "benchmarks.alternatives."
 _PRODUCT = Subject(TRIGGER, [sys.executable, "-m", "benchmarks.subjects", TRIGGER])
 PRODUCT = (
     _PRODUCT,
@@ -44,7 +44,8 @@ PRODUCT = (
     ),
 )
 OTHERS = (
-    Subject("aiokafka", [sys.executable, str(_LOOP)]),
+    Subject("aiokafka", [sys.executable, "-m", f"{_LOOPS}aiokafka_loop"]),
+    Subject("bare", [sys.executable, "-m", f"{_LOOPS}bare_loop"]),
     _streams("streams", "at_least_once"),
     _streams("streams-exactly-once", "exactly_once_v2"),
 )

@@ -25,7 +25,7 @@ _NEAR_ENOUGH = ("immediate", "near", "far")
 
 async def main() -> None:
     """Until all is done."""
-    campaigns, watch = _campaigns_by_beacon(), Stopwatch()
+    campaigns, watch = campaigns_by_beacon(), Stopwatch()
     redis = Redis.from_url(os.environ["BENCH_REDIS"])
     consumer = AIOKafkaConsumer(
         os.environ["BENCH_DETECTIONS"],
@@ -72,7 +72,8 @@ async def main() -> None:
     await redis.aclose()
 
 
-def _campaigns_by_beacon() -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+def campaigns_by_beacon() -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+    """The exported campaigns by uuid, major and minor."""
     found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for each in json.loads(Path(os.environ["BENCH_CATALOG"]).read_text(encoding="utf-8")):
         found.setdefault((each["uuid"], each["major"], each["minor"]), []).append(each)

@@ -329,7 +329,7 @@ class Publisher:
             value = outgoing.value
             if outgoing.key != key or outgoing.topic != topic:  # those of a device are neighbours
                 topic, key = outgoing.topic, outgoing.key
-                place = topic, _key_hash(key) % partitions[topic]
+                place = topic, key_hash(key) % partitions[topic]
                 batch = open_batches.get(place)
                 most, refused = bounds[topic]
                 refused -= len(key or b"")
@@ -377,7 +377,7 @@ class Publisher:
         stopping.add_done_callback(self._replaced.discard)
 
 
-def _key_hash(key: bytes | None) -> int:
+def key_hash(key: bytes | None) -> int:
     if key is None:
         return 0
     return crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF

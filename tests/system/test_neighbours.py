@@ -35,6 +35,7 @@ FULL = "PROXIMITY_TEST_FULL" in os.environ
 MIB = 1024 * 1024
 BEYOND_CALM = 0.25  # seconds: what the contract promises
 ROUNDS = 4  # what is slow is so each time; a busy machine is not
+A_LOOP = 0.05  # seconds of a loop of Python, on a processor for which BEYOND_CALM is meant
 CALM = 120  # messages of B
 TICK = 0.025  # seconds between two of them
 _numbers = count()
@@ -108,7 +109,10 @@ async def delay_of_b(
 
 
 async def assert_delay_below(most: float, measure: Callable[[], Awaitable[float]]) -> None:
-    """Assert that one of the rounds takes less."""
+    """Assert that one of the rounds takes less, or less in proportion on a slow processor."""
+    begin = time.process_time()
+    sum(n * n for n in range(1_000_000))
+    most *= max(1.0, (time.process_time() - begin) / A_LOOP)
     delays: list[float] = []
     while not delays or delays[-1] >= most:
         assert len(delays) < ROUNDS, delays

@@ -150,7 +150,7 @@ class PartitionVisits:
     ) -> list[DecidedDetection]:
         """Note where devices are, by records in order. Returns what their visits may fire.
 
-        `undecoded` are of the detections that were refused without being decoded.
+        `undecoded` has the sightings of detections that were refused without being decoded.
         Raises VisitsTakenOverError.
         """
         self._newest = max(self._newest, records[-1].timestamp / 1000)
@@ -225,7 +225,7 @@ class PartitionVisits:
         self, located: Located, places: Places, undecoded: "list[Sighting]"
     ) -> "list[Sighting]":
         """All that tells where devices are and was not counted yet, by record."""
-        tracking, found = self._tracking, undecoded  # nearly always these are all
+        tracking, found = self._tracking, undecoded  # most batches have no others
         placed = [
             (each, place, place.company_reference.id)
             for each in (*located.detections, *located.left)

@@ -55,7 +55,7 @@ class TokenEndpointService(HttpService):
         return self.url(PATH)
 
     async def grant(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        """Grant a token to whom it is due."""
+        """Answer with a token if the client's id and secret are right."""
         await self._answer(received)(received, writer)
 
     def _answer(self, received: ReceivedRequest) -> Answer:

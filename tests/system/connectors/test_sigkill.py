@@ -118,7 +118,7 @@ async def test_nobody_is_over_a_cap_and_nothing_given_back_is_lost(
         assert found.letters["moody"]
         assert found.declined("moody")
 
-        # A new process remembers no refusal: each device gets what is left of its cap.
+        # A new process has no refusals in memory: each device gets the rest of its cap.
         moody.is_calm = True
         await roles[0].harm("restart")
         await topics.publish(detection(beacon, udid) for udid in DEVICES * (MOST + 1))

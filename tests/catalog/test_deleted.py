@@ -9,12 +9,7 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.orm import aliased
 
 from catalog.database import Database
-from catalog.models import (
-    Beacon,
-    Company,
-    Tag,
-    Venue,
-)
+from catalog.models import Beacon, Company, Tag, Venue
 from catalog.session import with_deleted
 from engine.kafka.detections import BeaconKey, PlaceKey
 from engine.recorder.ledger import ActivePlace

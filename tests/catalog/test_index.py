@@ -11,13 +11,7 @@ from sqlalchemy import select
 
 from catalog.database import Database
 from catalog.errors import IndexWriteError
-from catalog.index.drain import (
-    DrainResult,
-    IndexStore,
-    drain_once,
-    index_transaction,
-    rebuild,
-)
+from catalog.index.drain import DrainResult, IndexStore, drain_once, index_transaction, rebuild
 from catalog.index.entries import (
     BUCKETS,
     Marker,
@@ -40,15 +34,7 @@ from catalog.models import Beacon, Company, Venue
 from catalog.redis_connection import connect_redis
 from rules.model import Cap, CompanyRules, QuietHours, Zone
 from tests.catalog.edits import Edits
-from tests.catalog.records import (
-    NOON,
-    UUID,
-    Records,
-    drain,
-    fresh_index,
-    index_of,
-    outbox_size,
-)
+from tests.catalog.records import NOON, UUID, Records, drain, fresh_index, index_of, outbox_size
 
 
 @pytest.mark.parametrize("seed", range(4 if "PROXIMITY_TEST_FULL" in os.environ else 2))

@@ -10,16 +10,7 @@ from sqlalchemy.orm import selectinload
 from catalog.accounts import verify_password
 from catalog.database import Database
 from catalog.load import LoadError, LoadSummary, load_document
-from catalog.models import (
-    Account,
-    Campaign,
-    Company,
-    Connector,
-    Device,
-    Outbox,
-    Tag,
-    Venue,
-)
+from catalog.models import Account, Campaign, Company, Connector, Device, Outbox, Tag, Venue
 from catalog.secrets import Cipher, open_cipher
 from tests.catalog.records import NOON, UUID, outbox_size
 

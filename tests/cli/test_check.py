@@ -6,14 +6,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from redis import Redis
 
-from engine.cli.check import (
-    Finding,
-    State,
-    check_redis,
-    check_secret,
-    check_sql,
-    findings,
-)
+from engine.cli.check import Finding, State, check_redis, check_secret, check_sql, findings
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings

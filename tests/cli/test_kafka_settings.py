@@ -14,11 +14,7 @@ from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, S
 from tests.servers.missing import KAFKA, skipping
 from tests.servers.process import started
 from tests.servers.proximity import Command, Rig
-from tests.servers.token_endpoint import (
-    CLIENT,
-    SECRET,
-    TokenEndpointService,
-)
+from tests.servers.token_endpoint import CLIENT, SECRET, TokenEndpointService
 from tests.servers.waiting import eventually
 
 

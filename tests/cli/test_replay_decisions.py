@@ -16,22 +16,10 @@ from catalog.load import load_document
 from catalog.models import Base
 from catalog.secrets import open_cipher
 from engine.cli.detection_file import FileRecord
-from engine.cli.replay.catalogs import (
-    ReplayedCampaign,
-    ReplayedCatalog,
-    loaded_over,
-    read_catalog,
-)
-from engine.cli.replay.decisions import (
-    VisitReplay,
-    VisitSettings,
-    local_hour,
-)
+from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, loaded_over, read_catalog
+from engine.cli.replay.decisions import VisitReplay, VisitSettings, local_hour
 from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import (
-    Detection,
-    ReceivedDevice,
-)
+from engine.kafka.messages import Detection, ReceivedDevice
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import decide
 from rules.model import CompanyRules, Reason, Zone

@@ -11,12 +11,7 @@ from sqlalchemy import text
 
 from catalog.database import Database, open_database
 from catalog.models import Device
-from engine.cli.verify import (
-    BeaconFact,
-    Difference,
-    Recount,
-    RecountCatalog,
-)
+from engine.cli.verify import BeaconFact, Difference, Recount, RecountCatalog
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, Record
 from engine.redis.devices import DeviceKey

@@ -23,12 +23,7 @@ from connectors.model import (
 from connectors.request import build_request
 from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, decode_call
 from engine.kafka.detections import Record, decode_records
-from engine.kafka.messages import (
-    ConnectorCall,
-    KnownDevice,
-    Notification,
-    PlaceReference,
-)
+from engine.kafka.messages import ConnectorCall, KnownDevice, Notification, PlaceReference
 from engine.kafka.topics import Topics
 from engine.redis.claims import update_argument
 from engine.redis.devices import NO_ANSWER, DeviceRecord

@@ -14,13 +14,7 @@ import trustme
 from connectors.client import client_context
 from connectors.egress import EgressGuard
 from connectors.model import CallFault, Content
-from tests.connectors.calls import (
-    Names,
-    call_once,
-    caller,
-    egress,
-    result_of,
-)
+from tests.connectors.calls import Names, call_once, caller, egress, result_of
 from tests.connectors.services import BURNING, CHUNKED, INTERIM, head
 from tests.servers.http_service import (
     CONTENT,

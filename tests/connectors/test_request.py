@@ -10,12 +10,7 @@ import httpx
 import pytest
 
 from connectors.model import HttpMethod, ParameterPlace
-from connectors.request import (
-    RESERVED_HEADERS,
-    RESERVED_IN_QUERY,
-    build_request,
-    signature_headers,
-)
+from connectors.request import RESERVED_HEADERS, RESERVED_IN_QUERY, build_request, signature_headers
 from tests.connectors.calls import CALL, ID, call, document
 
 PARAMETERS = (("X-Token", "abc"), ("lang", "fr é"))

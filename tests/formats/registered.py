@@ -7,12 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import fastavro
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    timestamp_pb2,
-)
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from engine.formats.decoders import DetectionDecoder
 from tests.formats.records import decoder, report

@@ -15,13 +15,7 @@ from engine.process.settings_sources import load_settings, shown
 from tests.formats import registered
 from tests.formats.records import TOPIC, report
 from tests.formats.registered import avro, detection, framed
-from tests.servers.http_service import (
-    Answer,
-    ReceivedRequest,
-    hanging,
-    replying,
-    resetting,
-)
+from tests.servers.http_service import Answer, ReceivedRequest, hanging, replying, resetting
 from tests.servers.schema_registry import SchemaRegistryService
 from tests.servers.waiting import eventually
 

@@ -12,12 +12,7 @@ import trustme
 from engine.kafka.login_token import LoginTokenError, LoginTokens
 from engine.process.settings import Settings
 from tests.servers.http_service import Answer, hanging, replying
-from tests.servers.token_endpoint import (
-    CLIENT,
-    SECRET,
-    TokenEndpointService,
-    TokenKey,
-)
+from tests.servers.token_endpoint import CLIENT, SECRET, TokenEndpointService, TokenKey
 
 
 @pytest.fixture(scope="module")

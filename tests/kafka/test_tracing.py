@@ -15,11 +15,7 @@ from connectors.client import call_service
 from connectors.model import Failed
 from connectors.request import build_request
 from engine.connector.calls import build_call, try_span
-from engine.kafka.tracing import (
-    Tracer,
-    open_tracer,
-    trace_headers,
-)
+from engine.kafka.tracing import Tracer, open_tracer, trace_headers
 from engine.process.errors import SettingsError
 from engine.process.settings import Settings
 from tests.connectors.calls import ENDPOINT, call_to, caller

@@ -7,12 +7,7 @@ import pytest
 from engine.cli.application import run
 from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings
-from engine.process.settings_sources import (
-    HIDDEN,
-    file_variable,
-    load_settings,
-    shown_url,
-)
+from engine.process.settings_sources import HIDDEN, file_variable, load_settings, shown_url
 
 PASSWORD = "p4ssw0rd-never-shown"
 REDIS = "PROXIMITY_REDIS_URL"

@@ -11,12 +11,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 from sqlalchemy import func, select
 
 from catalog.database import Database, open_database
-from catalog.models import (
-    Base,
-    Device,
-    Statistic,
-    VisitStatistic,
-)
+from catalog.models import Base, Device, Statistic, VisitStatistic
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.messages import format_instant
 from engine.kafka.offsets import Position

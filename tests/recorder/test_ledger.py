@@ -5,9 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select, text
 
-from catalog.models import (
-    ReplacedTopic,
-)
+from catalog.models import ReplacedTopic
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import DetectionRow, Ledger
 from tests.recorder.scene import NOW, Scene, next_offsets, open_scene

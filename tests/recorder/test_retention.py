@@ -10,13 +10,7 @@ from asyncpg.exceptions import InsufficientPrivilegeError, LockNotAvailableError
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from catalog.models import (
-    AuthenticationTrace,
-    DetectionTrace,
-    Presence,
-    Reception,
-    Statistic,
-)
+from catalog.models import AuthenticationTrace, DetectionTrace, Presence, Reception, Statistic
 from catalog.models import StatisticDevice as StatisticDeviceModel
 from engine.process.failures import database_may_recover
 from engine.process.health import ClockSkew

@@ -10,12 +10,7 @@ from catalog.models import Device
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.kafka.messages import KnownDevice, ReceivedDevice
 from engine.process.metrics import Metrics
-from engine.redis.devices import (
-    NO_ANSWER,
-    DeviceKey,
-    DeviceLookup,
-    completed_device,
-)
+from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceLookup, completed_device
 from tests.api.harness import counted
 from tests.recorder.scene import Scene, open_scene
 

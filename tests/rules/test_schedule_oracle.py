@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from rules.model import CampaignSnapshot
 from rules.schedule import LocalClock, schedule_of
 from tests.rules import schedule_oracle
-from tests.rules.campaigns import (
-    DAY,
-    anchors,
-    campaigns,
-    instants,
-    zones,
-)
+from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
 
 
 @st.composite

@@ -31,13 +31,7 @@ from redis import Redis
 from engine.cli.local_servers import EmbeddedBroker, bundled_redis_server
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
-from tests.servers.missing import (
-    DATABASE,
-    KAFKA,
-    REDIS,
-    ServerMissingError,
-    skipping,
-)
+from tests.servers.missing import DATABASE, KAFKA, REDIS, ServerMissingError, skipping
 from tests.servers.postgres import PostgresServer, create_database, drop_database
 from tests.servers.process import ServerProcess, started
 from tests.servers.proximity import Rig

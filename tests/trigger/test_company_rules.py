@@ -15,12 +15,7 @@ from engine.kafka.detections import BeaconKey, decode_record
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules, QuietHours
 from tests.cli.replay_run import catalog_replay
-from tests.redis.index_writer import (
-    beacon_entry,
-    campaign_entry,
-    connector_entry,
-    rules_entry,
-)
+from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry, rules_entry
 from tests.rules.records import UUID, beacon, campaign, epoch
 from tests.trigger.pushed import NOW, PushedTrigger, detection
 from tests.trigger.samples import notification_id

@@ -32,15 +32,7 @@ from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.visits import observation
 from rules.geofences import Circle, GeofenceGrid
-from rules.model import (
-    CampaignSnapshot,
-    Cap,
-    CompanyRules,
-    Decision,
-    Place,
-    QuietHours,
-    Zone,
-)
+from rules.model import CampaignSnapshot, Cap, CompanyRules, Decision, Place, QuietHours, Zone
 from tests.kafka.records import record
 from tests.rules.records import UUID, beacon, campaign, geofence, tag
 from tests.rules.test_decision_oracle import MAX_AGE

@@ -7,9 +7,9 @@ commit's metadata, the further offsets of single reasons.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -43,6 +43,7 @@ from engine.kafka.topics import Topics
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
+_ALL = ""
 
 
 def _reason(text: str) -> str:
@@ -128,8 +129,8 @@ async def replay(
         partitions = await partitions_of(settings, [topics.dead_letters])
         async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
             commits = await cluster.committed(name, partitions) if partitions else {}
-        progress = {tp: Progress.of_commit(commits.get(tp)) for tp in partitions}
-        starts = {tp: 0 if from_beginning else each.begin(reason) for tp, each in progress.items()}
+        progress = {tp: _progress(commits.get(tp)) for tp in partitions}
+        starts = {tp: 0 if from_beginning else _begin(progress[tp], reason) for tp in partitions}
         async with (
             open_publisher(settings) as publisher,
             open_topic_reader(settings, missing="skip", group=name) as reader,
@@ -141,25 +142,39 @@ async def replay(
                 for letter in batch:
                     if limit is not None and put_back + len(outgoing) >= limit:
                         break
-                    if reason in (None, letter.reason) and (
-                        from_beginning or letter.offset >= done.begin(letter.reason)
-                    ):
+                    is_new = from_beginning or letter.offset >= _begin(done, letter.reason)
+                    if is_new and reason in (None, letter.reason):
                         if (obstacle := letter.obstacle(topics)) is None:
                             outgoing.append(letter.original())
                         else:
                             left_out += 1
                             place = f"dead letter {letter.place.partition}/{letter.offset}"
                             say(f"{place} is not put back: {obstacle}", err=True)
-                    done.add(letter, reason)
+                    done[reason or _ALL] = max(letter.offset + 1, done.get(reason or _ALL, 0))
                 if not dry_run:  # a crash between the two repeats the batch
                     await publisher.publish(outgoing)
-                    await reader.commit({batch[0].place: done.to_commit()})
+                    marks = msgspec.json.encode(done).decode()
+                    commit = OffsetAndMetadata(_begin(done, None), marks)
+                    await reader.commit({batch[0].place: commit})
                 put_back += len(outgoing)
                 if put_back == limit:
                     break
     say(summary())
     if left_out:
         raise CommandError(f"{left_out:,} dead letters cannot be put back")
+
+
+def _progress(committed: OffsetAndMetadata | None) -> dict[str, int]:
+    """The offsets before which the letters of a reason, or all (""), were put back."""
+    if committed is None:
+        return {}
+    reasons = msgspec.json.decode(committed.metadata or "{}", type=dict[str, int])
+    return reasons | {_ALL: committed.offset}
+
+
+def _begin(progress: Mapping[str, int], reason: str | None) -> int:
+    """Where a replay continues, of one reason or of all."""
+    return max(progress.get(_ALL, 0), progress.get(reason or _ALL, 0))
 
 
 class Letter:
@@ -232,28 +247,3 @@ async def read_letters(reader: TopicReader, starts: Offsets) -> AsyncGenerator[l
         ranges[tp] = OffsetRange(starts[tp] if begin <= starts[tp] <= end else begin, end)
     async for records in reader.records_until(ranges):
         yield [Letter(record) for record in records]
-
-
-class Progress(dict[str, int]):
-    """The progress in one partition: letters of a reason before its offset are replayed, and all
-    before that of "". So a replay of one reason leaves those of the others open."""
-
-    @classmethod
-    def of_commit(cls, committed: OffsetAndMetadata | None) -> Self:
-        """The progress in a commit; None is no commit yet."""
-        if committed is None:
-            return cls()
-        reasons = msgspec.json.decode(committed.metadata or "{}", type=dict[str, int])
-        return cls(reasons | {"": committed.offset})
-
-    def to_commit(self) -> OffsetAndMetadata:
-        """The offset and metadata for the group's commit."""
-        return OffsetAndMetadata(self.begin(None), msgspec.json.encode(self).decode())
-
-    def begin(self, reason: str | None) -> int:
-        """Where a replay continues, of one reason or of all."""
-        return max(self.get("", 0), self.get(reason or "", 0))
-
-    def add(self, letter: Letter, reason: str | None) -> None:
-        """The letter is done, and all before it, in a replay of one reason or of all."""
-        self[reason or ""] = max(letter.offset + 1, self.get(reason or "", 0))

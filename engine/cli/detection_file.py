@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, Self
@@ -23,7 +23,6 @@ from engine.cli.command import CommandError
 from engine.kafka.detections import DecodedDetection, decode_record
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLOCK_ENTRIES = 1000
 _DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
 # Columns of an object in the message, by column: the name of the object, and of its field.
 _WITHIN = {
@@ -67,7 +66,7 @@ def form_of(file: Path) -> Format:
 class Entry(NamedTuple):
     """One detection of a file: the JSON of its message, or why there is none."""
 
-    line: int
+    line: int  # of a JSON array the number of the item
     value: bytes
     fault: str | None = None
 
@@ -127,24 +126,20 @@ class DetectionFile:
         """How many bytes were read."""
         return self._stream.tell()
 
-    def blocks(self) -> Iterator[list[Entry]]:
-        """The detections from the beginning, some at a time.
+    def entries(self) -> Iterator[Entry]:
+        """The detections from the beginning.
 
         Blank lines are skipped. Raises CommandError if the rest cannot be read.
         """
         self._stream.seek(0)
         lines = self._lines()
         first = next(lines, (1, b""))
-        entries: Iterator[Entry]
         if self._form == "csv":
             header = self._header(*first)
-            entries = (_row(header, number, line) for number, line in lines)
-        elif first[1].lstrip().startswith(b"["):
-            entries = self._items()
-        else:
-            entries = (Entry(*each) for each in chain([first], lines) if each[1])
-        while block := list(islice(entries, _BLOCK_ENTRIES)):
-            yield block
+            return (_row(header, number, line) for number, line in lines)
+        if first[1].lstrip().startswith(b"["):
+            return self._items()
+        return (Entry(*each) for each in chain([first], lines) if each[1])
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, with their numbers and without their ends."""
@@ -154,21 +149,13 @@ class DetectionFile:
                 yield number, content.rstrip(b"\r\n")
 
     def _items(self) -> Iterator[Entry]:
-        """The items of a JSON array, with the lines at which they begin."""
+        """The items of a JSON array, with their numbers in place of lines."""
         self._stream.seek(0)
-        whole = self._stream.read().removeprefix(_BYTE_ORDER_MARK)
         try:
-            parts = _decode_array(whole)
+            items = _decode_array(self._stream.read().removeprefix(_BYTE_ORDER_MARK))
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._fault(1, f"no JSON array of detections: {error}") from None
-        at, line = 0, 1
-        for part in parts:
-            value = bytes(part)
-            begin = whole.index(value, at)
-            line += whole.count(b"\n", at, begin)
-            yield Entry(line, value)
-            line += value.count(b"\n")
-            at = begin + len(value)
+        return (Entry(number, bytes(item)) for number, item in enumerate(items, 1))
 
     def _header(self, number: int, line: bytes) -> list[str]:
         try:

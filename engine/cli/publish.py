@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,11 +12,7 @@ import typer
 from typer import Argument, Option
 
 from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
-from engine.cli.detection_file import (
-    DetectionFile,
-    FormatOption,
-    form_of,
-)
+from engine.cli.detection_file import DetectionFile, FormatOption, form_of
 from engine.cli.output import say, shown_progress
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS
@@ -48,7 +44,6 @@ def publish(
         float | None, Option(min=0.001, help="Keep the recorded pace, times this.")
     ] = None,
     now: Annotated[bool, Option("--now", help="Set detected_at to the present.")] = False,
-    as_is: Annotated[bool, Option("--as-is", help="Publish every line unread.")] = False,
     skip_invalid: Annotated[
         bool, Option("--skip-invalid", help="Publish all but the invalid.")
     ] = False,
@@ -68,21 +63,16 @@ def publish(
         raise typer.BadParameter(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
-    form = form or form_of(file)
-    if as_is and (speed is not None or form == "csv"):
-        raise typer.BadParameter(
-            "publishes JSON Lines unread: not with --speed or CSV", param_hint="as-is"
-        )
     settings = begin_quietly(context)
-    source, faults = DetectionFile(file, form), list[str]()
+    source, faults = DetectionFile(file, form or form_of(file)), list[str]()
 
-    def blocks() -> Iterator[list[Item]]:
-        return checked_items(source, faults, as_is=as_is, timed=speed is not None)
+    def items() -> Iterator[Item]:
+        return checked_items(source, faults, timed=speed is not None)
 
     if dry_run or not skip_invalid:
         done = "nothing was published"
         with telling(lambda: done):
-            count = sum(map(len, blocks()))
+            count = sum(1 for _ in items())
         done = f"{count:,} detections are valid; {done}" if dry_run else done
         if faults:
             show = faults if len(faults) > 1 else ()
@@ -95,34 +85,33 @@ def publish(
     topic = detection_topics(settings)[0]
     if topic != DetectionTopic(topic.name):
         raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    sender = Sender(topic.name, rate, speed, stamp=now)
-    return _publish(settings, source, blocks(), faults, sender)
+    sending = partial(send, topic=topic.name, items=items(), rate=rate, speed=speed, stamp=now)
+    return _publish(settings, topic.name, source, faults, sending)
 
 
 async def _publish(
     settings: Settings,
+    topic: str,
     source: DetectionFile,
-    blocks: Iterator[list["Item"]],
     faults: list[str],
-    sender: "Sender",
+    sending: Callable[[Publisher], AsyncIterator[int]],
 ) -> None:
-    begin = time.monotonic()
+    begin, sent = time.monotonic(), 0
     with (
         source,
         shown_progress("published", "detections") as progress,
-        telling(lambda: f"{sender.sent:,} had been published"),
+        telling(lambda: f"{sent:,} had been published"),
     ):
         progress(total=source.size)
-        sender.on_sent = lambda sent: progress(count=sent, completed=source.read)
-        await ensure_topics(settings, (sender.topic,))
+        await ensure_topics(settings, (topic,))
         async with open_publisher(settings) as publisher:
-            for block in blocks:
-                await sender.send(publisher, block)
+            async for sent in sending(publisher):
+                progress(count=sent, completed=source.read)
     _print_faults(faults)
     seconds = time.monotonic() - begin
     skipped = f", skipped {len(faults):,}" if faults else ""
-    done = f"published {sender.sent:,} detections to {sender.topic} in {seconds:.1f} s"
-    say(f"{done} ({sender.sent / seconds:,.0f}/s){skipped}")
+    done = f"published {sent:,} detections to {topic} in {seconds:.1f} s"
+    say(f"{done} ({sent / seconds:,.0f}/s){skipped}")
 
 
 def _print_faults(faults: Sequence[str]) -> None:
@@ -133,110 +122,79 @@ def _print_faults(faults: Sequence[str]) -> None:
 class Item(NamedTuple):
     """A message to publish. `key` is the device's udid, `recorded` the time of the detection."""
 
-    key: bytes | None
+    key: bytes
     value: bytes
-    recorded: float | None = None
+    recorded: float
 
 
 def checked_items(
-    source: DetectionFile, faults: list[str], *, as_is: bool = False, timed: bool = False
-) -> Iterator[list[Item]]:
+    source: DetectionFile, faults: list[str], *, timed: bool = False
+) -> Iterator[Item]:
     """The valid detections of a file; its `faults` are noted, each with its place.
 
-    `as_is` takes every line; `timed` needs the time of every detection. Raises InputFaultError.
+    `timed` needs the time of every detection. Raises CommandError.
     """
-    for entries in source.blocks():
-        items = []
-        for entry in entries:
-            if as_is:
-                items.append(Item(_key_of(entry.value), entry.value))
-                continue
-            try:
-                found = entry.decode(path_loss_exponent=2.0, timed=timed)
-            except ValueError as error:
-                faults.append(f"{source.name}:{entry.line}: {error}")
-            else:
-                udid = found.message.device.udid.encode()
-                items.append(Item(udid, entry.value, found.detected_at))
-        yield items
-
-
-def _key_of(line: bytes) -> bytes | None:
-    """The udid of a line that may be anything."""
-    try:
-        return str(msgspec.json.decode(line)["device"]["udid"]).encode()
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return None
+    for entry in source.entries():
+        try:
+            found = entry.decode(path_loss_exponent=2.0, timed=timed)
+        except ValueError as error:
+            faults.append(f"{source.name}:{entry.line}: {error}")
+        else:
+            yield Item(found.message.device.udid.encode(), entry.value, found.detected_at)
 
 
 def stamped(value: bytes, epoch: float) -> bytes:
-    """The JSON object with `detected_at` set to `epoch`, in milliseconds; no object stays as it is.
+    """The JSON object with `detected_at` set to `epoch`, in milliseconds.
 
     Every other field stays as it is, byte for byte.
     """
-    try:
-        fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    except (ValueError, RecursionError):
-        return value
+    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
     fields["detected_at"] = msgspec.Raw(b"%d" % round(epoch * 1000))
     return msgspec.json.encode(fields)
 
 
-@dataclass
-class Sender:
-    """Publishes items in order and in batches, each at a `rate` a second, or at the recorded pace
-    times `speed`, else at once.
+def due_seconds(number: int, recorded: float, rate: float | None, speed: float | None) -> float:
+    """When an item is due after the first one: at a `rate` a second, or at the recorded pace times
+    `speed`, else at once. `recorded` are its seconds after the first one in the file."""
+    if rate is not None:
+        return number / rate
+    return 0.0 if speed is None else recorded / speed
 
-    `sent` counts the items that the brokers have acknowledged.
+
+async def send(
+    publisher: Publisher,
+    *,
+    topic: str,
+    items: Iterable[Item],
+    rate: float | None = None,
+    speed: float | None = None,
+    stamp: bool = False,
+) -> AsyncIterator[int]:
+    """Publish the items in order and in batches, each when it is due.
+
+    With `stamp` detected_at is the present. Gives how many items the brokers have acknowledged.
+    Raises KafkaError, MessageTooLargeError, and TimeoutError if a batch takes too long.
     """
+    batch, size, sent = list[Outgoing](), 0, 0
+    begin = first = 0.0
+    for number, item in enumerate(items):
+        if not number:
+            begin, first = time.monotonic(), item.recorded
+        due = begin + due_seconds(number, item.recorded - first, rate, speed)
+        wait = due - time.monotonic()
+        if wait > 0 or len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+            sent += await _flush(publisher, batch)
+            yield sent
+            batch, size = [], 0
+        if wait > 0:
+            await asyncio.sleep(max(wait, _TICK))
+        value = stamped(item.value, time.time()) if stamp else item.value
+        batch.append(Outgoing(topic, item.key, value, []))
+        size += len(value)
+    yield sent + await _flush(publisher, batch)
 
-    topic: str
-    rate: float | None = None
-    speed: float | None = None
-    stamp: bool = False
-    on_sent: Callable[[int], None] = lambda _: None
-    clock: Callable[[], float] = time.monotonic
-    sent: int = 0
-    _begin: float | None = None
-    _first: float = 0.0
-    _count: int = 0
 
-    def wait_before(self, item: Item) -> float:
-        """The seconds to wait before `item`, the next one, is sent; 0 if it is due."""
-        if self._begin is None:
-            self._begin, self._first = self.clock(), item.recorded or 0.0
-        due = self._begin
-        if self.rate is not None:
-            due += self._count / self.rate
-        elif self.speed is not None:
-            due += ((item.recorded or 0.0) - self._first) / self.speed
-        self._count += 1
-        return max(0.0, due - self.clock())
-
-    async def send(self, publisher: Publisher, items: list[Item]) -> None:
-        """Publish all items; returns when all are acknowledged.
-
-        Raises KafkaError, MessageTooLargeError, and TimeoutError if a batch takes too long.
-        """
-        batch, size = list[Item](), 0
-        for item in items:
-            wait = self.wait_before(item)
-            if wait > 0 or len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
-                await self._flush(publisher, batch)
-                batch, size = [], 0
-            if wait > 0:
-                await asyncio.sleep(max(wait, _TICK))
-            batch.append(item)
-            size += len(item.value)
-        await self._flush(publisher, batch)
-
-    async def _flush(self, publisher: Publisher, batch: list[Item]) -> None:
-        now = time.time()
-        messages = [
-            Outgoing(self.topic, key, stamped(value, now) if self.stamp else value, [])
-            for key, value, _ in batch
-        ]
-        async with asyncio.timeout(3 * REQUEST_SECONDS):
-            await publisher.publish(messages)
-        self.sent += len(batch)
-        self.on_sent(self.sent)
+async def _flush(publisher: Publisher, batch: Sequence[Outgoing]) -> int:
+    async with asyncio.timeout(3 * REQUEST_SECONDS):
+        await publisher.publish(batch)
+    return len(batch)

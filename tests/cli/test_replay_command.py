@@ -161,7 +161,7 @@ def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) ->
     array.write_text(f'[\n{{"uuid": "{UUID}"}}\n]')
     catalog = ("--catalog", str(files / "one.json"), "--without-sql")
     assert run(["replay", str(array), *catalog]) == 1
-    assert f"{array}:2: " in capsys.readouterr().err
+    assert f"{array}:1: " in capsys.readouterr().err
     lines = files / "detections.jsonl"
     untimed = {"uuid": UUID, "major": 1, "minor": 1, "rssi": -60, "device": {"udid": "a"}}
     lines.write_text(f"no detection\n{json.dumps(untimed)}\n")

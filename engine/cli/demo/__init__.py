@@ -43,7 +43,7 @@ from engine.cli.demo.walk import (
 from engine.cli.local_servers import embedded_settings, free_port
 from engine.cli.notifications import one_line, published, read_notification
 from engine.cli.output import count_of, print_table, say, shown_progress
-from engine.cli.publish import Item, Sender
+from engine.cli.publish import Item, send
 from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
 from engine.process.logs import configure_logs
@@ -159,7 +159,7 @@ async def _run(seconds: float, directory: Path | None) -> None:
         phones = len({item.key for item in readings})
         say(
             f"{len(readings):,} real readings, taken by {phones} phones in "
-            f"{(readings[-1].recorded or 0.0) / 60:.0f} minutes of walking through a university "
+            f"{readings[-1].recorded / 60:.0f} minutes of walking through a university "
             f"library, were replayed in {seconds:.0f} s. Before, each phone told a position on the "
             "square (a geofence) and scanned the QR code at the door."
         )
@@ -217,13 +217,13 @@ async def _until_answered(url: str) -> None:
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
     """Publish the items in `seconds`. Raises KafkaError or TimeoutError."""
-    speed = (items[-1].recorded or 0.0) / seconds
+    speed = items[-1].recorded / seconds
     with shown_progress("published", "detections") as progress:
         progress(total=len(items))
-        sender = Sender(Topics.of(settings).detections, speed=speed, stamp=True)
-        sender.on_sent = lambda sent: progress(count=sent, completed=sent)
+        topic = Topics.of(settings).detections
         async with open_publisher(settings) as publisher:
-            await sender.send(publisher, items)
+            async for sent in send(publisher, topic=topic, items=items, speed=speed, stamp=True):
+                progress(count=sent, completed=sent)
 
 
 async def until_done(metrics: Metrics, database: Database, records: int) -> None:

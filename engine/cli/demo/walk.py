@@ -89,7 +89,7 @@ def load_arrivals(document: dict[str, Any], readings: list[Item]) -> list[Item]:
     """
     return [
         Item(key, msgspec.json.encode(signal | {"device": {"udid": key.decode()}}), 0.0)
-        for key in sorted({item.key for item in readings if item.key is not None})
+        for key in sorted({item.key for item in readings})
         for signal in _arrival(document)
     ]
 

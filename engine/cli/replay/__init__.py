@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -45,7 +46,7 @@ from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
 from rules.parsing import parse_delay
 
-_LARGEST_LIST = 5000  # records a list from Kafka
+_LARGEST_LIST = 5000  # records
 
 Detections = AsyncGenerator[list[DecodedDetection], None]
 
@@ -268,15 +269,16 @@ async def _of_file(
 ) -> Detections:
     """The detections of a file, a block at a time. What is none is noted."""
     progress(total=file.size)
-    for entries in file.blocks():
+    entries = file.entries()
+    while block := list(islice(entries, _LARGEST_LIST)):
         await asyncio.sleep(0)  # for a Ctrl-C
         found = []
-        for entry in entries:
+        for entry in block:
             try:
                 found.append(entry.decode(exponent, timed=True))
             except ValueError as error:
                 read.note_fault(f"{file.name}:{entry.line}", str(error))
-        read.records += len(entries)
+        read.records += len(block)
         yield found
         progress(count=read.records, completed=file.read)
 

@@ -1,7 +1,6 @@
 """Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
 from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
 from api.console.pages.records import CAMPAIGNS, IN_VENUES, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
-from api.console.pages.venues import ON_THE_PLAN, venue_plan
+from api.console.pages.venues import ON_THE_PLAN
 from api.console.rendering import previewed
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
@@ -94,16 +93,6 @@ async def switch(context: Context) -> Response:
     return context.redirect(CAMPAIGNS.page(context), Notice("saved", str(len(chosen))))
 
 
-@router.post("/calendar")
-async def calendar(context: Context) -> Response:
-    """Show the open hours of the campaign that the form has now."""
-    return context.page(
-        "campaign_form.html#week",
-        values=defaultdict(str, context.form),
-        minutes=minutes(context.form),
-    )
-
-
 @router.get(f"{_ONE}/results")
 async def results(context: Context) -> Response:
     """Show what the campaign has sent, by day, and what held it back."""
@@ -144,8 +133,6 @@ async def _form(
         targets=targets,
         chosen=chosen,
         reached=reached_by_tag(targets),
-        plan=venue_plan(venue, [each for each in targets["beacons"] if "x" in each]),
-        minutes=minutes(values),
         state=None if number is None else await campaign_state(context, venue["id"], number),
     )
 
@@ -264,16 +251,3 @@ def _opens(now: str, written: str, texts: Translations) -> str:
     if days < 7:
         return texts("opens_weekday", day=texts(WEEKDAYS[at.weekday()]), clock=clock)
     return texts("opens_date", day=str(at.date()), clock=clock)
-
-
-_DAY = 24 * 60
-
-
-def minutes(campaign: Mapping[str, str]) -> tuple[int, int] | None:
-    """The minutes of the day at which its hours begin and end; None if they cannot be read."""
-    times = (campaign.get(name, "").partition(":") for name in ("start_time", "end_time"))
-    try:
-        begin, until = (min(int(hour) * 60 + int(minute), _DAY) for hour, _, minute in times)
-    except ValueError:
-        return None
-    return (0, _DAY) if begin == until else (begin, until)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, NamedTuple, get_args
 
 from fastapi import APIRouter
@@ -11,7 +11,6 @@ from starlette.responses import Response
 from api.answers import ApiError
 from api.console.context import Context, PageContext, PageRoute
 from api.console.rendering import csv_file
-from api.console.texts import display_zone
 from rules.visits import VisitKind
 
 router = APIRouter(route_class=PageRoute)
@@ -22,7 +21,6 @@ _COLUMNS = ("name", "venue", *_FIGURES)
 _MOST = 100
 _DAY = timedelta(days=1)
 _EARLIEST = date(3, 1, 1)  # there are days before the days before it
-_DAYS_OF_HEAT = 28  # whole weeks, as far back as hours are kept
 Span = dict[str, str]
 
 
@@ -63,19 +61,6 @@ async def _shown(context: PageContext, choice: dict[str, str]) -> dict[str, Any]
         "held": await _held_back(context, span) if kind == "campaign" else {},
         "visits": await context.get("/statistics/visits", limit=_MOST, **visited),
     }
-
-
-@router.get("/statistics/week")
-async def hours_of_week(context: Context) -> Response:
-    """Show when notifications are sent: a weekday a line, an hour a column."""
-    now = await context.local_now()
-    span = last_days(context.now.date(), _DAYS_OF_HEAT)
-    counts = [[0] * 24 for _ in range(7)]
-    for each in await context.get("/statistics/hours", **span):
-        at = datetime.fromisoformat(each["hour"]).astimezone(now.tzinfo)
-        counts[at.weekday()][at.hour] += each["notifications"]
-    most, zone = max(map(max, counts)), display_zone(f"{now:%Y-%m-%dT%H:%M:%S%z}")
-    return context.page("statistics.html#heat", counts=counts, most=most, span=span, zone=zone)
 
 
 @router.get("/statistics.csv")

@@ -1,6 +1,5 @@
-"""A venue's plan with its beacons and their last minutes, and the map of its geofences."""
+"""A venue's plan with its beacons and their last minutes."""
 
-import math
 import re
 from typing import Any
 
@@ -15,23 +14,20 @@ ON_THE_PLAN = 1000
 _NAMED = 12
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")
 _EMPTY_SIDE = 20
-_METRES_A_DEGREE = 111_195.0
 
 
 @router.get("/venues/{id:int}")
 async def show_plan(context: Context) -> Response:
-    """Show a venue's plan with its beacons, and the map of its geofences."""
+    """Show a venue's plan with its beacons."""
     path = f"/region/{context.path_number('id')}"
     venue = await context.get(path)
     beacons: list[dict[str, Any]] = []
     if context.may_read("beacon"):
         beacons = await context.get(f"{path}/beacon", limit=ON_THE_PLAN)
-    geofences = await context.get(f"{path}/geofencing", limit=ON_THE_PLAN)
     return context.page(
         "venue.html",
         venue=venue,
         plan=venue_plan(venue, beacons),
-        map=geofence_map(geofences) if geofences else None,
         most=ON_THE_PLAN,
         may_place=context.may_write("beacon"),
     )
@@ -92,17 +88,3 @@ def _extent(size: int | None, positions: list[int]) -> tuple[int, int]:
     """The begin and the length of an axis."""
     begin, end = min([0, *positions]), max([size or 0, *positions])
     return begin, end - begin or _EMPTY_SIDE
-
-
-def geofence_map(geofences: list[dict[str, Any]]) -> tuple[str, list[tuple[Any, float, float]]]:
-    """The view of the map, and each geofence with x and y, in metres from the first one."""
-    latitude, longitude = geofences[0]["latitude"], geofences[0]["longitude"]
-    across = _METRES_A_DEGREE * math.cos(math.radians(latitude))
-    circles = []
-    for each in geofences:
-        x = ((each["longitude"] - longitude + 180) % 360 - 180) * across
-        y = (latitude - each["latitude"]) * _METRES_A_DEGREE
-        circles.append((each, round(x, 1), round(y, 1)))
-    left, top = (min(each[axis] - each[0]["radius"] for each in circles) for axis in (1, 2))
-    right, bottom = (max(each[axis] + each[0]["radius"] for each in circles) for axis in (1, 2))
-    return f"{left} {top} {right - left} {bottom - top}", circles

@@ -32,24 +32,6 @@
     show();
   });
 
-  // Chips that put a tag into a comma-separated field, or take it out.
-  each("[data-chips]", (chips) => {
-    const field = document.getElementById(chips.dataset.chips);
-    const named = () => field.value.split(",").map((name) => name.trim()).filter(Boolean);
-    const show = () => chips.querySelectorAll("button").forEach((chip) => {
-      chip.setAttribute("aria-pressed", String(named().includes(chip.dataset.tag)));
-    });
-    chips.addEventListener("click", (event) => {
-      const chip = event.target.closest("button");
-      if (!chip) return;
-      const others = named().filter((name) => name !== chip.dataset.tag);
-      field.value = (others.length < named().length ? others : [...others, chip.dataset.tag]).join(", ");
-      show();
-    });
-    field.addEventListener("input", show);
-    show();
-  });
-
   // A button of a form that is pressed again while its form is filled.
   each("[data-again-on-input]", (button) => {
     const form = document.getElementById(button.dataset.againOnInput);

@@ -4,9 +4,10 @@ Only the decoding is the recorder's; the counting is written without its code, w
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
+from uuid import UUID
 
 import typer
 from aiokafka import TopicPartition
@@ -19,12 +20,13 @@ from catalog.models import Beacon, Company, Device, RecorderOffset, ReplacedTopi
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
 from engine.cli.output import echo_json, print_table, say, shown_progress
 from engine.cli.servers import open_migrated_database, open_snapshot
-from engine.formats.decoders import AT_ONCE, detection_decoders
+from engine.formats.decoders import DetectionDecoder, detection_decoders
 from engine.kafka.client import KafkaCluster
-from engine.kafka.detections import UNDECODABLE, BeaconKey, DecodedDetection, Record
+from engine.kafka.detections import BeaconKey, DecodedDetection, decode_records
 from engine.kafka.offsets import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader
 from engine.kafka.topics import Topics
+from engine.kafka.workers import Records
 from engine.process.settings import Settings
 from engine.recorder.readers import NotificationReader
 from engine.redis.devices import DeviceKey
@@ -62,7 +64,13 @@ async def verify(
             open_topic_reader(settings, missing="error") as reader,
         ):
             span = await _recorded_span(settings, connection, reader)
-            recount = await _recounted(settings, connection, reader, span.ranges, progress)
+            recount, decoders = await recount_of(connection), detection_decoders(settings)
+            progress(total=sum(end - begin for begin, end in span.ranges.values()))
+            async for records in reader.records_until(span.ranges):
+                decoder = decoders.get(records[0].topic)
+                for part in chunked(records, decoder.records_at_once if decoder else len(records)):
+                    await recount.add(part, decoder)
+                progress(count=recount.read, completed=recount.read)
             async for each in differences(connection, recount, span.partial):
                 number += 1
                 explained += each.may_be_edit
@@ -97,13 +105,6 @@ class BeaconFact(NamedTuple):
     is_reused: bool = False
 
 
-class RecountCatalog(NamedTuple):
-    """The beacons and the ids of the companies."""
-
-    beacons: Mapping[BeaconKey, BeaconFact]
-    companies: Collection[int]
-
-
 class Difference(NamedTuple):
     """One figure of one device on which SQL and the topics differ.
 
@@ -122,15 +123,14 @@ class Difference(NamedTuple):
 
 @dataclass
 class Recount:
-    """Counts records, one by one.
+    """Counts records, one by one, by the present beacons and the ids of the companies.
 
     `counts` has of each figure the counts by device, `doubts` by udid the detections that a later
-    edit of the catalog may have counted differently. `decode` gives the detections of a record, as
-    DetectionDecoder does.
+    edit of the catalog may have counted differently.
     """
 
-    catalog: RecountCatalog
-    decode: Callable[[Record], Iterable[DecodedDetection]]
+    beacons: Mapping[BeaconKey, BeaconFact]
+    companies: Collection[int]
     counts: dict[str, Counter[DeviceKey]] = field(
         default_factory=lambda: {figure: Counter() for figure in FIGURES}
     )
@@ -140,52 +140,37 @@ class Recount:
     compared: int = 0  # devices in SQL
     _seen: set[bytes] = field(default_factory=set)
 
-    def add_detection(self, record: Record) -> None:
-        """Count the detections of beacons in a record. Raises the errors of its decoder."""
-        for detection in self.decode(record):
-            if not isinstance(detection.key, BeaconKey):
-                continue
-            udid, beacon = detection.message.device.udid, self.catalog.beacons.get(detection.key)
-            if beacon is not None and beacon.active:
-                self.counts["nb_beacon"][DeviceKey(beacon.company_id, udid)] += 1
-            if beacon is None or beacon.is_reused or not beacon.active:
-                self.doubts[udid] += 1
+    async def add(self, records: Records, decoder: DetectionDecoder | None) -> None:
+        """Count records of detections, or without a decoder of notifications."""
+        if decoder is None:
+            notifications = decode_records(records, NotificationReader.decode)
+            dead = notifications.dead_letters
+            for each in notifications.messages:
+                self._add_notification(each.message.id, DeviceKey(*each.device))
+        else:
+            detections, dead = await decoder.decode(records)
+            for detection in detections:
+                self._add_detection(detection)
+        self.read += len(records)
+        self.malformed += len(dead)
 
-    def add_notification(self, record: Record) -> None:
-        """Count a record of `notifications`, unless its id was counted before."""
-        message, (company_id, udid), *_ = NotificationReader.decode(record)
-        if company_id in self.catalog.companies and message.id.bytes not in self._seen:
-            self._seen.add(message.id.bytes)
-            self.counts["nb_campaign"][DeviceKey(company_id, udid)] += 1
+    def _add_detection(self, detection: DecodedDetection) -> None:
+        if not isinstance(detection.key, BeaconKey):
+            return
+        udid, beacon = detection.message.device.udid, self.beacons.get(detection.key)
+        if beacon is not None and beacon.active:
+            self.counts["nb_beacon"][DeviceKey(beacon.company_id, udid)] += 1
+        if beacon is None or beacon.is_reused or not beacon.active:
+            self.doubts[udid] += 1
 
-    def count(self, records: Iterable[Record], add: Callable[[Record], object]) -> None:
-        """Count the records, which `add` does with each."""
-        for record in records:
-            self.read += 1
-            try:
-                add(record)
-            except UNDECODABLE:
-                self.malformed += 1
-
-    def differences(
-        self, key: DeviceKey, id_: int | None, sql: Mapping[str, int], partial: Collection[str] = ()
-    ) -> Iterator[Difference]:
-        """The differences of a device, whose `id_` is None if SQL lacks it; removes its counts.
-
-        In `partial` figures SQL may have more.
-        """
-        for figure, recorded in sql.items():
-            topics = self.counts[figure].pop(key, 0)
-            if recorded < topics or (recorded > topics and figure not in partial):
-                doubts = self.doubts[key.udid] if figure == "nb_beacon" else 0
-                may_be_edit = abs(recorded - topics) <= doubts
-                yield Difference(
-                    key.company_id, id_, key.udid, figure, topics, recorded, may_be_edit
-                )
+    def _add_notification(self, id_: UUID, device: DeviceKey) -> None:
+        if device.company_id in self.companies and id_.bytes not in self._seen:
+            self._seen.add(id_.bytes)
+            self.counts["nb_campaign"][device] += 1
 
 
-async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
-    """Every beacon and company."""
+async def recount_of(connection: AsyncConnection) -> Recount:
+    """A recount by every beacon and company of the catalog."""
     beacons: dict[BeaconKey, BeaconFact] = {}
     # Deleted beacons are inactive. Of several with the same triple the undeleted one counts, which
     # comes last.
@@ -197,23 +182,34 @@ async def read_catalog(connection: AsyncConnection) -> RecountCatalog:
         async for uuid, major, minor, company_id, is_active in rows:
             key = BeaconKey(uuid, major, minor)
             beacons[key] = BeaconFact(company_id, bool(is_active), key in beacons)
-    return RecountCatalog(beacons, frozenset(await connection.scalars(select(Company.id))))
+    return Recount(beacons, frozenset(await connection.scalars(select(Company.id))))
 
 
 async def differences(
     connection: AsyncConnection, recount: Recount, partial: Collection[str] = ()
 ) -> AsyncIterator[Difference]:
-    """The differences of everything in SQL, then what SQL lacks."""
+    """The differences of everything in SQL, then what SQL lacks. In `partial` figures SQL may have
+    more."""
+    async for key, id_, *figures in _devices(connection, recount):
+        for figure, sql in zip(FIGURES, figures, strict=True):
+            topics = recount.counts[figure].pop(key, 0)
+            if sql < topics or (sql > topics and figure not in partial):
+                doubts = recount.doubts[key.udid] if figure == "nb_beacon" else 0
+                may_be_edit = abs(sql - topics) <= doubts
+                yield Difference(key.company_id, id_, key.udid, figure, topics, sql, may_be_edit)
+
+
+async def _devices(
+    connection: AsyncConnection, recount: Recount
+) -> AsyncIterator[tuple[DeviceKey, int | None, int, int]]:
+    """The devices in SQL with their figures, then the others that were counted."""
     query = select(Device.company_id, Device.udid, Device.id, Device.nb_beacon, Device.nb_campaign)
     async with connection.stream(query) as rows:
-        async for company_id, udid, id_, *figures in rows:
+        async for company_id, udid, id_, nb_beacon, nb_campaign in rows:
             recount.compared += 1
-            sql = dict(zip(FIGURES, figures, strict=True))
-            for each in recount.differences(DeviceKey(company_id, udid), id_, sql, partial):
-                yield each
+            yield DeviceKey(company_id, udid), id_, nb_beacon, nb_campaign
     for key in {key for counts in recount.counts.values() for key in counts}:
-        for each in recount.differences(key, None, dict.fromkeys(FIGURES, 0)):
-            yield each
+        yield key, None, 0, 0
 
 
 @dataclass
@@ -249,8 +245,7 @@ async def _recorded_span(
             "database; start one with: proximity run --role recorder"
         )
     async with KafkaCluster(settings) as cluster:
-        found = (await cluster.state(figures)).topics
-    states = {name: state for name, state in found.items() if state.partitions}
+        states = (await cluster.state(figures)).topics
     present = {TopicPartition(name, each) for name in states for each in states[name].partitions}
     ranges = await reader.ranges(positions.keys() & present)
     span = _RecordedSpan()
@@ -261,9 +256,6 @@ async def _recorded_span(
 
     for tp, recorded in positions.items():
         name, state = f"{tp.topic}/{tp.partition}", states.get(tp.topic)
-        if state is not None and tp not in present:  # created again with fewer partitions
-            replaced.add(tp.topic)
-            continue
         begin, end = ranges.get(tp, OffsetRange(0, 0))
         if not recorded.may_belong_to(state and state.id):
             replaced.add(tp.topic)
@@ -284,25 +276,3 @@ async def _recorded_span(
     for topic in sorted(replaced):
         note(topic, f"another topic {topic} was recorded before this one: what it added is in SQL")
     return span
-
-
-async def _recounted(
-    settings: Settings,
-    connection: AsyncConnection,
-    reader: TopicReader,
-    ranges: Mapping[TopicPartition, OffsetRange],
-    progress: Callable[..., None],
-) -> Recount:
-    decoders = detection_decoders(settings)
-    catalog = await read_catalog(connection)
-    recount = Recount(catalog, lambda record: decoders[record.topic].read(record))
-    progress(total=sum(end - begin for begin, end in ranges.values()))
-    async for records in reader.records_until(ranges):
-        for part in chunked(records, AT_ONCE):
-            if (decoder := decoders.get(part[0].topic)) is None:
-                recount.count(part, recount.add_notification)
-            else:
-                await decoder.prepare(part)
-                recount.count(part, recount.add_detection)
-        progress(count=recount.read, completed=recount.read)
-    return recount

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from catalog.database import chunked
 from engine.formats.gateways import READERS
 from engine.formats.registry import JSON_SCHEMA, RegisteredFormat, RegistryAddress
 from engine.formats.report import ReadReport, Report, Sighting
@@ -35,7 +36,7 @@ from engine.kafka.workers import Records
 from engine.process.failures import ServerErrors
 from engine.process.settings import REGISTERED_FORMATS, Settings
 
-AT_ONCE = 64  # records of many detections each
+_AT_ONCE = 64  # records of many detections each
 MOST_SIGHTINGS = 1000  # of a record
 # Positions reserved for each event of a batch: more than a record has bytes.
 _POSITIONS_AN_EVENT = 2**32
@@ -56,12 +57,6 @@ class OwnFormatDecoder:
         decode = partial(decode_record, path_loss_exponent=self.path_loss_exponent)
         return decode_records(records, decode, self.limit, among=among)
 
-    async def prepare(self, records: Records) -> None:
-        """Nothing to fetch: this format has no schemas."""
-
-    def read(self, record: Record) -> Sequence[DecodedDetection]:
-        return (decode_record(record, self.path_loss_exponent),)
-
 
 @dataclass(kw_only=True)
 class ReportDecoder:
@@ -78,34 +73,33 @@ class ReportDecoder:
 
     async def decode(self, records: Records) -> DecodedBatch[DecodedDetection]:
         """Decode the records: each whole, or it becomes a dead letter, so that a replay counts no
-        detection twice. Raises TooManyDeadLettersError."""
+        detection twice. Raises TooManyDeadLettersError.
+
+        Waits while the schema registry is down; without `registry_errors` raises
+        SchemaRegistryError instead.
+        """
         decoded: DecodedBatch[DecodedDetection] = DecodedBatch([], [])
-        for start in range(0, len(records), AT_ONCE):
+        for part in chunked(records, _AT_ONCE):
             await asyncio.sleep(0)  # other tasks have their turn
-            part = records[start : start + AT_ONCE]
-            await self.prepare(part)
-            found = decode_records(part, self.read)
+            await self._prepare(part)
+            found = decode_records(part, self._read)
             decoded.messages.extend(chain.from_iterable(found.messages))
             decoded.dead_letters.extend(found.dead_letters)
         if self.limit is not None:
             self.limit.note(records, decoded.dead_letters)
         return decoded
 
-    async def prepare(self, records: Records) -> None:
-        """Fetch the schemas of at most AT_ONCE records, before `read` is called for them.
-
-        Waits while the schema registry is down; without `registry_errors` raises
-        SchemaRegistryError instead.
-        """
+    async def _prepare(self, records: Records) -> None:
+        """Fetch the schemas of the records."""
         if not isinstance(self.read_report, RegisteredFormat):
             return
         reports: list[Report] = []
         for record in records:
-            with contextlib.suppress(*UNDECODABLE):  # `read` raises it, for a dead letter
+            with contextlib.suppress(*UNDECODABLE):  # `_read` raises it, for a dead letter
                 reports += self._reports(record)
         await self.read_report.prepare(reports)
 
-    def read(self, record: Record) -> Sequence[DecodedDetection]:
+    def _read(self, record: Record) -> Sequence[DecodedDetection]:
         """The detections of the record's report, or of those in its CloudEvents: all or none.
 
         Raises one of UNDECODABLE for a record that must become a dead letter.

@@ -1,17 +1,12 @@
 """The local day of an event, and the rule that says whether a record counts for it."""
 
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
-import structlog
+from rules.schedule import DAY, zone_clock
 
-log = structlog.get_logger(__name__)
-
-DAY = 86_400
 _QUARTER = 900  # seconds; the clocks of all zones have changed at full quarters since 1972
-FIRST, LAST = -62_135_596_800, 253_402_300_799  # of what a datetime holds
 
 
 class DayRule(NamedTuple):
@@ -60,18 +55,5 @@ def local_day(instant: float, time_zone: str | None) -> date:
 
 @lru_cache(maxsize=16_384)
 def _day_of_quarter(quarter: float, time_zone: str | None) -> date:
-    try:
-        at = datetime.fromtimestamp(min(max(quarter * _QUARTER, FIRST), LAST), UTC)
-        return at.astimezone(_zone(time_zone)).date()
-    except OverflowError:  # beyond the calendar at this offset
-        return at.date()
-
-
-@lru_cache(maxsize=1024)
-def _zone(name: str | None) -> ZoneInfo:
-    """The zone, or UTC if this host lacks it: one venue must not stop the recorder."""
-    try:
-        return ZoneInfo(name or "UTC")
-    except (ValueError, LookupError, OSError):
-        log.warning("this host lacks a time zone: days of its venues are in UTC", zone=name)
-        return ZoneInfo("UTC")
+    written = zone_clock(time_zone or "UTC").written(quarter * _QUARTER)
+    return date.fromisoformat(written[:10])

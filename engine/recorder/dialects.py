@@ -6,25 +6,16 @@ until it is created.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from asyncpg import CheckViolationError
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.database import with_write_lock
-from engine.recorder.ledger import (
-    ConflictError,
-    DetectionRow,
-    Ledger,
-    LedgerTransaction,
-    Row,
-    statements,
-)
+from engine.recorder.ledger import DetectionRow, Ledger, LedgerTransaction, statements
 
 _TRACES = ("detection_trace", "authentication_trace")
 _DAY = timedelta(days=1)
@@ -54,24 +45,9 @@ class PostgresTransaction(LedgerTransaction):
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
         if rows:
             driver: Any = (await self.connection.get_raw_connection()).driver_connection
-            with _refusing_created_days():
-                await driver.copy_records_to_table(
-                    "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
-                )
-
-    async def add_authentications(self, rows: Sequence[Row]) -> None:
-        with _refusing_created_days():
-            await super().add_authentications(rows)
-
-
-@contextmanager
-def _refusing_created_days() -> Iterator[None]:
-    """Raise ConflictError if a row was on its way into the default partition while its day was
-    created."""
-    try:
-        yield
-    except (CheckViolationError, IntegrityError) as error:
-        raise ConflictError("day_created") from error
+            await driver.copy_records_to_table(
+                "detection_trace", records=rows, columns=DetectionRow._fields, timeout=None
+            )
 
 
 class PostgresLedger(Ledger):

@@ -7,7 +7,7 @@ engine.process.failures says which of them are temporary. Instants in rows are a
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -17,7 +17,6 @@ from uuid import UUID
 
 import msgspec
 from sqlalchemy import Date, bindparam, text
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.index.entries import ApplicationEntry
@@ -35,8 +34,6 @@ from rules.model import PlaceKind
 
 DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
 StoredDevice: TypeAlias = tuple[int, bool]  # its id, and whether it is a test device
-# A geofence: id, venue, company, time zone, latitude, longitude, radius.
-CircleRow: TypeAlias = tuple[Any, ...]
 Row: TypeAlias = dict[str, Any]  # by column
 StatisticKey: TypeAlias = tuple[date, str, int]  # a day, and the kind and the id of a record
 PresenceKey: TypeAlias = tuple[int, str, int]  # a device, and the kind and the id of a place
@@ -47,10 +44,6 @@ _KEYS: dict[str, type[PlaceKey]] = {
     "active_geofences": GeofenceKey,
     "active_tags": TagKey,
 }
-
-
-class ConflictError(Exception):
-    """Another transaction has changed what this one has read. Nothing is written; try again."""
 
 
 class ActivePlace(NamedTuple):
@@ -174,12 +167,12 @@ class LedgerTransaction:
                 found[type_(*row[:width])] = ActivePlace(*row[width:])
         return found
 
-    async def active_circles(self, companies: Collection[int]) -> Mapping[int, Sequence[CircleRow]]:
+    async def geofences(self, companies: Collection[int]) -> Mapping[int, GeofenceGrid]:
         """The active geofences at active venues of the companies, by company."""
-        found: dict[int, list[CircleRow]] = {}
-        for row in await self._fetch_for("active_circles", list(companies)):
-            found.setdefault(row[2], []).append(tuple(row))
-        return found
+        found: dict[int, list[Circle]] = {}
+        for company_id, *circle in await self._fetch_for("active_circles", list(companies)):
+            found.setdefault(company_id, []).append(Circle(*circle))
+        return {company_id: _grid_of(tuple(circles)) for company_id, circles in found.items()}
 
     async def applications(self, keys: Collection[str]) -> Mapping[str, ApplicationEntry]:
         return {
@@ -205,12 +198,9 @@ class LedgerTransaction:
     ) -> Mapping[DeviceIdentity, StoredDevice]:
         """Create or update devices and increase their counters.
 
-        Fields that are None stay unchanged. Raises ConflictError if a company was deleted.
+        Fields that are None stay unchanged. Raises IntegrityError if a company was deleted.
         """
-        try:
-            found = await self._fetch_for("add_devices", [changes[key] for key in sorted(changes)])
-        except IntegrityError as error:
-            raise ConflictError("company_deleted") from error
+        found = await self._fetch_for("add_devices", [changes[key] for key in sorted(changes)])
         return {(company_id, udid): (id_, bool(test)) for company_id, udid, id_, test in found}
 
     async def add_detections(self, rows: Sequence[DetectionRow]) -> None:
@@ -226,12 +216,9 @@ class LedgerTransaction:
     async def add_counted(self, table: str, rows: Sequence[Row]) -> None:
         """Store notifications or events as counted.
 
-        Raises ConflictError if another transaction has just counted one of them.
+        Raises IntegrityError if another transaction has just counted one of them.
         """
-        try:
-            await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
-        except IntegrityError as error:
-            raise ConflictError("already_counted") from error
+        await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
         rows = [{"company_id": company_id, "udid": udid} for company_id, udid in devices]
@@ -276,50 +263,39 @@ class LedgerTransaction:
         return result.all() if result.returns_rows else []
 
 
-# The active places of a detection: several for a position, in the order of their ids.
-PlacesOf = Callable[[DecodedDetection], Sequence[ActivePlace]]
+@lru_cache(maxsize=20)  # companies, of at most 10,000 geofences unless a setting says otherwise
+def _grid_of(circles: tuple[Circle, ...]) -> GeofenceGrid:
+    return GeofenceGrid(circles)
 
 
 async def find_places(
     transaction: LedgerTransaction, batch: Collection[DecodedDetection]
-) -> PlacesOf:
-    """Look up what the detections name; the answer tells their places."""
-    unkeyed = [each for each in batch if each.key is None]  # positions and tags
+) -> list[tuple[DecodedDetection, ActivePlace]]:
+    """The detections at active places, one for each of the places."""
+    unkeyed = [each.message for each in batch if each.key is None]  # positions and tags
     # No application has a key with a NUL character, and PostgreSQL does not take one.
-    api_keys = {text for each in unkeyed if "\0" not in (text := each.message.api_key or "\0")}
+    api_keys = {text for each in unkeyed if "\0" not in (text := each.api_key or "\0")}
     applications = await transaction.applications(api_keys)
+    asked = [applications.get(each.api_key or "") for each in unkeyed if each.position]
+    grids = await transaction.geofences({each.company_id for each in asked if each})
 
-    def company_of(each: DecodedDetection) -> int:
+    def keys_of(each: DecodedDetection) -> Iterable[PlaceKey]:
+        if each.key is not None:
+            return (each.key,)
         application = applications.get(each.message.api_key or "")
-        is_known = application is not None and application.admits(each.detected_at)
-        return application.company_id if application and is_known else -1
+        if application is None or not application.admits(each.detected_at):
+            return ()
+        company_id, tag, at = application.company_id, each.message.tag, each.message.position
+        if tag is not None and "\0" not in tag.value:
+            return (TagKey(company_id, tag.kind, tag.value),)
+        if at is None or company_id not in grids:
+            return ()
+        inside = grids[company_id].containing(at.latitude, at.longitude)
+        return [GeofenceKey(circle.id) for circle in inside if circle.admits(at.accuracy)]
 
-    def key_of(each: DecodedDetection) -> PlaceKey | None:
-        tag = each.message.tag
-        if each.key is not None or tag is None or "\0" in tag.value:
-            return each.key
-        return TagKey(company_of(each), tag.kind, tag.value)
-
-    found = await transaction.active_places({key for each in batch if (key := key_of(each))})
-    positioned = {company_of(each) for each in unkeyed if each.message.position}
-    circles = await transaction.active_circles(positioned)
-    grids = {company: _grid_of(tuple(rows)) for company, rows in circles.items()}
-
-    def places_of(each: DecodedDetection) -> Sequence[ActivePlace]:
-        at, key = each.message.position, key_of(each)
-        if at is not None:
-            grid, places = grids.get(company_of(each)) or _grid_of(())
-            inside = grid.containing(at.latitude, at.longitude)
-            return [places[circle.id] for circle in inside if circle.admits(at.accuracy)]
-        return (found[key],) if key in found else ()
-
-    return places_of
-
-
-@lru_cache(maxsize=20)  # companies, of at most 10,000 geofences unless a setting says otherwise
-def _grid_of(rows: tuple[CircleRow, ...]) -> tuple[GeofenceGrid, dict[int, ActivePlace]]:
-    places = {row[0]: ActivePlace(*row[:4])._replace(kind="geofence") for row in rows}
-    return GeofenceGrid(Circle(row[0], *row[4:]) for row in rows), places
+    keyed = [(each, key) for each in batch for key in keys_of(each)]
+    found = await transaction.active_places({key for _, key in keyed})
+    return [(each, found[key]) for each, key in keyed if key in found]
 
 
 class Ledger:

@@ -9,25 +9,31 @@ begins again at the offset in SQL.
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 from aiokafka import TopicPartition
+from asyncpg import IntegrityConstraintViolationError
+from sqlalchemy.exc import IntegrityError
 
+from catalog.database import chunked
 from engine.kafka.offsets import Position, Positions
 from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
 from engine.process.failures import Backoff, database_may_recover, retry, took_too_long
 from engine.process.metrics import Metrics, StepTimer
-from engine.recorder.ledger import ConflictError, DetectionRow, Ledger, LedgerTransaction
-from engine.recorder.readers import NewRows, RecordReader, rows_of_changes
+from engine.recorder.ledger import DetectionRow, Ledger, LedgerTransaction
+from engine.recorder.readers import NewRows, RecordReader
 from engine.redis.figures import BeaconMinute
 
 log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
-_QUICKLY = 0.25  # of the deadline: a transaction with twice as many records ends in time, too
+# A company was deleted, an id was counted, or the day of a trace was created just now.
+_CONFLICTS = (IntegrityError, IntegrityConstraintViolationError)
 _LONGEST_PAUSE = 5.0
+_MINUTE = timedelta(minutes=1)
 
 Result = TypeVar("Result")
 
@@ -53,7 +59,8 @@ class Recorder:
     async def until_answered(
         self, call: Callable[[], Awaitable[Result]], *, may_be_split: bool = False
     ) -> Result:
-        """The result of `call`, with retries and backoff while SQL is down or reports a conflict.
+        """The result of `call`, with retries and backoff while SQL is down or reports a conflict:
+        another transaction has changed what this one has read.
 
         A call that `may_be_split` raises the error of its deadline.
         """
@@ -61,7 +68,7 @@ class Recorder:
         def may_recover(error: Exception) -> bool:
             if may_be_split and took_too_long(error):
                 return False
-            return isinstance(error, ConflictError) or database_may_recover(error)
+            return isinstance(error, _CONFLICTS) or database_may_recover(error)
 
         return await retry(
             call,
@@ -99,7 +106,6 @@ class PartitionRecorder(QueueWorker):
         self._reader = shared.readers[partition.topic]
         self._topic_id = begin.topic_id
         self._stored = shared.stored.get(partition)
-        self._largest_piece = self._reader.largest_piece
         super().__init__(partition, on_progress, batch_records)
 
     async def handle(self, batch: Records) -> None:
@@ -107,33 +113,28 @@ class PartitionRecorder(QueueWorker):
 
         Raises permanent errors, and PartitionRestartError if the offset in SQL is another one.
         """
-        records = batch
-        while records:
-            piece = records[: self._largest_piece]
-            try:
-                await self._record(piece)
-            except Exception as error:
-                if len(piece) == 1 or not took_too_long(error):
-                    raise
-                self._shared.metrics.sql_errors.inc()
-                self._largest_piece = max(1, len(piece) // 2)
-                log.warning("batch_retried", reason="too_slow", topic=self._topic)
-            else:
-                records = records[len(piece) :]
+        for piece in chunked(batch, self._reader.largest_piece):
+            await self._record(piece)
 
     async def _record(self, records: Records) -> None:
-        """Read and write the records, with retries while SQL is down."""
+        """Read and write the records, with retries while SQL is down; in halves if SQL is slow."""
         shared, end = self._shared, records[-1].offset + 1
         with shared.step("read"):
             batch = await shared.until_answered(lambda: self._reader.read(records))
-        begin = time.perf_counter()
-        with shared.step("write"):
-            await shared.until_answered(
-                lambda: self._write(batch, end), may_be_split=len(records) > 1
-            )
-        if time.perf_counter() - begin < _QUICKLY * shared.deadline:
-            self._largest_piece = min(2 * self._largest_piece, self._reader.largest_piece)
-        shared.metrics.batch_size.observe(len(records))
+        try:
+            with shared.step("write"):
+                await shared.until_answered(
+                    lambda: self._write(batch, end), may_be_split=len(records) > 1
+                )
+        except Exception as error:
+            if len(records) == 1 or not took_too_long(error):
+                raise
+            shared.metrics.sql_errors.inc()
+            log.warning("batch_retried", reason="too_slow", topic=self._topic)
+            for half in chunked(records, -(-len(records) // 2)):
+                await self._record(half)
+        else:
+            shared.metrics.batch_size.observe(len(records))
 
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
@@ -182,8 +183,14 @@ class PartitionRecorder(QueueWorker):
 async def _only_changes(
     transaction: LedgerTransaction, rows: Sequence[DetectionRow]
 ) -> list[DetectionRow]:
-    """The rows that differ from the last rows; they are stored as the new last rows."""
+    """The rows that differ from the previous row of the device at the place: in another zone, or a
+    minute or more later. They are stored as the new last rows."""
     states = await transaction.presences({row.presence for row in rows})
-    kept = rows_of_changes(rows, states)
+    kept = []
+    for row in rows:
+        last = states.get(row.presence)
+        if last is None or row.status != last[0] or row.create_on - last[1] >= _MINUTE:
+            states[row.presence] = row.status, row.create_on
+            kept.append(row)
     await transaction.set_presences({row.presence: states[row.presence] for row in kept})
     return kept

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
@@ -36,16 +36,13 @@ from engine.kafka.messages import (
     parse_text,
 )
 from engine.kafka.workers import Records
-from engine.recorder.days import FIRST, LAST, DayRule, local_day
+from engine.recorder.days import DayRule, local_day
 from engine.recorder.ledger import (
     DetectionRow,
     DeviceChanges,
     DeviceIdentity,
     Figures,
     LedgerTransaction,
-    PlacesOf,
-    PresenceKey,
-    PresenceState,
     Row,
     StatisticKey,
     StoredDevice,
@@ -62,9 +59,8 @@ Changes = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
 STATUS = {zone: zone.name.lower() for zone in Zone}  # of a trace row
-_LONGEST_NAME, _LONGEST_TOKEN = 255, 4096
 _INT64 = 2**63
-_MINUTE = timedelta(minutes=1)
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799  # of what a datetime holds
 
 
 @dataclass
@@ -111,7 +107,7 @@ class Counted(NamedTuple):
     @property
     def instant(self) -> datetime:
         """When it was made. A timestamp with an offset may lie beyond year 1 or 9999."""
-        return datetime.fromtimestamp(min(max(self.at, FIRST), LAST), UTC)
+        return datetime.fromtimestamp(min(max(self.at, _FIRST), _LAST), UTC)
 
 
 class RecordReader(ABC):
@@ -128,20 +124,9 @@ class RecordReader(ABC):
     async def count(self, transaction: LedgerTransaction, batch: list[Any]) -> list[Counted]:
         """The messages of the batch that count. Called again if the transaction is repeated."""
 
+    @abstractmethod
     def changes(self, counted: list[Counted]) -> Changes:
         """The additions to the counters of devices, and their last known facts."""
-        changes: Changes = {}
-        known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
-        for each in counted:
-            message, device, *_ = each
-            if known.get(device) != message.device:
-                known[device] = message.device
-                _note_facts(changes.setdefault(device, DeviceChanges(*device)), message.device)
-            self.add_to(changes[device], each)
-        return changes
-
-    def add_to(self, change: DeviceChanges, counted: Counted) -> None:  # noqa: B027
-        """Increase the counter of the device that the topic has, if any."""
 
     @abstractmethod
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
@@ -178,10 +163,6 @@ class DetectionReader(RecordReader):
     async def count(
         self, transaction: LedgerTransaction, batch: list[DecodedDetection]
     ) -> list[Counted]:
-        return self.at(await find_places(transaction, batch), batch)
-
-    def at(self, places_of: PlacesOf, batch: Iterable[DecodedDetection]) -> list[Counted]:
-        """The detections, one for each of their places."""
         return [
             Counted(
                 each.message,
@@ -190,12 +171,14 @@ class DetectionReader(RecordReader):
                 each.record,
                 (place, each.zone),
             )
-            for each in batch
-            for place in places_of(each)
+            for each, place in await find_places(transaction, batch)
         ]
 
-    def add_to(self, change: DeviceChanges, counted: Counted) -> None:
-        change.nb_beacon += counted.place[0].kind == "beacon"
+    def changes(self, counted: list[Counted]) -> Changes:
+        changes = _known_facts(counted)
+        for each in counted:
+            changes[each.device].nb_beacon += each.place[0].kind == "beacon"
+        return changes
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         rule, rows, traced = self.rule, NewRows(), self.trace != "none"
@@ -318,8 +301,9 @@ class NotificationReader(OwnTopicReader):
         zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
         return [each._replace(place=zones.get(each.message.venue.id)) for each in new]
 
-    def add_to(self, change: DeviceChanges, counted: Counted) -> None:  # noqa: ARG002
-        change.nb_campaign += 1
+    def changes(self, counted: list[Counted]) -> Changes:
+        sent = Counter(each.device for each in counted)
+        return {key: DeviceChanges(*key, nb_campaign=count) for key, count in sent.items()}
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         """The figures leave out test devices, and notifications that count for no day."""
@@ -374,6 +358,9 @@ class AuthenticationReader(OwnTopicReader):
                 dead.append(DeadLetter(each.record, DeadLetterReason.UNKNOWN_APPLICATION, detail))
         await self.dead_letters.publish(dead)
         return counted
+
+    def changes(self, counted: list[Counted]) -> Changes:
+        return _known_facts(counted)
 
     def rows(self, counted: list[Counted], devices: StoredDevices, now: float) -> NewRows:
         return NewRows(
@@ -446,44 +433,25 @@ class PresenceReader(OwnTopicReader):
         return rows
 
 
-def _note_facts(change: DeviceChanges, facts: ReceivedDevice) -> None:
-    """Note the facts of a message that SQL can store.
-
-    A push token is stored whole or not at all, because a shortened token is useless.
-    """
-    for name in ("name", "version", "model"):
-        if (fact := getattr(facts, name)) is not None:
-            setattr(change, name, _storable(fact, _LONGEST_NAME))
-    if facts.token_push is not None and len(facts.token_push) <= _LONGEST_TOKEN:
-        change.token_push = _storable(facts.token_push, _LONGEST_TOKEN)
-    if facts.time_zone is not None:
-        change.time_zone = facts.time_zone
-    number = facts.id_connector
-    if number is not None and -_INT64 <= number < _INT64:
-        change.id_connector = number
-
-
-def rows_of_changes(
-    rows: Iterable[DetectionRow], states: dict[PresenceKey, PresenceState]
-) -> list[DetectionRow]:
-    """The rows, in order, that differ from the previous row of the device at the place.
-
-    A row differs if it has another zone or is a minute or more later. `states` has the previous
-    rows and is updated.
-    """
-    kept = []
-    for row in rows:
-        last = states.get(row.presence)
-        if last is None or row.status != last[0] or row.create_on - last[1] >= _MINUTE:
-            states[row.presence] = row.status, row.create_on
-            kept.append(row)
-    return kept
+def _known_facts(counted: Iterable[Counted]) -> Changes:
+    """The last known facts of the devices that SQL can store, without NUL characters (PostgreSQL
+    has none)."""
+    changes: Changes = {}
+    known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
+    for message, device, *_ in counted:
+        facts: ReceivedDevice = message.device
+        if known.get(device) == facts:
+            continue
+        known[device] = facts
+        change = changes.setdefault(device, DeviceChanges(*device))
+        for name in ("name", "version", "model", "token_push", "time_zone"):
+            if (fact := getattr(facts, name)) is not None:
+                setattr(change, name, fact.replace("\0", ""))
+        number = facts.id_connector
+        if number is not None and -_INT64 <= number < _INT64:
+            change.id_connector = number
+    return changes
 
 
 def _stored_address(ip: str | None) -> str | None:
     return None if ip is None else ip.replace("\0", "")
-
-
-def _storable(text: str, longest: int) -> str:
-    """The text, cut to the column's length, without NUL characters (PostgreSQL has none)."""
-    return text.replace("\0", "")[:longest]

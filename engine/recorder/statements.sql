@@ -57,8 +57,7 @@ WHERE geofence.active AND geofence.deleted_at IS NULL
     AND venue.active AND venue.deleted_at IS NULL;
 
 -- name: active_circles
-SELECT geofence.id, venue.id, venue.company_id, venue.time_zone,
-    geofence.latitude, geofence.longitude, geofence.radius
+SELECT venue.company_id, geofence.id, geofence.latitude, geofence.longitude, geofence.radius
 FROM venue JOIN geofence ON geofence.venue_id = venue.id
 WHERE venue.company_id IN ({list bigint}) AND venue.active AND venue.deleted_at IS NULL
     AND geofence.active AND geofence.deleted_at IS NULL

@@ -8,7 +8,7 @@ from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
-from engine.recorder.days import DAY, DayRule
+from engine.recorder.days import DayRule
 from engine.recorder.dialects import PostgresLedger, SqliteLedger
 from engine.recorder.ledger import Ledger
 from engine.recorder.pipeline import ROLE, PartitionRecorder, Recorder
@@ -22,6 +22,7 @@ from engine.recorder.readers import (
 from engine.recorder.retention import RecentCounts, Retention
 from engine.redis.figures import BeaconMinute, RecentDetectionStore
 from engine.wiring.parts import ProcessParts, Role
+from rules.schedule import DAY
 
 TRANSACTION_SECONDS = 30.0
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from catalog.database import Database, open_database
 from catalog.models import Device
-from engine.cli.verify import BeaconFact, Difference, Recount, RecountCatalog
+from engine.cli.verify import BeaconFact, Difference, Recount
 from engine.formats.decoders import OwnFormatDecoder
 from engine.kafka.detections import BeaconKey, Record
 from engine.redis.devices import DeviceKey
@@ -23,18 +23,14 @@ from tests.servers.schema import make_schema
 from tests.system.topics import Message, TopicSet
 
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-CATALOG = RecountCatalog(
-    beacons={
-        BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
-        BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
-        BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
-        BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, is_reused=True),
-    },
-    companies=frozenset({1, 2}),
-)
+BEACONS = {
+    BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
+    BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
+    BeaconKey(UUID, 1, 3): BeaconFact(company_id=1, active=False),
+    BeaconKey(UUID, 1, 4): BeaconFact(company_id=2, active=True, is_reused=True),
+}
 
 PUBLISHED = "b5c4a7e0-6f0d-4c8e-9d5a-2c1f7a9e4b10"
-READ = OwnFormatDecoder(path_loss_exponent=2.0).read
 
 
 def received(udid: str = "a", minor: int = 1) -> Record:
@@ -53,9 +49,9 @@ def received(udid: str = "a", minor: int = 1) -> Record:
         (record({"geofence": {"id": 5, "transition": "enter"}, "device": {"udid": "a"}}), 1, 0, 0),
     ],
 )
-def test_recounted_detections(given: Record, company: int, counted: int, doubts: int) -> None:
-    counting = Recount(CATALOG, READ)
-    counting.count([given], counting.add_detection)
+async def test_recounted_detections(given: Record, company: int, counted: int, doubts: int) -> None:
+    counting = Recount(BEACONS, {1, 2})
+    await counting.add([given], OwnFormatDecoder(path_loss_exponent=2.0))
     assert counting.malformed == 0
     assert counting.counts["nb_beacon"][DeviceKey(company, "a")] == counted
     assert counting.doubts["a"] == doubts

@@ -85,7 +85,7 @@ async def test_protobuf_of_another_place(
 
 
 async def test_each_schema_is_requested_once(registry: SchemaRegistryService) -> None:
-    """Whatever the registry has, and for both callers: `read` and a batch."""
+    """Whatever the registry has."""
     registry.schemas |= {7: registered.AVRO, 8: Registered("AVRO", '"string"')}
     one = registered_decoder(registry, "avro")
     good = report(framed(7, avro(detection(detected_at=TEN_IN_PARIS, rssi=-50))))
@@ -93,9 +93,6 @@ async def test_each_schema_is_requested_once(registry: SchemaRegistryService) ->
         batch = await one.decode([good, report(framed(8, b"\x00")), good, report(framed(9, b""))])
         assert (len(batch.messages), len(batch.dead_letters)) == (2, 2)
     assert sorted(registry.requested) == ["/schemas/ids/7", "/schemas/ids/8", "/schemas/ids/9"]
-    await one.prepare([good])
-    assert [found.key for found in one.read(good)] == [(BEACON, 1, 42)]
-    assert len(registry.requested) == 3
 
 
 async def test_an_unknown_schema_is_requested_again_after_a_minute(

@@ -10,7 +10,7 @@ from engine.kafka.detections import decode_record
 from engine.process.metrics import Metrics
 from engine.recorder.days import DayRule
 from engine.recorder.ledger import ActivePlace, DeviceChanges, DeviceIdentity
-from engine.recorder.readers import DetectionReader
+from engine.recorder.readers import Counted, DetectionReader
 from tests.kafka.records import detection, record
 
 # Of two companies, by minor; the last one is in two geofences, and others are nowhere.
@@ -42,10 +42,12 @@ devices = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(st.integers(1, 4), devices), max_size=25))
 def test_counters_and_the_newest_values_of_a_device(sent: list[tuple[int, dict[str, Any]]]) -> None:
-    bodies = [detection(minor=minor, device=device) for minor, device in sent]
-    decoded = [decode_record(record(body), 2.0) for body in bodies]
-    minors = {id(each): minor for each, (minor, _) in zip(decoded, sent, strict=True)}
-    counted = READER.at(lambda each: PLACES.get(minors[id(each)], ()), decoded)
+    counted = []
+    for minor, device in sent:
+        each = decode_record(record(detection(minor=minor, device=device)), 2.0)
+        for place in PLACES.get(minor, ()):
+            key, what = (place.company_id, device["udid"]), (place, each.zone)
+            counted.append(Counted(each.message, key, each.detected_at, each.record, what))
     expected: dict[DeviceIdentity, DeviceChanges] = {}
     for minor, device in sent:
         for place in PLACES.get(minor, ()):
@@ -63,5 +65,4 @@ def _set_field(update: DeviceChanges, field: str, value: str | int) -> None:
         if value < 2**63:
             update.id_connector = value
         return
-    kept = value.replace("\0", "")
-    setattr(update, field, kept if field == "token_push" else kept[:255])
+    setattr(update, field, value.replace("\0", ""))

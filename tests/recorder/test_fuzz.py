@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.cli.servers import open_snapshot
-from engine.cli.verify import Recount, differences, read_catalog
+from engine.cli.verify import differences, recount_of
 from engine.formats.decoders import OwnFormatDecoder
+from engine.kafka.detections import decode_records
 from engine.recorder.readers import AuthenticationReader
 from tests.recorder.scene import (
     AUTHENTICATIONS,
@@ -32,7 +33,7 @@ from tests.recorder.scene import (
 EXAMPLES = 1500 if "PROXIMITY_TEST_FULL" in os.environ else 40
 KINDS = ("beacon", "geofence", "position", "nfc", "qrcode")
 TOPICS = (DETECTIONS, NOTIFICATIONS, AUTHENTICATIONS)
-READ = OwnFormatDecoder(path_loss_exponent=2.0).read
+DECODER = OwnFormatDecoder(path_loss_exponent=2.0)
 
 # As they stand in JSON, well formed or not.
 integers = st.sampled_from(
@@ -162,18 +163,17 @@ async def assert_counted(topics: Topics, topic: str) -> None:
         0 if topic == AUTHENTICATIONS else topics.good[topic]
     )
     async with open_snapshot(scene.database) as connection:
-        recount = Recount(await read_catalog(connection), READ)
-        count = {
-            DETECTIONS: recount.add_detection,
-            NOTIFICATIONS: recount.add_notification,
-            AUTHENTICATIONS: AuthenticationReader.decode,
-        }[topic]
-        recount.count(written, count)
+        recount = await recount_of(connection)
+        if topic == AUTHENTICATIONS:
+            malformed = len(decode_records(written, AuthenticationReader.decode).dead_letters)
+        else:
+            await recount.add(written, DECODER if topic == DETECTIONS else None)
+            malformed = recount.malformed
         found = [each async for each in differences(connection, recount)]
     assert found == []
-    assert recount.malformed > 0
+    assert malformed > 0
     letter_reasons = scene.letters.reasons
     strangers = {b"unknown_company", b"unknown_application"}
     assert len([each for each in letter_reasons if each not in strangers]) == (
-        0 if topic == DETECTIONS else recount.malformed
+        0 if topic == DETECTIONS else malformed
     )

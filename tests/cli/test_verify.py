@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from sqlalchemy import text
 
@@ -158,27 +158,27 @@ async def test_more_than_an_edit_of_the_catalog_explains(
 
 @on_one_database
 async def test_without_its_beginning_a_topic_shows_only_what_sql_lacks(
-    rig: Rig, kafka_bootstrap: str, topic_prefix: str, database_url: str, database: Database
+    rig: Rig,
+    admin: AIOKafkaAdminClient,
+    kafka_bootstrap: str,
+    topic_prefix: str,
+    database_url: str,
+    database: Database,
 ) -> None:
     """Nor does one that returned with fewer partitions, whose others are never recorded again."""
     rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap, "TOPIC_PREFIX": topic_prefix}
     rig.settings |= {"DATABASE_URL": database_url, "TRACE": "none"}
     topics = TopicSet(kafka_bootstrap, topic_prefix, topic_prefix, partitions=1)
     topic = topics.name("detections")
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-        await recorded(topics, database, "a", "a", "a")
-        of_another = f"INSERT INTO recorder_offset VALUES ('{topic}', 3, 500, '{1:032}')"
-        await execute(database, of_another)
-        done = rig("verify")
-        assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        assert f"another topic {topic} was recorded before this one" in done.stderr
-        await execute(database, "DELETE FROM recorder_offset WHERE partition = 3")
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)})
-    finally:
-        await admin.close()
+    await topics.create()
+    await recorded(topics, database, "a", "a", "a")
+    of_another = f"INSERT INTO recorder_offset VALUES ('{topic}', 3, 500, '{1:032}')"
+    await execute(database, of_another)
+    done = rig("verify")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert f"another topic {topic} was recorded before this one" in done.stderr
+    await execute(database, "DELETE FROM recorder_offset WHERE partition = 3")
+    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)})
     for counted, status in ((3, 0), (0, 1)):
         await execute(database, f"UPDATE device SET nb_beacon = {counted}")
         done = rig("verify")

@@ -1,9 +1,8 @@
-"""Settings, publishers and administration on the brokers of the tests."""
+"""Settings and publishers on the brokers of the tests."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 
 from engine.kafka.producer import Publisher
 from engine.process.settings import Settings
@@ -12,7 +11,8 @@ from tests.kafka.members import settings_for
 
 @pytest.fixture
 def settings(broker: str, topic_prefix: str) -> Settings:
-    return settings_for(broker, topic_prefix)
+    """With small batches."""
+    return settings_for(broker, topic_prefix, batch_records=50)
 
 
 @pytest.fixture
@@ -26,11 +26,3 @@ async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
     await one.start()
     yield one
     await one.close()
-
-
-@pytest.fixture
-async def admin(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=kafka_bootstrap)
-    await client.start()
-    yield client
-    await client.close()

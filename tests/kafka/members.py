@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
 
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from engine.kafka.consumer import PartitionedConsumer
@@ -18,6 +19,7 @@ from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 
 ROLE = "contract"
+on_real_broker = pytest.mark.parametrize("broker", ["kafka_bootstrap"], indirect=True)
 Handle = Callable[[TopicPartition, Records], Awaitable[None]]
 
 

@@ -15,6 +15,7 @@ from tests.kafka.members import (
     RecordedValues,
     committed,
     member,
+    on_real_broker,
     publish_numbers,
     settings_for,
     values,
@@ -62,10 +63,7 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     assert b"000123" in seen.values
 
 
-async def test_fetching_pauses_above_the_bound_and_resumes(
-    broker: str, topic_prefix: str, topic: str
-) -> None:
-    settings = settings_for(broker, topic_prefix, batch_records=50)
+async def test_fetching_pauses_above_the_bound_and_resumes(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 3000)
     seen, resume, peak = RecordedValues(), asyncio.Event(), 0
 
@@ -84,10 +82,7 @@ async def test_fetching_pauses_above_the_bound_and_resumes(
     assert peak < 120 + 50
 
 
-async def test_a_partition_that_is_stuck_stops_no_other(
-    broker: str, topic_prefix: str, topic: str
-) -> None:
-    settings = settings_for(broker, topic_prefix, batch_records=50)
+async def test_a_partition_that_is_stuck_stops_no_other(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 1600)
     seen, resume = RecordedValues(), asyncio.Event()
 
@@ -113,11 +108,11 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
         return sum(ends.values())
 
 
+@on_real_broker
 async def test_a_revoked_partition_finishes_its_batch_and_commits(
-    kafka_bootstrap: str, topic_prefix: str, topic: str
+    settings: Settings, topic: str
 ) -> None:
     """A second member joins under load, and leaves: every record is handled, and only once."""
-    settings = settings_for(kafka_bootstrap, topic_prefix, batch_records=50)
     seen = RecordedValues()
 
     async def slowly(partition: TopicPartition, records: Records) -> None:
@@ -135,11 +130,11 @@ async def test_a_revoked_partition_finishes_its_batch_and_commits(
     assert sum(await committed(settings, topic)) == 3000
 
 
+@on_real_broker
 async def test_a_revoked_partition_that_has_finished_nothing_ends(
-    kafka_bootstrap: str, topic_prefix: str, topic: str
+    settings: Settings, topic: str
 ) -> None:
     """aiokafka refuses a commit of nothing, and workers went on beside those of the next owner."""
-    settings = settings_for(kafka_bootstrap, topic_prefix)
     begun, ended, released = set[TopicPartition](), set[TopicPartition](), asyncio.Event()
 
     async def hold(partition: TopicPartition, _records: Records) -> None:
@@ -200,9 +195,8 @@ async def test_a_lost_partition_is_not_committed(
     assert sum(await committed(settings, topic)) == 150
 
 
-async def test_the_lag_is_measured(broker: str, topic_prefix: str, topic: str) -> None:
-    settings = settings_for(broker, topic_prefix, batch_records=20)
-    await publish_numbers(settings, topic, 0, 400)
+async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
+    await publish_numbers(settings, topic, 0, 1000)
     metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
 
     async def wait(partition: TopicPartition, records: Records) -> None:
@@ -215,13 +209,13 @@ async def test_the_lag_is_measured(broker: str, topic_prefix: str, topic: str) -
         return sum(read("proximity_consumer_lag_records", each) or 0 for each in labels)
 
     async with member(settings, topic, wait, metrics=metrics):
-        await eventually(lambda: lag() == 400)
+        await eventually(lambda: lag() == 1000)
         # It grows while nothing is fetched, too: all partitions are full.
-        await publish_numbers(settings, topic, 400, 400)
-        await eventually(lambda: lag() == 800)
+        await publish_numbers(settings, topic, 1000, 1000)
+        await eventually(lambda: lag() == 2000)
         resume.set()
         await eventually(lambda: lag() == 0)
-        assert len(seen.values) == 800
+        assert len(seen.values) == 2000
 
 
 async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:

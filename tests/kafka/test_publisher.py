@@ -1,13 +1,13 @@
 """Publishing on both brokers: partitions, order, acknowledgements, sizes that are refused."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from engine.kafka.producer import MessageTooLargeError, Outgoing, Publisher
 from engine.process.settings_sources import load_settings
+from tests.kafka.members import on_real_broker
 from tests.servers.kafka.server import KafkaServer
 from tests.system.topics import Record, TopicSet
 
@@ -52,31 +52,25 @@ async def test_order_is_kept_within_a_partition(
 # On a real broker only, from here on: the embedded one takes any size, and cannot be stopped.
 
 
-@pytest.fixture
-async def real(kafka_bootstrap: str) -> AsyncIterator[Publisher]:
-    one = Publisher(load_settings(kafka_bootstrap_servers=kafka_bootstrap))
-    await one.start()
-    yield one
-    await one.close()
-
-
+@on_real_broker
 async def test_too_large_messages_are_named_and_the_rest_published_once(
-    real: Publisher, kafka_bootstrap: str, topic: str
+    publisher: Publisher, broker: str, topic: str
 ) -> None:
     large = [Outgoing(topic, f"{n}".encode(), b"x" * 1_100_000, []) for n in range(6)]
     around = [Outgoing(topic, f"{n}".encode(), f"{n}".encode(), []) for n in range(60)]
     told: list[Outgoing] = []
     with pytest.raises(MessageTooLargeError) as raised:
-        await real.publish([*around[:30], *large, *around[30:]], told.extend)
+        await publisher.publish([*around[:30], *large, *around[30:]], told.extend)
     assert {id(message) for message in raised.value.messages} == {id(each) for each in large}
     assert {id(message) for message in told} == {id(message) for message in around}
-    await real.publish([Outgoing(topic, b"1", b"y" * 1_000_000, [])])
-    values = [record.value or b"" for record in await read(kafka_bootstrap, topic)]
+    await publisher.publish([Outgoing(topic, b"1", b"y" * 1_000_000, [])])
+    values = [record.value or b"" for record in await read(broker, topic)]
     assert sorted(values) == sorted([*(m.value or b"" for m in around), b"y" * 1_000_000])
 
 
+@on_real_broker
 async def test_a_topic_with_a_limit_of_its_own(
-    real: Publisher, kafka_bootstrap: str, topic: str, admin: AIOKafkaAdminClient
+    publisher: Publisher, broker: str, topic: str, admin: AIOKafkaAdminClient
 ) -> None:
     """Batches as large as usual are refused; the messages in them are not too large."""
     limit = {"max.message.bytes": "50000"}
@@ -84,9 +78,9 @@ async def test_a_topic_with_a_limit_of_its_own(
     messages = [Outgoing(topic, b"k", b"%04d" % n + b"x" * 5000, []) for n in range(300)]
     large = Outgoing(topic, b"k", b"x" * 60_000, [])
     with pytest.raises(MessageTooLargeError) as raised:
-        await real.publish([*messages, large])
+        await publisher.publish([*messages, large])
     assert raised.value.messages == [large]
-    values = [record.value for record in await read(kafka_bootstrap, topic)]
+    values = [record.value for record in await read(broker, topic)]
     assert set(values) == {message.value for message in messages}
 
 

@@ -14,7 +14,7 @@ from engine.kafka.topic_reader import (
     partitions_of,
 )
 from engine.process.settings import Settings
-from tests.kafka.members import publish_numbers, settings_for
+from tests.kafka.members import on_real_broker, publish_numbers
 
 
 async def fill(settings: Settings, topic: str, begin: int, count: int) -> list[TopicPartition]:
@@ -57,11 +57,11 @@ async def test_every_record_up_to_the_end_is_read_once_and_as_often_as_requested
         assert await read(reader, ends | {first: 0}, ends) == {first: list(range(ends[first]))}
 
 
+@on_real_broker
 async def test_records_that_are_deleted_are_skipped_or_an_error(
-    kafka_bootstrap: str, topic_prefix: str, topic: str, admin: AIOKafkaAdminClient
+    settings: Settings, topic: str, admin: AIOKafkaAdminClient
 ) -> None:
     """On the real broker: the embedded one deletes nothing."""
-    settings = settings_for(kafka_bootstrap, topic_prefix)
     partitions = await fill(settings, topic, 0, 400)
     first = min(partitions)
     await admin.delete_records({first: RecordsToDelete(before_offset=10)})

@@ -13,15 +13,11 @@ from engine.kafka.producer import MessageTooLargeError, Outgoing, Refusals
 from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import PartitionRestartError
 from engine.process.settings import Settings
-from tests.kafka.members import ROLE, committed, settings_for
+from tests.kafka.members import ROLE, committed, on_real_broker
 from tests.system.topics import TopicSet
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def settings(kafka_bootstrap: str, topic_prefix: str) -> Settings:
-    return settings_for(kafka_bootstrap, topic_prefix)
+pytestmark = on_real_broker
 
 
 @pytest.fixture

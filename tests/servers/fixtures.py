@@ -1,9 +1,10 @@
-"""The fixtures. All are plain (not async); a server starts for the first test that uses it.
+"""The fixtures. A server starts for the first test that uses it.
 
 Kafka      kafka_bootstrap       real, shared by the run          (str, host:port)
            embedded_kafka        embedded, one a test             (str, host:port)
            broker                each test twice: embedded, real  (str)
            topic_prefix          unique a test, such as "t1f0c9a2b."
+           admin                 creates and deletes topics of the real one
 Redis      redis_url             real, empty                      (str)
            redis_cluster_url     real cluster of one node, empty  (str, redis+cluster://)
            embedded_redis_url    what --embedded brings, empty    (str)
@@ -20,11 +21,12 @@ import contextlib
 import ctypes
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import cimpl
 from redis import Redis
 
@@ -36,6 +38,7 @@ from tests.servers.postgres import PostgresServer, create_database, drop_databas
 from tests.servers.process import ServerProcess, started
 from tests.servers.proximity import Rig
 from tests.servers.redis import RedisClusterServer, RedisServer
+from tests.system.topics import administration
 
 
 def _server(kind: type[ServerProcess], name: str, instead: str, **options: Any) -> Any:
@@ -145,6 +148,12 @@ def _let_groups_join_at_once(broker: EmbeddedBroker) -> None:
 @pytest.fixture(params=["embedded_kafka", "kafka_bootstrap"])
 def broker(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+async def admin(kafka_bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    async with administration(kafka_bootstrap) as client:
+        yield client
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Producer
 from sqlalchemy import text
 
@@ -148,25 +147,6 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
-async def recreate(topics: TopicSet) -> None:
-    """Delete the topics, and create them again (unless a client's request has)."""
-    names = [topics.name(short) for short in TOPICS]
-    admin = AIOKafkaAdminClient(bootstrap_servers=topics.bootstrap)
-    await admin.start()
-    await admin.delete_topics(names)
-
-    async def is_deleted() -> bool:
-        return not set(names) & set(await admin.list_topics())
-
-    async def made() -> bool:
-        answer = await admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names])
-        return all(error[1] in (0, 36) for error in answer.topic_errors)
-
-    await eventually(is_deleted)
-    await eventually(made)
-    await admin.close()
-
-
 async def until_recorded(database: Database, count: int, before: set[str]) -> set[str]:
     """Wait until SQL has so many records of topics that were not there before. Their ids."""
 
@@ -206,7 +186,7 @@ async def test_counters_and_traces_are_exact(
     assert len(first) == len(TOPICS)
     if is_away:
         await recorder.stop()
-        await recreate(topics)
+        await topics.recreate(*TOPICS)
         count = await publish_some(1000)
         verify = rig.start("verify")  # there is nothing to compare with
         assert await verify.ended() == 1, verify.output
@@ -216,7 +196,7 @@ async def test_counters_and_traces_are_exact(
             assert recreated in verify.output
         recorder = rig.role("recorder")
     else:
-        await recreate(topics)
+        await topics.recreate(*TOPICS)
         everywhere = len(TOPICS) * PARTITIONS
         await eventually(lambda: recorder.output.count(TOPIC_REPLACED) >= everywhere)
         count = await publish_some(60)

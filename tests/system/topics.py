@@ -36,6 +36,17 @@ class Message(NamedTuple):
     headers: Sequence[tuple[str, bytes]] = ()
 
 
+@asynccontextmanager
+async def administration(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that creates and deletes topics."""
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
 # Publishes a message; what it returns is done when the brokers have it.
 Send: TypeAlias = Callable[[Message], Awaitable["asyncio.Future[object]"]]
 
@@ -69,12 +80,25 @@ class TopicSet:
         """Create all topics; with `broker_time` the broker sets the timestamps of records."""
         kind = {"message.timestamp.type": "LogAppendTime" if broker_time else "CreateTime"}
         topics = [NewTopic(self.name(n), self._partitions, 1, topic_configs=kind) for n in NAMES]
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
+        async with administration(self.bootstrap) as admin:
             await admin.create_topics(topics)
-        finally:
-            await admin.close()
+
+    async def recreate(self, *shorts: str) -> None:
+        """Delete topics, and create them again (unless a client's request has)."""
+        names = [self.name(short) for short in shorts]
+        topics = [NewTopic(name, self._partitions, 1) for name in names]
+        async with administration(self.bootstrap) as admin:
+
+            async def is_deleted() -> bool:
+                return not set(names) & set(await admin.list_topics())
+
+            async def are_made() -> bool:
+                answer = await admin.create_topics(topics)
+                return all(error[1] in (0, 36) for error in answer.topic_errors)
+
+            await admin.delete_topics(names)
+            await eventually(is_deleted)
+            await eventually(are_made)
 
     def mention(self, *shorts: str) -> None:
         """The embedded broker makes a topic when it is mentioned."""

@@ -24,7 +24,7 @@ from engine.kafka.messages import format_instant
 from engine.kafka.producer import key_hash
 from engine.process.metrics import Metrics
 from engine.redis.claims import NOT_COUNTED, Claims, DeviceRequests, pack_request
-from engine.trigger.grants import notification_ids
+from engine.trigger.grants import at_place, notification_ids
 from rules.model import Zone
 
 _BATCH = 600  # one batch of messages for each partition must be small enough for the brokers
@@ -99,7 +99,8 @@ def _requests(
     for record in records:
         detection = decode_record(record, _EXPONENT)
         fired, at = campaigns[detection.key], round(detection.detected_at * 1000)
-        ids = notification_ids(detection, fired)  # type: ignore[arg-type]  # it asks for ids alone
+        # It asks for the ids of the campaigns alone.
+        ids = notification_ids(at_place(detection, None), fired)  # type: ignore[arg-type]
         packed = b"".join(
             pack_request(campaign.id, id_, at, campaign.delay, NOT_COUNTED)
             for campaign, id_ in zip(fired, ids, strict=True)

@@ -14,7 +14,6 @@ from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_
 from engine.kafka.workers import Records
 from rules.model import PlaceKind, Zone
 from rules.parsing import USUAL_NAMES, parse_zone, zone_from_rssi
-from rules.visits import VisitEvent
 
 Message = TypeVar("Message")
 Record: TypeAlias = ConsumerRecord[bytes, bytes]
@@ -113,8 +112,7 @@ class DecodedDetection(msgspec.Struct, gc=False):
     `detected_at` in epoch seconds: the message's, else the record's.
 
     `index` is its position in a record of several detections (engine/formats). The record's
-    position and `index` identify the detection. A moment of a visit, with `event`, fires campaigns
-    like a detection; the event identifies it.
+    position and `index` identify the detection.
     """
 
     record: Record
@@ -123,7 +121,6 @@ class DecodedDetection(msgspec.Struct, gc=False):
     zone: Zone
     detected_at: float
     index: int = 0
-    event: VisitEvent | None = None
 
 
 def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection:

@@ -181,7 +181,7 @@ class Cycle:
                 if partition.unfinished_sends >= _MOST_SENDS:
                     partition.held_back.append(decided)
                     continue
-                if decided.detection.message.device.udid in self._claiming:
+                if decided.device.udid in self._claiming:
                     self._behind.append(decided)
                     continue
                 taken.append(decided)
@@ -196,7 +196,7 @@ class Cycle:
 
     async def _handle(self, taken: list[DecidedDetection]) -> None:
         """Claim, compose and publish for these detections."""
-        devices = {each.detection.message.device.udid for each in taken}
+        devices = {each.device.udid for each in taken}
         self._claiming |= devices
         changed = await self._resolve_edited(taken)
         changed |= await self._find_time_zones(taken)
@@ -243,13 +243,13 @@ class Cycle:
         edited = [
             each
             for each in taken
-            if each.version != version and known.get(each.detection.key) is not each.beacon
+            if each.version != version and known.get(each.key) is not each.beacon
         ]
         if edited:
-            keys = {key for each in edited if (key := each.detection.key) is not None}
+            keys = {key for each in edited if (key := each.key) is not None}
             beacons = await self._index.resolve(keys, 0)
             for each in edited:
-                each.beacon = beacons.get(each.detection.key)
+                each.beacon = beacons.get(each.key)
         return {id(each) for each in edited}
 
     async def _find_time_zones(self, taken: list[DecidedDetection]) -> set[int]:
@@ -262,12 +262,12 @@ class Cycle:
             for each in taken
             if each.beacon is not None
             and each.beacon.target.rules.quiet_hours is not None
-            and each.detection.message.device.time_zone is None
+            and each.device.time_zone is None
         ]
         if asked:
-            zones = await self._devices.find_time_zones({each.device for each in asked})
+            zones = await self._devices.find_time_zones({each.device_key for each in asked})
             for each in asked:
-                each.time_zone = zones[each.device]
+                each.time_zone = zones[each.device_key]
         return {id(each) for each in asked}
 
     def _prepare(
@@ -282,24 +282,15 @@ class Cycle:
         now = self._clock()
         oldest = now - self._max_age
         for each in taken:
-            detection, remembered = each.detection, each.partition.remembered
-            udid = detection.message.device.udid
+            remembered, udid = each.partition.remembered, each.device.udid
             claims = remembered.by_device.get(udid, _NO_CLAIMS)
             if (
                 (claims and each.plan.may_be_denied(claims))
-                or detection.detected_at < oldest
+                or each.detected_at < oldest
                 or (changed and id(each) in changed)
             ):
                 remembered.forget_expired(now)
-                each.decision = decide_from_memory(
-                    detection,
-                    each.beacon,
-                    remembered,
-                    now,
-                    self._max_age,
-                    each.elsewhere,
-                    each.time_zone,
-                )
+                each.decision = decide_from_memory(each, remembered, now, self._max_age)
                 if not each.decision.granted:
                     continue
                 each.plan = plan_of(each.decision, each.beacon)
@@ -327,13 +318,13 @@ class Cycle:
             if any(forbidden):
                 _note_denied(each, forbidden, read, now)
             else:
-                at = each.detection.detected_at
+                at = each.detected_at
                 each.partition.remembered.remember(udid, each.plan.claims, at, now, read=read)
 
     async def _find_devices(self, sending: list[DecidedDetection]) -> None:
         """Find the records of devices; calls need none."""
         informed = [each for each in sending if each.plan.has_notifications]
-        keys = [each.device for each in informed]
+        keys = [each.device_key for each in informed]
         known = await self._devices.find(keys)
         for each, key in zip(informed, keys, strict=True):
             each.known = known[key]
@@ -374,12 +365,12 @@ class Cycle:
         now, updates = self._clock(), list[ClaimUpdate]()
         for message in refused:
             decided, campaign = message.decided, message.campaign
-            detection, caps = decided.detection, _caps_of(message)
+            caps, at = _caps_of(message), decided.detected_at
             if not (campaign.delay or caps):
                 continue
-            udid, remembered = detection.message.device.udid, decided.partition.remembered
+            udid, remembered = decided.device.udid, decided.partition.remembered
             claims = claim_keys([campaign])
-            remembered.remember(udid, claims, detection.detected_at, now, briefly=True)
+            remembered.remember(udid, claims, at, now, briefly=True)
             place = None
             if caps:  # what they have denied meanwhile may be free again
                 company = decided.decision.company_id
@@ -387,7 +378,7 @@ class Cycle:
                 place = CapPlace(pack_caps(company, caps), "refused")
             updates.append(
                 ClaimUpdate(
-                    *(campaign.id, udid, message.notification_id, detection.detected_at),
+                    *(campaign.id, udid, message.notification_id, at),
                     campaign.delay,
                     keep=0,
                     place=place,
@@ -494,7 +485,7 @@ def _note_denied(
 
     The claim that denies a campaign is remembered like one that was read.
     """
-    udid, at = each.detection.message.device.udid, each.detection.detected_at
+    udid, at = each.device.udid, each.detected_at
     remembered, left = each.partition.remembered, iter(forbidden)
     answers: list[Answer] = []
     remembered.remember(udid, (), at, now, read=read)
@@ -515,9 +506,9 @@ def _finish(finished: list[DecidedDetection]) -> "dict[TriggerPartition, int]":
         by_partition.setdefault(each.partition, []).append(each)
     counts = {partition: len(listed) for partition, listed in by_partition.items()}
     for partition, listed in by_partition.items():
-        events = [event for each in listed if (event := each.detection.event) is not None]
+        events = [event for each in listed if (event := each.event) is not None]
         if events:
             partition.finish_moments(events)
-            listed = [each for each in listed if each.detection.event is None]
-        partition.finish_records([each.detection.record for each in listed])
+            listed = [each for each in listed if each.event is None]
+        partition.finish_records([each.record for each in listed])
     return counts

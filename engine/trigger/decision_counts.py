@@ -59,9 +59,9 @@ class DecisionCounter:
 
     def count_claimed(self, decided: Sequence[DecidedDetection]) -> None:
         """Count detections, and moments of visits, for which Redis was asked."""
-        detections = [each for each in decided if each.detection.event is None]
+        detections = [each for each in decided if each.event is None]
         if len(detections) < len(decided):
-            self.count_moments([each for each in decided if each.detection.event is not None])
+            self.count_moments([each for each in decided if each.event is not None])
         decisions = [each.decision for each in detections]
         self.count(decisions, sum([each.denied for each in detections]))
         if self.sums is not None:
@@ -86,7 +86,7 @@ class DecisionCounter:
             metrics.notifications.labels(name).inc(count)
         sent = [each.decided for each in messages if each.campaign.format != "connector"]
         ages: Counter[float] = Counter()
-        times = Counter([each.detection.detected_at for each in sent if not each.is_exit])
+        times = Counter([each.detected_at for each in sent if not each.is_exit])
         for at, n in times.items():
             ages[max(0.0, now - at)] += n
         metrics.latency.observe_counts(ages)

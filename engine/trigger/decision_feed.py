@@ -17,13 +17,12 @@ from operator import attrgetter
 from redis.exceptions import RedisError
 
 from api.reports import LiveDecision, LiveOutcome
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
+from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.metrics import Metrics
 from engine.redis.decisions import DecisionStore, DeviceDecision, TailFilter, TailStore
 from engine.redis.devices import DeviceKey
 from engine.trigger.grants import SHARED, DecidedDetection
 from engine.trigger.place_cache import IndexedPlace
-from engine.trigger.place_index import Places
 from rules.model import Counts, Decision, PlaceKind, Reason, StoredDecision
 
 _COMPANY = attrgetter("company_id")
@@ -112,24 +111,18 @@ class DecisionFeed:
                 for watcher in self._group_of(company):
                     watcher.left_out += count
 
-    def note_refused(
-        self,
-        detections: Sequence[DecodedDetection],
-        decisions: Sequence[Decision],
-        beacons: Places,
-    ) -> None:
-        """Receive detections that fire nothing, each with its decision."""
-        samples = self._samples(len(detections))
+    def note_refused(self, refused: Sequence[DecidedDetection]) -> None:
+        """Receive detections that fire nothing."""
+        samples = self._samples(len(refused))
         if not samples and not self._watchers:
             return
         now = self._clock()
         if samples:
             if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
                 self._sampled_at, self._sampled = now, 0
-            self._sampled += len(detections)
-        for detection, decision in zip(detections, decisions, strict=True):
-            decided = DecidedDetection(detection, beacons.get(detection.key), decision)
-            self._note(decided, now, samples)
+            self._sampled += len(refused)
+        for each in refused:
+            self._note(each, now, samples)
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Receive detections whose claims Redis has decided."""
@@ -174,7 +167,7 @@ class DecisionFeed:
 
     def _note_device(self, decided: DecidedDetection, beacon: IndexedPlace, now: float) -> None:
         """Collect a decision unless it is a repeat."""
-        udid, decision = decided.detection.message.device.udid, decided.decision
+        udid, decision = decided.device.udid, decided.decision
         if len(self._seen) >= _MOST_DEVICES or not 0 <= now - self._seen_since < _REPEAT_SECONDS:
             self._seen, self._seen_since = {}, now
         seen = self._seen.setdefault(udid, set())
@@ -186,10 +179,10 @@ class DecisionFeed:
         if not decision.granted:
             seen.add(outcome)
         stored = StoredDecision(
-            decided.detection.detected_at,
+            decided.detected_at,
             now,
             beacon.reference.id,
-            decided.detection.zone,
+            decided.zone,
             decision.reason.value,
             decided.outcomes(),
             beacon.place.kind,
@@ -231,7 +224,7 @@ class DecisionFeed:
 
 
 def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:
-    if wanted.udid is not None and wanted.udid != decided.detection.message.device.udid:
+    if wanted.udid is not None and wanted.udid != decided.device.udid:
         return False
     if wanted.campaign is None and wanted.reason is None:
         return True
@@ -256,32 +249,28 @@ def _outcomes(decided: DecidedDetection) -> Iterator[LiveOutcome]:
 
 
 def _live(decided: DecidedDetection, now: float, left_out: int) -> LiveDecision:
-    detection, beacon = decided.detection, decided.beacon
+    beacon = decided.beacon
     return LiveDecision(
-        detection.detected_at,
+        decided.detected_at,
         now,
         decided.decision.company_id or None,
         "" if beacon is None else beacon.venue_reference.name,
-        _unknown_place(detection) if beacon is None else beacon.reference.name,
-        detection.zone,
+        _unknown_place(decided.key) if beacon is None else beacon.reference.name,
+        decided.zone,
         decided.decision.reason.value,
         [] if decided.decision.reason in SHARED else list(_outcomes(decided)),
         left_out,
-        _kind(detection),
+        _kind(decided.key),
     )
 
 
-def _kind(detection: DecodedDetection) -> str:
+def _kind(key: PlaceKey | None) -> str:
     """The kind of the place; of a position in no geofence "position"."""
-    if detection.key is not None:
-        return detection.key.kind
-    tag = detection.message.tag
-    return "position" if tag is None else tag.kind
+    return "position" if key is None else key.kind
 
 
-def _unknown_place(detection: DecodedDetection) -> str:
+def _unknown_place(key: PlaceKey | None) -> str:
     """What the detection says of a place that has no name. (A tag's value may be a secret.)"""
-    key = detection.key
     if isinstance(key, BeaconKey):
         return f"{key.uuid}:{key.major}:{key.minor}"
-    return f"geofence {key.id}" if isinstance(key, GeofenceKey) else _kind(detection)
+    return f"geofence {key.id}" if isinstance(key, GeofenceKey) else _kind(key)

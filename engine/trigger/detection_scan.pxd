@@ -54,6 +54,7 @@ cdef struct DetectionText:
     Text uuid
     Text major
     Text minor
+    Text device
     Text udid
     Text zone
     Text rssi
@@ -226,7 +227,9 @@ cdef inline const char *_device_field(
 cdef inline const char *_device(const char *at, DetectionText *found) noexcept nogil:
     if found.udid.size != _MISSING:
         return NULL
+    found.device.at = at
     at = _object(at, _device_field, found)
+    found.device.size = at - found.device.at
     return at if 0 < found.udid.size <= _LONGEST_UDID else NULL
 
 

@@ -5,12 +5,12 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
-from aiokafka import ConsumerRecord
 
-from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, TagKey
+from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, Record, TagKey
+from engine.kafka.messages import ReceivedDevice
 from engine.kafka.tracing import Span
 from engine.redis.claims import (
     COUNTED,
@@ -24,7 +24,8 @@ from engine.redis.devices import DeviceKey, DeviceLookup, DeviceRecord
 from engine.trigger.claim_memory import RememberedClaims, capped_key, claim_key, claim_keys
 from engine.trigger.place_cache import IndexedPlace
 from rules.decision import UNKNOWN, Target, decide, refusal
-from rules.model import Campaigns, CampaignSnapshot, CompanyRules, Decision, Reason
+from rules.model import Campaigns, CampaignSnapshot, CompanyRules, Decision, Reason, Zone
+from rules.visits import VisitEvent
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
@@ -105,8 +106,10 @@ def _size_of_message(campaign: CampaignSnapshot) -> int:
 
 
 class DecidedDetection(msgspec.Struct, gc=False):
-    """A detection and its decision; `beacon` is None if the index does not have it.
+    """A detection at its place and the decision about it, on the way to its messages.
 
+    `record`, `device`, `key`, `zone`, `detected_at` and `index` are those of the decoded detection;
+    a moment of a visit has an `event`. `beacon` is the place, None if the index does not have it.
     Only one that may fire has a `partition`, where its record is open, the beacon cache's `version`
     at which it was decided, and a `plan`. `elsewhere` has the campaigns that the same position
     fires at a geofence before this one, `time_zone` is the device's. A cycle adds the `ids`
@@ -116,11 +119,17 @@ class DecidedDetection(msgspec.Struct, gc=False):
     acknowledged.
     """
 
-    detection: DecodedDetection
+    record: Record
+    device: ReceivedDevice
+    key: PlaceKey | None
+    zone: Zone
+    detected_at: float
     beacon: IndexedPlace | None
-    decision: Decision
+    decision: Decision = None  # type: ignore[assignment]  # until it is decided
     partition: "TriggerPartition" = None  # type: ignore[assignment]  # of others nobody asks
     version: int = 0
+    index: int = 0
+    event: VisitEvent | None = None
     elsewhere: Collection[int] = ()
     time_zone: str | None = None
     plan: Plan = None  # type: ignore[assignment]  # of others nobody asks
@@ -130,20 +139,26 @@ class DecidedDetection(msgspec.Struct, gc=False):
     unsent: int = 0
 
     @property
-    def device(self) -> DeviceKey:
+    def device_key(self) -> DeviceKey:
         """The key of the detected device in the catalog."""
-        return DeviceKey(self.decision.company_id, self.detection.message.device.udid)
+        return DeviceKey(self.decision.company_id, self.device.udid)
 
     @property
     def is_exit(self) -> bool:
         """Whether it is the end of a visit, which may be long after the last detection."""
-        return self.detection.event is not None and self.detection.event.type == "exit"
+        return self.event is not None and self.event.type == "exit"
+
+    @property
+    def target(self) -> Target:
+        """The place, if the index has it, as the target of a detection, or of a moment."""
+        target, event = cast(IndexedPlace, self.beacon).target, self.event
+        return target if event is None else target.at_moment(event.type, event.minutes)
 
     def prepare(self) -> bytes:
         """Name the notifications of the granted campaigns. Returns the packed requests for claims,
         empty if they need none."""
-        at = round(self.detection.detected_at * 1000)
-        identity, packed = _identity(self.detection, at), b""
+        at = round(self.detected_at * 1000)
+        identity, packed = _identity(self, at), b""
         ids: list[bytes] = []
         for number, begun, delay, counted, asks, _ in self.plan.requests:
             hashed = begun.copy()
@@ -170,8 +185,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
                 self.denied += 1
         self.ids = ids
         if self.beacon is not None:
-            target = target_of(self.detection, self.beacon)
-            phase = target.phase_at(self.detection.detected_at, self.time_zone)
+            phase = self.target.phase_at(self.detected_at, self.time_zone)
             self.decision = phase.granting(tuple(kept), capped)
 
     def outcomes(self) -> dict[str, list[int]]:
@@ -203,57 +217,47 @@ class Message(msgspec.Struct, gc=False):
     span: Span | None = None
 
     @property
-    def record(self) -> ConsumerRecord[bytes, bytes]:
+    def record(self) -> Record:
         """The record that led to it."""
-        return self.decided.detection.record
+        return self.decided.record
+
+
+def at_place(detection: DecodedDetection, beacon: IndexedPlace | None) -> DecidedDetection:
+    """The detection, to be decided; `beacon` is what the index has at its key."""
+    device, at, index = detection.message.device, detection.detected_at, detection.index
+    record, key, zone = detection.record, detection.key, detection.zone
+    return DecidedDetection(record, device, key, zone, at, beacon, index=index)
 
 
 def decide_from_memory(
-    detection: DecodedDetection,
-    beacon: IndexedPlace | None,
-    remembered: RememberedClaims,
-    now: float,
-    max_age: float,
-    elsewhere: Collection[int] = (),
-    time_zone: str | None = None,
+    each: DecidedDetection, remembered: RememberedClaims, now: float, max_age: float
 ) -> Decision:
-    """Decide a detection at `now` (epoch s) by the claims that are remembered.
-
-    The campaigns `elsewhere` fire for the same position at another geofence already; `time_zone`
-    is the device's.
-    """
+    """Decide a detection at `now` (epoch s) by the claims that are remembered."""
+    beacon, at, time_zone = each.beacon, each.detected_at, each.time_zone
     if beacon is None:
-        return unknown(detection.key)
-    target, at, event = target_of(detection, beacon), detection.detected_at, detection.event
-    if event is not None and event.type == "exit":
+        return unknown(each.key)
+    target = each.target
+    if each.is_exit:
         max_age = inf
-    decision = decide(target, detection.zone, at, now, max_age, _NO_CLAIMS, time_zone)
+    decision = decide(target, each.zone, at, now, max_age, _NO_CLAIMS, time_zone)
     if not decision.granted:
         return decision
-    udid, granted = detection.message.device.udid, decision.granted
-    claims = remembered.by_device.get(udid, _NO_CLAIMS)
-    if not elsewhere and not (claims and plan_of(decision, beacon).may_be_denied(claims)):
+    claims = remembered.by_device.get(each.device.udid, _NO_CLAIMS)
+    if not each.elsewhere and not (claims and plan_of(decision, beacon).may_be_denied(claims)):
         return decision
-    granted = remembered.not_held(claims, granted, at)
-    granted = tuple(each for each in granted if each.id not in elsewhere)
+    granted = remembered.not_held(claims, decision.granted, at)
+    granted = tuple(campaign for campaign in granted if campaign.id not in each.elsewhere)
     capped: Campaigns = ()
     if target.rules.caps and remembered.is_capped(claims, decision.company_id, at):
-        capped = tuple(each for each in granted if not each.ignores_caps)
-        granted = tuple(each for each in granted if each.ignores_caps)
+        capped = tuple(campaign for campaign in granted if not campaign.ignores_caps)
+        granted = tuple(campaign for campaign in granted if campaign.ignores_caps)
     return target.phase_at(at, time_zone).granting(granted, capped)
 
 
-def target_of(detection: DecodedDetection, beacon: IndexedPlace) -> Target:
-    """The place as a target of the detection, or of the moment of a visit."""
-    event = detection.event
-    return beacon.target if event is None else beacon.target.at_moment(event.type, event.minutes)
-
-
 def remembered_time_zone(
-    detection: DecodedDetection, beacon: IndexedPlace, devices: DeviceLookup
+    device: ReceivedDevice, rules: CompanyRules, devices: DeviceLookup
 ) -> str | None:
     """The device's time zone, where the company has quiet hours, as far as it is in memory."""
-    rules, device = beacon.target.rules, detection.message.device
     if rules.quiet_hours is None or device.time_zone is not None:
         return device.time_zone
     return devices.remembered_time_zone(DeviceKey(rules.company_id, device.udid))
@@ -266,7 +270,7 @@ def unknown(key: PlaceKey | None) -> Decision:
     return UNKNOWN["geofence" if isinstance(key, GeofenceKey) else "beacon"]
 
 
-def notification_ids(detection: DecodedDetection, campaigns: Campaigns) -> list[bytes]:
+def notification_ids(detection: DecidedDetection, campaigns: Campaigns) -> list[bytes]:
     """For each campaign the 16 bytes of a UUID (version 5) of campaign, device and record."""
     identity = _identity(detection, round(detection.detected_at * 1000))
     return [_id(_hash_of_campaign(campaign.id), identity) for campaign in campaigns]
@@ -278,7 +282,7 @@ def _id(begun: "hashlib._Hash", identity: bytes) -> bytes:
     return (_from_bytes(hashed.digest()[:16]) & _RANDOM_BITS | _VERSION_5).to_bytes(16)
 
 
-def _identity(detection: DecodedDetection, at: int) -> bytes:
+def _identity(detection: DecidedDetection, at: int) -> bytes:
     """The identity of a detection at `at` (epoch ms): device and record.
 
     A moment of a visit is identified by its event.
@@ -286,7 +290,7 @@ def _identity(detection: DecodedDetection, at: int) -> bytes:
     that is deleted and created again counts its offsets from 0. In a record of several detections
     the index of the detection is included too.
     """
-    record, event, udid = detection.record, detection.event, detection.message.device.udid
+    record, event, udid = detection.record, detection.event, detection.device.udid
     if event is not None:
         return b"\0%b\0visit\0%b" % (udid.encode(), event.id.bytes)
     source = record.topic.encode(), record.partition, record.offset

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats.decoders import DetectionDecoder, OwnFormatDecoder
@@ -15,17 +17,24 @@ from engine.kafka.detections import DecodedBatch, DecodedDetection
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.devices import DeviceLookup
-from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
-from engine.trigger.grants import DecidedDetection, decide_from_memory, remembered_time_zone
+from engine.trigger.grants import (
+    DecidedDetection,
+    at_place,
+    decide_from_memory,
+    remembered_time_zone,
+)
 from engine.trigger.locate import Located, locate
 from engine.trigger.place_index import PlaceIndex, Places
 from rules.model import Decision
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
-    from engine.trigger.refusal_filter import RefusalFilter, Sighting
+    from engine.trigger.refusal_filter import FilteredBatch, RefusalFilter
+
+
+_OFFSET = attrgetter("record.offset")
 
 
 class TakenIn(NamedTuple):
@@ -61,17 +70,20 @@ class Intake:
 
         Raises TooManyDeadLettersError and VisitsTakenOverError.
         """
-        remembered = partition.remembered
-        with self._step("decode"):
-            batch, refused, sightings = await self._decode(records, remembered)
         version = self.index.cache.version
+        with self._step("decode"):
+            batch, filtered = await self._decode(records, partition, version)
+        refused, decided, sightings = filtered
         with self._step("resolve"):
             located = await locate(batch.messages, self.index)
             placed = (*located.detections, *located.left) if located.left else located.detections
             keys = {each.key for each in placed if each.key is not None}
-            beacons = await self.index.resolve(keys, len(located.detections) + len(refused))
+            sought = len(located.detections) + len(refused) + len(decided)
+            beacons = await self.index.resolve(keys, sought)
         with self._step("decide"):
-            decided = self._decide(located, beacons, version, partition, refused)
+            others = self._decide(located, beacons, version, partition, refused)
+            if others:
+                decided = sorted(chain(decided, others), key=_OFFSET)
         with self._step("visits"):
             moments = await partition.visits.follow(records, located, beacons, sightings)
         self.counter.count(refused)
@@ -82,21 +94,20 @@ class Intake:
         return TakenIn(decided, batch.dead_letters, moments)
 
     async def _decode(
-        self, records: Records, remembered: RememberedClaims
-    ) -> "tuple[DecodedBatch[DecodedDetection], list[Decision], list[Sighting]]":
-        """The decoded detections, the decisions of those that were refused before, and of these
-        what visits need."""
+        self, records: Records, partition: "TriggerPartition", version: int
+    ) -> "tuple[DecodedBatch[DecodedDetection], FilteredBatch]":
+        """The decoded detections, and those that were decided without it."""
         decoder = self.decoders[records[0].topic]
         if (
             self.refusals is None
             or not isinstance(decoder, OwnFormatDecoder)
             or self.feed.wants(len(records))
         ):
-            return await decoder.decode(records), [], []
-        others, refused, sightings = self.refusals.split(records, remembered, self.clock())
+            return await decoder.decode(records), ([], [], [])
+        others, filtered = self.refusals.split(records, partition, version, self.clock())
         batch = await decoder.decode(others, records)
-        self.feed.note_undecoded(refused)
-        return batch, refused, sightings
+        self.feed.note_undecoded(filtered[0])
+        return batch, filtered
 
     def _decide(
         self,
@@ -107,32 +118,28 @@ class Intake:
         refused: list[Decision],
     ) -> list[DecidedDetection]:
         """The detections that may fire; the decisions about the others are added to `refused`."""
-        now, max_age, remembered = self.clock(), self.max_age, partition.remembered
+        now, remembered = self.clock(), partition.remembered
         remembered.forget_expired(now)
-        decided = list[DecidedDetection]()
-        firing_nothing = list(located.nowhere)
-        begin = len(refused)
-        refused += located.refusals
-        fired: Collection[int] = ()
+        decided, firing_nothing = list[DecidedDetection](), list[DecidedDetection]()
         for detection in located.detections:
-            beacon = beacons.get(detection.key)
+            each = at_place(detection, beacons.get(detection.key))
             if located.grids:
-                fired = _fired_by_record(detection, decided)
-            time_zone = None
-            if beacon is not None and beacon.target.rules.quiet_hours is not None:
-                time_zone = remembered_time_zone(detection, beacon, self.devices)
-            decision = decide_from_memory(
-                detection, beacon, remembered, now, max_age, fired, time_zone
-            )
-            if decision.granted:
-                each = DecidedDetection(detection, beacon, decision, partition, version)
-                if fired or time_zone is not None:
-                    each.elsewhere, each.time_zone = fired, time_zone
+                each.elsewhere = _fired_by_record(each, decided)
+            if each.beacon is not None and each.beacon.target.rules.quiet_hours is not None:
+                rules = each.beacon.target.rules
+                each.time_zone = remembered_time_zone(each.device, rules, self.devices)
+            each.decision = decide_from_memory(each, remembered, now, self.max_age)
+            if each.decision.granted:
+                each.partition, each.version = partition, version
                 decided.append(each)
             else:
-                refused.append(decision)
-                firing_nothing.append(detection)
-        self.feed.note_refused(firing_nothing, refused[begin:], beacons)
+                firing_nothing.append(each)
+        for detection, decision in zip(located.nowhere, located.refusals, strict=True):
+            each = at_place(detection, None)
+            each.decision = decision
+            firing_nothing.append(each)
+        refused += [each.decision for each in firing_nothing]
+        self.feed.note_refused(firing_nothing)
         return decided
 
     @cached_property
@@ -140,13 +147,9 @@ class Intake:
         return StepTimer(self.metrics, "trigger")
 
 
-def _fired_by_record(
-    detection: DecodedDetection, decided: list[DecidedDetection]
-) -> Collection[int]:
+def _fired_by_record(one: DecidedDetection, decided: list[DecidedDetection]) -> Collection[int]:
     """The campaigns that the same position fires at geofences before this one."""
     last = decided[-1] if decided else None
-    if last is None or last.detection.record is not detection.record:
-        return ()
-    if last.detection.index != detection.index:
+    if last is None or last.record is not one.record or last.index != one.index:
         return ()
     return {*last.elsewhere, *(campaign.id for campaign in last.decision.granted)}

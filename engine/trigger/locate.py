@@ -71,10 +71,11 @@ def places_of(
     `grid` has the geofences of the application's company.
     """
     company, message = 0 if application is None else application.company_id, detection.message
+    if message.tag is not None:
+        detection.key = TagKey(company, message.tag.kind, message.tag.value)
     if application is None or not application.admits(detection.detected_at):
         return refusal(Reason.UNKNOWN_APPLICATION, company)
     if message.tag is not None:
-        detection.key = TagKey(company, message.tag.kind, message.tag.value)
         return (detection,)
     position = message.position
     inside = []

@@ -68,7 +68,7 @@ class MessageWriter:
             for decided in sending
             for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True)
         ]
-        if any(each.detection.record.headers for each in sending):  # else there are no traces
+        if any(each.record.headers for each in sending):  # else there are no traces
             for message in messages:
                 message.span = self._span_of(message.decided, message.campaign)
         return messages
@@ -80,7 +80,7 @@ class MessageWriter:
             decided, campaign = message.decided, message.campaign
             if decided is not last:
                 last, beacon = decided, cast(IndexedPlace, decided.beacon)
-                key = decided.detection.message.device.udid.encode()
+                key = decided.device.udid.encode()
                 middle, when = self._of_detection(decided, beacon, times, now)
             parts = known_parts.get(campaign.id)
             if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
@@ -98,11 +98,10 @@ class MessageWriter:
         self, decided: DecidedDetection, beacon: IndexedPlace, times: dict[float, bytes], now: float
     ) -> tuple[bytes, bytes]:
         """The parts that the messages of a detection share: place and device, and the times."""
-        detection, event, known = decided.detection, decided.detection.event, decided.known
-        received, at = detection.message.device, detection.detected_at
+        event, at, known = decided.event, decided.detected_at, decided.known
         place = beacon.encoded_place or _place_of(beacon)
-        if detection.zone and isinstance(beacon.place, BeaconSnapshot):
-            place += _ZONES[detection.zone]
+        if decided.zone and isinstance(beacon.place, BeaconSnapshot):
+            place += _ZONES[decided.zone]
         when = times.get(at)
         if when is None:
             when = times[at] = self._times(at, now, at)
@@ -111,7 +110,7 @@ class MessageWriter:
             place += b'"on":"%b","visit_id":"%b",' % (event.type.encode(), visit)
             if decided.is_exit:
                 when = self._times(at, now, now)
-        device = received if known is None else completed_device(received, known)
+        device = decided.device if known is None else completed_device(decided.device, known)
         return b'%b"device":%b,' % (place, _encode(device)), when
 
     def _times(self, at: float, now: float, valid_from: float) -> bytes:
@@ -150,7 +149,7 @@ class MessageWriter:
         return parts
 
     def _span_of(self, decided: DecidedDetection, campaign: CampaignSnapshot) -> Span:
-        record = decided.detection.record
+        record = decided.record
         attributes = {
             "messaging.system": "kafka",
             "messaging.operation.type": "process",

@@ -242,7 +242,7 @@ class TriggerPartition:
 
     async def _take_in(self, records: Records) -> None:
         decided, letters, moments = await self._intake.take_in(records, self)
-        unfinished = [each.detection.record for each in decided]
+        unfinished = [each.record for each in decided]
         unfinished += [letter.record for letter in letters]
         offsets = {record.offset for record in unfinished}
         if len(offsets) < len(unfinished):

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Finds detections that fire nothing, in the JSON of their records.
+"""Decides detections by the JSON of their records, most of which fire nothing.
 
 Nearly all detections of a busy topic fire nothing: their device was sent the campaign already, is
 too far away, or there is no campaign. This module finds that out without decoding them, and makes
-no object of a detection. It comes to the same decisions as detections.py, locate.py and
+no object of a detection; of one that fires all campaigns that are open it makes the decided
+detection. It comes to the same decisions as detections.py, locate.py and
 `decide_from_memory` (grants.py), which tests/trigger/test_refusal_filter.py compares. What it
 cannot decide for certain it leaves to them. Where visits are followed, it says what was detected.
 
@@ -16,6 +17,8 @@ from cpython.object cimport PyObject
 
 from libc.math cimport isnan, pow
 from libc.string cimport memcpy
+
+import msgspec
 
 from engine.trigger.detection_scan cimport (
     BEACON,
@@ -30,10 +33,10 @@ from engine.trigger.detection_scan cimport (
 
 from catalog.index.entries import application_field, geofences_field, rules_field
 from engine.kafka.detections import GeofenceKey, TagKey, beacon_key
-from engine.kafka.messages import EARLIEST_MS, LATEST_MS, parse_text
-from engine.trigger.grants import unknown
+from engine.kafka.messages import EARLIEST_MS, LATEST_MS, ReceivedDevice, parse_text
+from engine.trigger.grants import DecidedDetection, plan_of, unknown
 from rules.decision import refusal
-from rules.model import Reason
+from rules.model import Reason, Zone
 from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
 from rules.visits import Observation, weakest_signal
 
@@ -60,22 +63,34 @@ cdef double _NEAR_UP_TO = NEAR_UP_TO
 cdef long long _LATEST_MS = LATEST_MS
 cdef double _EARLIEST_MS = EARLIEST_MS
 cdef double _UNREADABLE = -1.0  # a time before 1970 is left to the decoder, too
+cdef tuple _ZONES = tuple(sorted(Zone))
+_decode_device = msgspec.json.Decoder(ReceivedDevice).decode
 
 
 cdef class _Place:
     """A place as the rules see it; `written` has a beacon's triples, as devices write them, and
-    `visited` has what `company` follows visits at, None if nothing."""
+    `visited` has what `company` follows visits at, None if nothing. `held_by` are the keys of the
+    remembered claims that may deny an open campaign."""
 
-    cdef object target, refusal, refusals, phase, none_granted, visited, company
-    cdef tuple delays
+    cdef object key, indexed, target, refusal, refusals, visited, company
+    cdef object phase, none_granted, all_granted
+    cdef tuple delays, held_by
     cdef bint has_quiet_hours
     cdef list written
     cdef int reach
     cdef double since, until
 
     cdef _enter(self, phase):
-        self.phase, self.delays, self.none_granted = phase, phase.delays, phase.none_granted
+        self.phase, self.delays = phase, phase.delays
+        self.none_granted, self.all_granted = phase.none_granted, phase.all_granted
         self.since, self.until = phase.since, phase.until
+        self.held_by = tuple(plan_of(phase.all_granted, self.indexed).held_by)
+
+    cdef bint _may_be_throttled(self, dict claims) except -1:
+        for key in self.held_by:
+            if PyDict_GetItem(claims, key) != NULL:
+                return True
+        return False
 
     cdef bint _all_throttled(self, dict claims, double at) except -1:
         """Whether the claims deny every open campaign to a detection at this time."""
@@ -103,6 +118,7 @@ cdef class RefusalFilter:
     # Beacons by the triple as written, and places by key. Many triples may be one beacon's.
     cdef dict _places, _by_key, _known, _claims
     cdef double _max_age, _path_loss_exponent, _now, _oldest, _newest
+    cdef object _partition, _version
     cdef object _time_written  # of the last detection; the next record often has the same
     cdef double _time
 
@@ -112,11 +128,14 @@ cdef class RefusalFilter:
         self._max_age = max_age
         self._path_loss_exponent = path_loss_exponent
 
-    def split(self, list records, remembered, double now):
-        """The records that must be decoded, the decisions that refuse the others, and of the others
-        what visits need."""
-        cdef list others = [], refused = [], sightings = []
+    def split(self, list records, partition, version, double now):
+        """The records that must be decoded; and of the others the decisions that refuse them, those
+        that may fire, decided for the partition at this `version` of the cache, and what visits
+        need."""
+        cdef list others = [], refused = [], granted = [], sightings = []
+        remembered = partition.remembered
         remembered.forget_expired(now)
+        self._partition, self._version = partition, version
         if len(self._places) > _MOST_PLACES:
             self._places.clear()
             self._by_key.clear()
@@ -125,13 +144,14 @@ cdef class RefusalFilter:
         self._oldest, self._newest = now - self._max_age, now + self._max_age
         for record in records:
             count = len(refused)
-            if not self._refuse(record, refused, sightings):
+            if not self._decide(record, refused, granted, sightings):
                 del refused[count:]
                 others.append(record)
-        return others, refused, sightings
+        return others, (refused, granted, sightings)
 
-    cdef bint _refuse(self, record, list refused, list sightings) except -1:
-        """Add the decisions that refuse the record's detections; False if one may fire."""
+    cdef bint _decide(self, record, list refused, list granted, list sightings) except -1:
+        """Add the decisions that refuse the record's detections, or the one that fires. False if
+        it must be decoded."""
         cdef DetectionText text
         cdef double at
         cdef int zone = _UNKNOWN
@@ -157,12 +177,34 @@ cdef class RefusalFilter:
             decision = self._refusal(place, zone, at, udid)
             if decision is None:
                 return False
-            refused.append(decision)
+            if decision is not place.all_granted:
+                refused.append(decision)
+            elif text.place == POSITION:  # what one geofence fires, another one does not
+                return False
+            else:
+                granted.append(self._granted(record, place, zone, at, &text, decision))
             if place.visited is not None:
                 sighting = self._sighting(record, place, zone, at, udid, &text)
                 if sighting is not None:
                     sightings.append(sighting)
         return True
+
+    cdef _granted(
+        self, record, _Place place, int zone, double at, DetectionText *text, decision
+    ):
+        """The detection, which fires all open campaigns."""
+        device = _decode_device(PyBytes_FromStringAndSize(text.device.at, text.device.size))
+        return DecidedDetection(
+            record,
+            device,
+            place.key,
+            _ZONES[zone],
+            at,
+            place.indexed,
+            decision,
+            self._partition,
+            self._version,
+        )
 
     cdef _sighting(self, record, _Place place, int zone, double at, udid, DetectionText *text):
         """The detection as visits see it; None for one from the future, which counts for none."""
@@ -201,7 +243,7 @@ cdef class RefusalFilter:
         return self._time if self._time >= 0 else _UNREADABLE
 
     cdef object _refusal(self, _Place place, int zone, double at, udid):
-        """The decision that refuses a detection, or None.
+        """The decision that refuses a detection or grants all open campaigns, or None.
 
         The checks and their order are those of `decide`.
         """
@@ -230,9 +272,9 @@ cdef class RefusalFilter:
         if place.has_quiet_hours:  # the device's time zone decides
             return None
         found = PyDict_GetItem(self._claims, udid)
-        if found != NULL and place._all_throttled(<dict>found, at):
-            return place.none_granted
-        return None
+        if found == NULL or not place._may_be_throttled(<dict>found):
+            return place.all_granted
+        return place.none_granted if place._all_throttled(<dict>found, at) else None
 
     cdef object _others(self, DetectionText *text, double at):
         """The places of a detection at no beacon; None for one of which the index must be asked."""
@@ -291,7 +333,7 @@ cdef class RefusalFilter:
             return None
         indexed = self._known[key]
         place = self._by_key[key] = _Place.__new__(_Place)
-        place.written = []
+        place.written, place.key, place.indexed = [], key, indexed
         if indexed is None:
             place.refusal = unknown(key)
         else:

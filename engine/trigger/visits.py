@@ -24,7 +24,6 @@ from engine.kafka.detections import (
 )
 from engine.kafka.messages import (
     CompanyReference,
-    Detection,
     KnownDevice,
     PresenceEvent,
     ReceivedDevice,
@@ -271,23 +270,21 @@ class PartitionVisits:
     async def _decide(self, events: list[PendingEvent]) -> list[_Decided]:
         """What each event fires, by the catalog as it is now."""
         tracking, now, decided = self._tracking, self._tracking.clock(), list[_Decided]()
-        places = await tracking.index.resolve({_key_of(each.event.visit) for each in events}, 0)
+        places = await tracking.index.resolve(
+            {key_of_visit(each.event.visit) for each in events}, 0
+        )
         for each in events:
-            event, key = each.event, _key_of(each.event.visit)
+            event, key = each.event, key_of_visit(each.event.visit)
             place = places.get(key)
             if event.cause == "silence" and (place is None or not place.visited):
                 each.event = event = replace(event, cause="edited")
             fires = None
             if place is not None and event.visit.kind != "venue":
-                detection = as_detection(each, *self._partition)
-                zone = remembered_time_zone(detection, place, tracking.devices)
-                decision = decide_from_memory(
-                    detection, place, self._remembered, now, tracking.max_age, (), zone
-                )
-                version = tracking.index.cache.version
-                fires = DecidedDetection(detection, place, decision, version=version)
-                fires.time_zone = zone
-                if not decision.granted:
+                fires, rules = at_moment(each, place, *self._partition), place.target.rules
+                fires.time_zone = remembered_time_zone(fires.device, rules, tracking.devices)
+                fires.decision = decide_from_memory(fires, self._remembered, now, tracking.max_age)
+                fires.version = tracking.index.cache.version
+                if not fires.decision.granted:
                     tracking.counter.count_moments([fires])
                     fires = None
             decided.append((each, place, fires))
@@ -365,18 +362,20 @@ def moments_of(
         yield PendingEvent(event, device, zone, offset)
 
 
-def as_detection(moment: PendingEvent, topic: str, partition: int) -> DecodedDetection:
+def at_moment(
+    moment: PendingEvent, place: IndexedPlace | None, topic: str, partition: int
+) -> DecidedDetection:
     """What the rules decide at an event: a detection of the visit's place, at its time."""
     event, udid = moment.event, moment.device.udid.encode()
     record: ConsumerRecord[bytes, bytes] = ConsumerRecord(
         *(topic, partition, moment.offset, round(event.at * 1000)),
         *(0, udid, None, None, len(udid), 0, ()),
     )  # stands for the one of the event, which may be long gone
-    message, key = Detection(device=moment.device), _key_of(event.visit)
-    return DecodedDetection(record, message, key, moment.zone, event.at, event=event)
+    key = key_of_visit(event.visit)
+    return DecidedDetection(record, moment.device, key, moment.zone, event.at, place, event=event)
 
 
-def _key_of(visit: Visit) -> PlaceKey:
+def key_of_visit(visit: Visit) -> PlaceKey:
     """The key of the place at which the visit was last seen."""
     _, *key = visit.key
     if len(key) == 1:

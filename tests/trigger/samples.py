@@ -5,7 +5,7 @@ from typing import Any
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
-from engine.trigger.grants import DecidedDetection, Message, notification_ids
+from engine.trigger.grants import DecidedDetection, Message, at_place, notification_ids
 from engine.trigger.message import MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot, Decision, Reason
@@ -21,7 +21,7 @@ def decoded(**fields: Any) -> DecodedDetection:
 
 
 def notification_id(detection: DecodedDetection, sent: CampaignSnapshot) -> bytes:
-    (id_,) = notification_ids(detection, (sent,))
+    (id_,) = notification_ids(at_place(detection, None), (sent,))
     return id_
 
 
@@ -34,9 +34,9 @@ def granted(
     detection = detection or decoded()
     beacon = beacon or IndexedPlace(place_of(), sent, None)
     company = beacon.company_reference.id
-    decision = Decision(Reason.GRANTED, open=sent, granted=sent, company_id=company)
-    decided = DecidedDetection(detection, beacon, decision)
-    decided.ids = notification_ids(detection, sent)
+    decided = at_place(detection, beacon)
+    decided.decision = Decision(Reason.GRANTED, open=sent, granted=sent, company_id=company)
+    decided.ids = notification_ids(decided, sent)
     return decided
 
 

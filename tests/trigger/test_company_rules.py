@@ -12,13 +12,13 @@ from sqlalchemy import update
 from catalog.models import Company, Device
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.kafka.detections import BeaconKey, decode_record
+from engine.trigger.grants import notification_ids
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import Cap, CompanyRules, QuietHours
 from tests.cli.replay_run import catalog_replay
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry, rules_entry
 from tests.rules.records import UUID, beacon, campaign, epoch
 from tests.trigger.pushed import NOW, PushedTrigger, detection
-from tests.trigger.samples import notification_id
 
 MINUTE, HOUR = 60, 3600
 
@@ -163,5 +163,5 @@ async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: Pushed
     named = dict.fromkeys(made, ReplayedCampaign("Mall", "Hall", "c", 7, "html"))
     replay = catalog_replay(ReplayedCatalog("x", places, named), inf)
     sent = replay.decide([decode_record(each, 2.0) for each in records])
-    ids = {notification_id(each.detection, each.campaign) for each in sent}
+    ids = {notification_ids(each.detection, (each.campaign,))[0] for each in sent}
     assert {str(uuid.UUID(bytes=each)) for each in ids} == set(live)

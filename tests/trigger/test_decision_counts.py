@@ -116,7 +116,7 @@ def test_a_batch_of_latencies_is_what_each_of_them_would_be():
     assert histogram(one) == histogram(other)
     # A phone whose clock is fast adds nothing.
     messages = messages_of(granted(campaign(), campaign(format="html")))
-    at = messages[0].decided.detection.detected_at
+    at = messages[0].decided.detected_at
     counter = DecisionCounter(other)
     counter.count_sent(messages, at + 2.5)
     counter.count_sent(messages, at - 60)

@@ -90,7 +90,7 @@ device_records = st.builds(DeviceRecord, id=st.none() | ids, test=st.booleans(),
 def as_types_say(message: Message, id_: str, device: KnownDevice) -> bytes:
     """The message without fragments."""
     campaign, beacon = message.campaign, message.decided.beacon
-    detection, at = message.decided.detection, message.decided.detection.detected_at
+    decided, at = message.decided, message.decided.detected_at
     assert beacon is not None
     firing: dict[str, Any] = {
         "id": id_,
@@ -108,8 +108,8 @@ def as_types_say(message: Message, id_: str, device: KnownDevice) -> bytes:
         "expires_at": format_instant(at + LIFETIME),
     }
     if isinstance(beacon.place, BeaconSnapshot):
-        firing["proximity"] = detection.zone.name.lower()
-    event = detection.event
+        firing["proximity"] = decided.zone.name.lower()
+    event = decided.event
     if event is not None:
         firing |= {"on": event.type, "visit_id": str(event.visit.uuid)}
         if event.type == "exit":
@@ -147,13 +147,13 @@ def test_a_message_matches_its_type(
 ) -> None:
     sent = {"proximity": zone, "detected_at": detected_at, "device": msgspec.to_builtins(device)}
     detection = decoded(**sent)
-    if moment is not None:
-        visit = Visit("beacon", 1, (), True, bytes(range(16)), 30, 0, 0)
-        detection.event = VisitEvent(moment, (1, device.udid), visit)
     indexed = IndexedPlace(place, made, connector)
     # The second time from what is remembered.
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     decided.known = record
+    if moment is not None:
+        visit = Visit("beacon", 1, (), True, bytes(range(16)), 30, 0, 0)
+        decided.event = VisitEvent(moment, (1, device.udid), visit)
     writer = MessageWriter(topics=TOPICS, lifetime=LIFETIME)
     messages = writer.messages([decided])
     assert decided.unsent == len(messages)

@@ -1,10 +1,12 @@
-"""The compiled filter refuses only what decoder and rules refuse, with the same decision."""
+"""The compiled filter decides only what decoder and rules decide in the same way."""
 
 import os
 import random
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,7 +29,7 @@ from engine.kafka.detections import (
     decode_record,
 )
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims, claim_keys
-from engine.trigger.grants import decide_from_memory
+from engine.trigger.grants import DecidedDetection, at_place, decide_from_memory
 from engine.trigger.locate import places_of
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.visits import observation
@@ -87,6 +89,7 @@ class Mall:
     def __init__(self) -> None:
         self.cache = PlaceCache(100)
         self.remembered: RememberedClaims = ClaimMemory(1000).for_assignment()
+        self.partition = SimpleNamespace(remembered=self.remembered)
         module = compiled("engine.trigger.refusal_filter")
         self.filter = module.RefusalFilter(self.cache, MAX_AGE, EXPONENT)
         self.now = NOON
@@ -159,9 +162,9 @@ class Mall:
         capped = (MS - 5000, MS + dice.choice((0, 5000)), 0)
         self.remembered.remember_capped(dice.choice(DEVICES), 1, capped, self.now)
 
-    def decisions(self, one: ConsumerRecord[bytes, bytes]) -> list[Decision] | None:
-        """The decisions without the filter; None if the index must be asked, or for the report that
-        a device left. Raises one of UNDECODABLE."""
+    def decided(self, one: ConsumerRecord[bytes, bytes]) -> list[DecidedDetection] | None:
+        """What is decided without the filter; None if the index must be asked, or for the report
+        that a device left. Raises one of UNDECODABLE."""
         detection = decode_record(one, EXPONENT)
         message, found = detection.message, [detection]
         if message.geofence is not None and message.geofence.transition == "exit":
@@ -171,24 +174,20 @@ class Mall:
             grid = application and self.companies.get(geofences_field(application.company_id))
             places = places_of(detection, application, grid)
             if isinstance(places, Decision):
-                return [places]
+                nowhere = at_place(detection, None)
+                nowhere.decision = places
+                return [nowhere]
             found = list(places)
         if any(each.key not in self.cache.known for each in found):
             return None
-        known, remembered = self.cache.known, self.remembered
-        return [
-            decide_from_memory(each, known[each.key], remembered, self.now, MAX_AGE)
-            for each in found
-        ]
+        decided = [at_place(each, self.cache.known[each.key]) for each in found]
+        for each in decided:
+            each.decision = decide_from_memory(each, self.remembered, self.now, MAX_AGE)
+        return decided
 
-    def refused(self, value: bytes | None) -> list[Decision]:
-        """The decisions by the filter alone, if it refuses the record."""
-        one = at_noon(value)
-        others, refused, seen = self.filter.split([one], self.remembered, self.now)
-        assert others == ([] if refused else [one])
-        found: list[Decision] = refused
-        self.seen = seen
-        return found
+    def split(self, *records: ConsumerRecord[bytes, bytes]) -> Any:
+        """What the filter says of records."""
+        return self.filter.split(list(records), self.partition, 3, self.now)
 
     def visited(self, one: ConsumerRecord[bytes, bytes]) -> list[Any]:
         """What visits need of the record, as the decoder reads it."""
@@ -200,21 +199,29 @@ class Mall:
         visitor = place.company_reference.id, detection.message.device.udid
         return [] if seen is None else [(seen, visitor, place.visited, one)]
 
-    def agrees(self, value: bytes) -> bool:
-        """Whether the filter refuses the record, and then as decoder and rules decide it.
+    def outcome(self, value: bytes) -> str:
+        """Whether the filter refuses the record or grants it, and then as decoder and rules do.
 
         What it leaves is decided by them, and from then on it knows that phase of the place.
         """
-        found = self.refused(value)
-        if not found:
+        one = at_noon(value)
+        others, (refused, granted, seen) = self.split(one)
+        if others:
+            assert (others, refused, granted, seen) == ([one], [], [], []), value
             with suppress(*UNDECODABLE):
-                self.decisions(at_noon(value))
-            return False
-        expected = self.decisions(at_noon(value))
+                self.decided(one)
+            return "left"
+        expected = self.decided(one)
         assert expected is not None, value
-        assert list(map(id, expected)) == list(map(id, found)), value
-        assert self.seen == self.visited(at_noon(value)), value
-        return True
+        decisions = [each.decision for each in expected]
+        if granted:
+            for each in expected:
+                each.partition, each.version = self.partition, 3  # type: ignore[assignment]
+            assert granted == expected, value
+            refused = [each.decision for each in granted]
+        assert list(map(id, decisions)) == list(map(id, refused)), value
+        assert seen == self.visited(one), value
+        return "granted" if granted else "refused"
 
 
 def at_noon(value: bytes | None, offset: int = 7) -> ConsumerRecord[bytes, bytes]:
@@ -226,9 +233,10 @@ def test_records_keep_their_order() -> None:
     mall = Mall()
     values = [usual(device=f'{{"udid":"{udid}"}}') for udid in ("sent", "new", "sent", "some")]
     batch = [at_noon(value.encode(), offset) for offset, value in enumerate([*values, "{"])]
-    mall.decisions(batch[1])  # so that the beacon's phase is known
-    others, refused, _ = mall.filter.split(batch, mall.remembered, NOON)
-    assert [each.offset for each in others] == [1, 3, 4]
+    mall.decided(batch[1])  # so that the beacon's phase is known
+    others, (refused, granted, _) = mall.split(*batch)
+    assert [each.offset for each in others] == [3, 4]  # of two campaigns one fires; no JSON
+    assert [each.record.offset for each in granted] == [1]
     assert len(refused) == 2
 
 
@@ -272,10 +280,11 @@ def fuzzed(dice: random.Random, kind: str) -> bytes:
 
 
 @pytest.mark.timeout(FUZZ_SECONDS + 60)
-def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
+def test_mutated_records_are_decided_only_as_the_rules_decide_them() -> None:
     """Ten minutes with PROXIMITY_TEST_FUZZ_SECONDS=600."""
     mall, seed = Mall(), random.randrange(2**32)
-    dice, tried, refused = random.Random(seed), 0, dict.fromkeys(_KINDS, 0)
+    dice, tried = random.Random(seed), 0
+    outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in _KINDS}
     until = time.monotonic() + FUZZ_SECONDS
     while time.monotonic() < until or tried < 500:
         tried += 1
@@ -284,15 +293,17 @@ def test_mutated_records_are_refused_only_as_the_rules_refuse_them() -> None:
         for kind in _KINDS:
             value = fuzzed(dice, kind)
             try:
-                refused[kind] += mall.agrees(value)
+                outcomes[kind][mall.outcome(value)] += 1
             except UNDECODABLE:
-                pytest.fail(f"refused, and not decodable: {value!r} (seed {seed})")
-    assert min(refused.values()) >= tried / 4, f"{refused} of {tried} each"
+                pytest.fail(f"decided, and not decodable: {value!r} (seed {seed})")
+    for kind, counts in outcomes.items():
+        assert counts["refused"] >= tried / 4, outcomes
+        assert bool(counts["granted"]) == (kind != "position"), outcomes
 
 
 def test_a_position_outside_may_end_a_visit() -> None:
     where = '{"position":{"latitude":0,"longitude":0},"device":{"udid":"sent"},"api_key":'
     mall = Mall()
-    assert mall.agrees(f'{where}"ours"}}'.encode())
+    assert mall.outcome(f'{where}"ours"}}'.encode()) == "refused"
     for unsure in ("visits", "new"):  # nobody has read the rules of the new one's company
-        assert not mall.refused(f'{where}"{unsure}"}}'.encode())
+        assert mall.outcome(f'{where}"{unsure}"}}'.encode()) == "left"

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from engine.kafka.detections import decode_record
-from engine.kafka.workers import Records
-from engine.trigger.claim_memory import RememberedClaims
 from engine.trigger.visits import observation
 from rules.model import Zone
 from rules.visits import VisitBook
@@ -30,10 +28,10 @@ class CountingFilter:
         self.refused = 0
         self._inner = inner
 
-    def split(self, records: Records, remembered: RememberedClaims, now: float) -> Any:
-        found = self._inner.split(records, remembered, now)
-        self.refused += len(found[1])
-        return found
+    def split(self, *arguments: Any) -> Any:
+        others, filtered = self._inner.split(*arguments)
+        self.refused += len(filtered[0])
+        return others, filtered
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])

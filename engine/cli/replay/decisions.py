@@ -20,10 +20,16 @@ from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
 from engine.redis.visits import PendingEvent
-from engine.trigger.grants import target_of, unknown
+from engine.trigger.grants import DecidedDetection, at_place, unknown
 from engine.trigger.locate import is_exit, places_of
 from engine.trigger.place_cache import IndexedPlace, visited_at
-from engine.trigger.visits import as_detection, follow_detection, moments_of, observation
+from engine.trigger.visits import (
+    at_moment,
+    follow_detection,
+    key_of_visit,
+    moments_of,
+    observation,
+)
 from rules.decision import decide, with_caps
 from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import schedule_of
@@ -174,7 +180,7 @@ def local_hour(campaign: CampaignSnapshot, instant: float) -> str:
 class Grant(NamedTuple):
     """A campaign that a detection, or a moment of a visit, fires."""
 
-    detection: DecodedDetection
+    detection: DecidedDetection
     place: IndexedPlace
     campaign: CampaignSnapshot
     named: ReplayedCampaign
@@ -221,7 +227,9 @@ class CatalogReplay:
             if isinstance(placed, Decision):
                 self._decisions[None, placed, False] += counted
             elif not is_exit(detection):
-                granted = self._fire(placed, now, counted)
+                places = self.catalog.places
+                here = [at_place(each, places.get(each.key)) for each in placed]
+                granted = self._fire(here, now, counted)
             granted += self._fire_moments(self.visits.follow(detection, placed), now, counted)
             granting += granted if counted else ()
         return self._note(granting)
@@ -232,7 +240,7 @@ class CatalogReplay:
 
     def _note(self, granting: list[Grant]) -> list[Grant]:
         for detection, _, campaign, _ in granting:
-            self.reached[campaign.id][detection.message.device.udid] += 1
+            self.reached[campaign.id][detection.device.udid] += 1
             self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
         return granting
 
@@ -251,36 +259,34 @@ class CatalogReplay:
         granting: list[Grant] = []
         for each in moments:
             if each.event.visit.kind != "venue":
-                granting += self._fire([as_detection(each, "", 0)], now, counted)
+                place = self.catalog.places.get(key_of_visit(each.event.visit))
+                granting += self._fire([at_moment(each, place, "", 0)], now, counted)
         return granting
 
-    def _fire(self, placed: Iterable[DecodedDetection], now: float, counted: bool) -> list[Grant]:
+    def _fire(self, placed: Iterable[DecidedDetection], now: float, counted: bool) -> list[Grant]:
         """Decide a detection at its places, where it fires a campaign once."""
         fired = dict[int, Grant]()
         for each in placed:
-            place = self.catalog.places.get(each.key)
-            decision = self._decided(each, place, now, fired)
-            self._decisions[place, decision, each.event is not None] += counted
-            if place is not None:
-                self._claim(each, decision)
+            each.decision = decision = self._decided(each, now, fired)
+            self._decisions[each.beacon, decision, each.event is not None] += counted
+            if each.beacon is not None:
+                self._claim(each)
                 for campaign in decision.granted:
                     named = self.catalog.campaigns[campaign.id]
-                    fired[campaign.id] = Grant(each, place, campaign, named)
+                    fired[campaign.id] = Grant(each, each.beacon, campaign, named)
         return list(fired.values())
 
     def _decided(
         self,
-        detection: DecodedDetection,
-        place: IndexedPlace | None,
+        detection: DecidedDetection,
         now: float,
         fired: Collection[int],
     ) -> Decision:
         """The decision; `fired` has what the same position fires already."""
-        if place is None:
+        if detection.beacon is None:
             return unknown(detection.key)
-        at, event = detection.detected_at, detection.event
-        max_age = inf if event is not None and event.type == "exit" else self.visits.max_age
-        device, target = detection.message.device, target_of(detection, place)
+        at, device, target = detection.detected_at, detection.device, detection.target
+        max_age = inf if detection.is_exit else self.visits.max_age
         key = DeviceKey(target.venue.company_id, device.udid)
         zone = device.time_zone or self.catalog.time_zones.get(key)
         held = self._claims.get(device.udid, _NO_CLAIMS)
@@ -290,8 +296,8 @@ class CatalogReplay:
             decision = target.phase_at(at, zone).granting(granted)
         return with_caps(decision, target, at, self._sent.get(key, ()), zone)
 
-    def _claim(self, detection: DecodedDetection, decision: Decision) -> None:
-        at, udid = detection.detected_at, detection.message.device.udid
+    def _claim(self, detection: DecidedDetection) -> None:
+        at, udid, decision = detection.detected_at, detection.device.udid, detection.decision
         for campaign in decision.granted:
             if campaign.delay > 0:
                 held = self._claims[udid]
@@ -306,12 +312,12 @@ class CatalogReplay:
         catalog, named = {"catalog": self.catalog.name}, self.catalog.campaigns
         detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for (place, decision, at_moment), count in (+self._decisions).items():
+        for (place, decision, in_visit), count in (+self._decisions).items():
             own = dict(decision.by_campaign)
-            ids = own.keys() if at_moment or place is None else [c.id for c in place.campaigns]
+            ids = own.keys() if in_visit or place is None else [c.id for c in place.campaigns]
             for id_ in ids:
                 reasons[id_][own.get(id_, decision.reason).value] += count
-            detections[decision.reason] += 0 if at_moment else count
+            detections[decision.reason] += 0 if in_visit else count
         for reason, count in (+detections).most_common():
             yield {"kind": "reason", **catalog, "reason": reason.value, "detections": count}
         theirs: dict[object, Counter[str]] = {}

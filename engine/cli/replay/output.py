@@ -128,6 +128,6 @@ class SentCsv:
             cells = (
                 *(catalog, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
                 *(named.company, named.venue, named.campaign_id, named.campaign, named.format),
-                *(place.reference.name, detection.message.device.udid),
+                *(place.reference.name, detection.device.udid),
             )
             self._writer.writerow(for_csv(cells))

@@ -274,24 +274,10 @@ def _create_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-# The beginnings of states that are about the server, the network, or other transactions.
-_STATES_THAT_PASS = (
-    "08",  # connection exception; a pooler before the server reports it too
-    "40",  # transaction rollback: serialization, deadlock, completion unknown
-    "53",  # insufficient resources: disk full, out of memory, too many connections
-    "57",  # operator intervention: statement cancelled or timed out, shutdown, starting up
-    "58",  # system error outside PostgreSQL: I/O error, a file of the server is missing
-    "72",  # snapshot too old
-    "F0",  # a file of the server's configuration
-    "XX",  # internal error: the fault of the server, not of the statement
-    "25006",  # read only: a standby that is no primary yet
-    "25P",  # a transaction that has failed, or took too long: the next try begins another one
-    "26000",  # prepared statement unknown: a pooler has changed the connection behind us
-    "42P05",  # prepared statement exists: the same
-    "55000",  # the database takes no connections now
-    "55006",  # object in use
-    "55P03",  # a lock was not to be had in time
-)
+# The beginnings of states that are about the statement, its values or the connection's settings.
+# All others are about the server, the network, or other transactions.
+_PERMANENT_STATES = ("0A", "21", "22", "23", "28", "3D", "3F", "42", "54", "P0")
+_STATEMENT_EXISTS = "42P05"  # a pooler has changed the connection behind us
 # A conflict with another transaction: an immediate retry succeeds.
 _CONFLICTS = {"40001", "40P01", "55P03"}
 # asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
@@ -329,7 +315,8 @@ def database_may_recover(error: BaseException) -> bool:
     if isinstance(error, InvalidCachedStatementError):
         return True  # a migration changed the table between two uses of a statement
     if isinstance(error, PostgresError):
-        return (sqlstate_of(error) or "").startswith(_STATES_THAT_PASS)
+        state = sqlstate_of(error) or ""
+        return state == _STATEMENT_EXISTS or not state.startswith(_PERMANENT_STATES)
     return _is_interrupted(error) or isinstance(error, PoolTimeoutError | OSError | TimeoutError)
 
 

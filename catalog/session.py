@@ -17,7 +17,7 @@ Kinds of outbox rows, and their refs:
 
     beacon, geofence, scan_tag  id  the place
     application  id                 the application
-    field        field of the index an entry whose place or application has another key now
+    field        field of the index an entry whose record has another key now, or was deleted
     campaign     campaign id        the campaign
     targets      campaign id        the places that the campaign targets
     venue        venue id           the venue's places and campaigns
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import CompoundSelect, Select, delete, event, insert, inspect, select, update
+from sqlalchemy import CompoundSelect, Select, delete, event, insert, inspect, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import (
     AttributeState,
@@ -47,7 +47,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm import Session as OrmSession
 from sqlalchemy.orm.attributes import History
 
-from catalog.index.entries import application_field, beacon_field, tag_field
+from catalog.index.entries import application_field, beacon_field, geofence_field, tag_field
 from catalog.models import (
     Account,
     Application,
@@ -122,14 +122,22 @@ def _mark_deleted(session: OrmSession, _context: UOWTransaction, _instances: Any
     for item in marked:
         session.add(item)  # the flush would delete it otherwise
         item.deleted_at = now
+    if not marked:
+        return
     venues = [item.id for item in marked if isinstance(item, Venue)]
-    if venues:
-        connection = session.connection()
-        # A transaction that adds records to the venue locks it too: the deletion waits for it.
-        connection.execute(select(Venue.id).where(Venue.id.in_(venues)).with_for_update())
-        for model in IN_VENUES:
-            inside = (model.venue_id.in_(venues), model.deleted_at.is_(None))
-            connection.execute(update(model).where(*inside).values(deleted_at=now))
+    connection, gone = session.connection(), list[str]()
+    # A transaction that adds records to the venue locks it too: the deletion waits for it.
+    connection.execute(select(Venue.id).where(Venue.id.in_(venues)).with_for_update())
+    for model in IN_VENUES:
+        named = model.id.in_([item.id for item in marked if isinstance(item, model)])
+        found = (or_(named, model.venue_id.in_(venues)), model.deleted_at.is_(None))
+        if model in _KEYS:  # read now: another transaction may have changed them
+            field_of, names = _KEYS[model]
+            keys = select(*(getattr(model, name) for name in names)).where(*found).with_for_update()
+            gone += [field_of(*key) for key in connection.execute(keys)]
+        connection.execute(update(model).where(*found).values(deleted_at=now))
+    if gone:
+        connection.execute(insert(Outbox), [{"kind": "field", "ref": field} for field in gone])
 
 
 @event.listens_for(CatalogSession, "before_flush")
@@ -147,6 +155,7 @@ def _end_sessions(session: OrmSession, _context: UOWTransaction, _instances: Any
 # The records whose field in the index may change: the field, and the columns that it names.
 _KEYS: dict[Any, tuple[Callable[..., str], tuple[str, ...]]] = {
     Beacon: (beacon_field, ("uuid", "major", "minor")),
+    Geofence: (geofence_field, ("id",)),
     ScanTag: (tag_field, ("company_id", "kind", "value")),
     Application: (application_field, ("api_key",)),
 }
@@ -181,10 +190,10 @@ def _rows(item: Any) -> Iterator[tuple[str, Any]]:
                 yield "owner", item.venue_id
         case Campaign():
             yield from _rows_of_campaign(item)
-    field_of, columns = _KEYS.get(type(item), (None, ()))
-    is_gone = isinstance(item, Application) or has_changed(item, *columns)
-    if field_of and inspect(item).persistent and is_gone:
-        yield "field", field_of(*(_before(item, name) for name in columns))
+    if type(item) in _KEYS and inspect(item).persistent:
+        field_of, columns = _KEYS[type(item)]
+        if isinstance(item, Application) or has_changed(item, *columns):
+            yield "field", field_of(*(_before(item, name) for name in columns))
 
 
 def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:

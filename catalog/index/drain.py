@@ -24,7 +24,7 @@ import msgspec
 import structlog
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError, ResponseError
-from sqlalchemy import ColumnElement, Select, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Select, delete, exists, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -301,9 +301,6 @@ async def write_changes(transaction: IndexTransaction, rows: Iterable[tuple[str,
             (venues, of_table, model.venue_id.in_(venues)),
             (targets, of_table, reading.targeted_by(targets, table)),
         ]
-        changed = or_(model.id.in_(ids), model.venue_id.in_(venues))
-        if ids or venues:
-            removals |= await reading.fields_of_deleted(table, session, changed)
     for field_of in (connector_field, rules_field, geofences_field):
         removals |= set(map(field_of, companies))
     removals |= set(map(campaign_field, campaigns))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from sqlalchemy import Column, ColumnElement, Select, Table, and_, exists, or_, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from catalog.index import entries
 from catalog.models import (
@@ -31,7 +30,6 @@ from catalog.models import (
     geofence_tag,
     scan_tag_tag,
 )
-from catalog.session import with_deleted
 from rules.decision import Target
 from rules.geofences import Circle
 from rules.model import (
@@ -59,24 +57,20 @@ _EVERY = true()
 
 
 class PlaceTable(NamedTuple):
-    """The table of one kind of place, its links to tags, and those to campaigns that name it.
-
-    `key` are the attributes that the field of its entry names.
-    """
+    """The table of one kind of place, its links to tags, and those to campaigns that name it."""
 
     model: Any  # the class Beacon, Geofence or ScanTag
     tags: Table
     campaigns: Table
-    key: tuple[str, ...]
 
     def of(self, links: Table) -> Column[int]:
         """The place's column in a table of links."""
         return links.c[f"{self.model.__tablename__}_id"]
 
 
-BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon, ("uuid", "major", "minor"))
-GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence, ("id",))
-SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag, ("company_id", "kind", "value"))
+BEACONS = PlaceTable(Beacon, beacon_tag, campaign_beacon)
+GEOFENCES = PlaceTable(Geofence, geofence_tag, campaign_geofence)
+SCAN_TAGS = PlaceTable(ScanTag, scan_tag_tag, campaign_scan_tag)
 PLACES = (BEACONS, GEOFENCES, SCAN_TAGS)
 
 
@@ -120,19 +114,6 @@ async def place_fields(
             entry = entries.PlaceEntry(place=snapshot, campaigns=sorted(campaigns[number]))
             fields[place_field(snapshot)] = entries.encode(entry)
         yield fields
-
-
-async def fields_of_deleted(
-    places: PlaceTable, session: AsyncSession, condition: ColumnElement[bool]
-) -> set[str]:
-    """The fields of deleted places that no other place has taken over."""
-    model, other = places.model, aliased(places.model)
-    same = [getattr(other, name) == getattr(model, name) for name in places.key]
-    query = select(model, Venue).join(Venue, model.venue_id == Venue.id)
-    query = query.where(condition, model.deleted_at.is_not(None))
-    query = query.where(~exists().where(other.deleted_at.is_(None), *same))
-    found = await session.execute(with_deleted(query))
-    return {place_field(_snapshot(place, copied(VenueSnapshot, venue))) for place, venue in found}
 
 
 async def circle_fields(session: AsyncSession, condition: ColumnElement[bool] = _EVERY) -> Chunks:

@@ -98,7 +98,6 @@ class TrialRequestAnswer(Answer):
     url: str
     headers: Headers
     body: str
-    left_out: list[str] = Field(description="Parameters that are not sent.")
 
 
 class TrialReplyAnswer(Answer):

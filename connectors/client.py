@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -49,7 +49,6 @@ _RETRIED = frozenset({429, 502, 503, 504})
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 _LONGEST_DATE = 64
-INVALID_REQUEST = "the connector's url or parameters make no valid request"
 _DISCONNECTED = (aiohttp.ServerDisconnectedError, ConnectionError)  # before a reply
 
 
@@ -353,9 +352,9 @@ async def call_service(
     caller: ServiceCaller,
     call: Call,
     agent: str,
-    on_reply: Callable[[httpx.Request, Reply], None] | None = None,
+    seen: list[httpx.Request | Reply] | None = None,
 ) -> Content | Declined:
-    """One try of a call: its request, the exchange, its reply. `on_reply` sees the reply first.
+    """One try of a call: its request, the exchange, its reply. `seen` gets what there was of them.
 
     Raises Failed only, whatever the connector holds and the service answers. The log has the place
     of an unforeseen error but not its message, which may quote the service's reply.
@@ -363,17 +362,18 @@ async def call_service(
     fault, call.status = CallFault.REQUEST, None
     try:
         request = build_request(call, agent=agent, now=time.time())
-        fault = CallFault.REPLY
+        fault, seen = CallFault.REPLY, [] if seen is None else seen
+        seen.append(request)
         reply = await caller.send(request)
+        seen.append(reply)
         call.status = reply.status
-        if on_reply is not None:
-            on_reply(request, reply)
         return read_reply(reply, now=time.time())
     except Failed:
         raise
     except Exception as error:
         if fault is CallFault.REQUEST and isinstance(error, ValueError):
-            raise Failed(fault, INVALID_REQUEST) from None
+            detail = "the connector's url or parameters make no valid request"
+            raise Failed(fault, detail) from None
         kind, place = type(error).__name__, traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         about = {"company": call.company_id, "error": kind, "where": where}

@@ -163,13 +163,12 @@ class CallHistory(NamedTuple):
 
 
 class RequestReport(NamedTuple):
-    """The request that was sent, secrets masked. `left_out` are parameters with reserved names."""
+    """The request that was sent, secrets masked."""
 
     method: str
     url: str
     headers: Pairs
     body: str
-    left_out: tuple[str, ...]
 
 
 class ReplyReport(NamedTuple):

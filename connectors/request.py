@@ -7,7 +7,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import re
 from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import quote, urlencode, urlsplit
@@ -15,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 import msgspec
 
-from connectors.model import PLACES, Call, HttpMethod, Pairs, ParameterPlace
+from connectors.model import PLACES, Call, HttpMethod, ParameterPlace
 
 # Headers that a parameter must not set: they decide where the request goes, how it is framed, what
 # it contains, or how it is signed.
@@ -35,8 +34,6 @@ RESERVED_IN_QUERY = frozenset(
         *("nfc", "proximity", "qrcode", "udid", "uuid", "venue"),
     )
 )
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SAFE_IN_QUERY = "/?:@!$'()*,;"
 _SECRET_PREFIX = "whsec_"  # noqa: S105
 
@@ -60,11 +57,10 @@ def build_request(call: Call, *, agent: str, now: float) -> httpx.Request:
     else:
         body = msgspec.json.encode(call.document)
         headers.append(("content-type", "application/json"))
-    usable = usable_parameters(call)
     if endpoint.place is ParameterPlace.QUERY:
-        query += usable
+        query += endpoint.parameters
     else:
-        headers += [(name.lower(), value.strip(" \t")) for name, value in usable]
+        headers += [(name.lower(), value.strip(" \t")) for name, value in endpoint.parameters]
     if endpoint.secret:
         headers += signature_headers(secret=endpoint.secret, id_=call.id, timestamp=now, body=body)
     return httpx.Request(
@@ -88,27 +84,12 @@ def is_reserved(name: str, *, method: str, place: str) -> bool:
     """Whether the request itself sets this name, so that a parameter must not set it.
 
     `method` and `place` are those of the interface, in upper or lower case. Reserved names are
-    refused when a connector is saved. A stored parameter with such a name is left out of requests.
+    refused when a connector is saved.
     """
     if place.lower() == ParameterPlace.HEADER:
         lower = name.lower()
         return lower in RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX)
     return method.upper() == HttpMethod.GET and name in RESERVED_IN_QUERY
-
-
-def usable_parameters(call: Call) -> Pairs:
-    """The parameters that are sent: those whose names are not reserved, and that are valid."""
-    method, place = call.endpoint.method, call.endpoint.place
-    return tuple(
-        (name, value)
-        for name, value in call.endpoint.parameters
-        if not is_reserved(name, method=method, place=place)
-        and (place is ParameterPlace.QUERY or _may_be_header(name, value))
-    )
-
-
-def _may_be_header(name: str, value: str) -> bool:
-    return _TOKEN.fullmatch(name) is not None and _CONTROL.search(value) is None
 
 
 def _flat(call: Call) -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -116,14 +115,12 @@ class CallScheduler:
     that use none yet. So a company finds a slot even while the services of dozens of others hang.
 
     `run` must be running; it raises errors that are not the fault of a call. `agent` is the
-    user-agent. Each try is made within `trace(call)`, which sees Failed. `on_try(call, breaker)` is
-    called after every try.
+    user-agent. `on_try(call, breaker)` is called after every try.
     """
 
     caller: ServiceCaller
     limits: ScheduleLimits
     agent: str
-    trace: Callable[[Call], AbstractContextManager[object]] = nullcontext
     on_try: Callable[[Call, Breaker], None] = lambda *_: None
 
     def __post_init__(self) -> None:
@@ -280,8 +277,7 @@ class CallScheduler:
         call.tried += 1
         result: CallResult
         try:
-            with self.trace(call):
-                result = await call_service(self.caller, call, self.agent)
+            result = await call_service(self.caller, call, self.agent)
         except Failed as error:
             result = error.with_traceback(None)  # which refers to this frame
         call.seconds = time.perf_counter() - begin

@@ -43,9 +43,6 @@ async def call_once(
 def _show(trial: Trial) -> None:
     if (request := trial.request) is not None:
         _show_message("request", f"{request.method} {request.url}", request.headers, request.body)
-        if request.left_out:
-            left_out = ", ".join(request.left_out)
-            say(f"   (left out, because the request itself sets these: {left_out})")
     if (reply := trial.reply) is not None:
         title = f"reply, after {1000 * (trial.seconds or 0):.0f} ms"
         _show_message(title, f"status {reply.status}", reply.headers, reply.body)

@@ -1,15 +1,12 @@
 """Records of connector-calls: the calls that they ask for, and what results lead to."""
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 from aiokafka import ConsumerRecord
-from yarl import URL
 
 from catalog.errors import DecryptionError
 from catalog.secrets import MISSING_SECRET_KEY, Cipher
@@ -39,7 +36,7 @@ from engine.kafka.messages import (
     shown,
 )
 from engine.kafka.producer import Outgoing
-from engine.kafka.tracing import TRACEPARENT, Span, Tracer, traceparent_of
+from engine.kafka.tracing import Span, traceparent_of
 from engine.redis.claims import CapPlace, ClaimUpdate, pack_caps
 from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_device
 
@@ -200,41 +197,6 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
         endpoint=endpoint,
         traceparent=traceparent_of(pending.span.headers) if pending.span else None,
     )
-
-
-@contextmanager
-def try_span(tracer: Tracer, call: Call) -> Iterator[None]:
-    """The CLIENT span of one try, below the span of its call; the request carries its context."""
-    parent = call.traceparent
-    if parent is None:
-        yield
-        return
-    method = call.endpoint.method.value
-    headers = [(TRACEPARENT, parent.encode())]
-    span = tracer.begin(method, headers, _about_request(call.endpoint), is_client=True)
-    call.traceparent = traceparent_of(span.headers)
-    error: str | None = "cancelled"
-    try:
-        yield
-        error = None
-    except Failed as failure:
-        is_status = failure.fault is CallFault.STATUS
-        error = str(call.status) if is_status else failure.fault.value
-        raise
-    finally:
-        call.traceparent = parent
-        status = call.status
-        span.end({} if status is None else {"http.response.status_code": status}, error=error)
-
-
-def _about_request(endpoint: Endpoint) -> dict[str, str | int]:
-    """The attributes of a request: its url without user, query and fragment."""
-    attributes: dict[str, str | int] = {"http.request.method": endpoint.method.value}
-    with suppress(ValueError):  # a request with this url will fail
-        url = URL(endpoint.url).with_user(None).with_query(None).with_fragment(None)
-        attributes |= {"server.address": url.host or "", "server.port": url.port or 0}
-        attributes["url.full"] = str(url)
-    return attributes
 
 
 class _Parameter(msgspec.Struct):

@@ -207,7 +207,7 @@ class CallPartition(QueueWorker):
         def on_result(result: CallResult) -> None:
             self._scheduled.pop(offset, None)
             pending.result = result
-            span.end({"proximity.outcome": pending.outcome})
+            span.end(pending.outcome)
             if self._is_open:  # else the partition was lost meanwhile
                 self._add_result(pending)
 

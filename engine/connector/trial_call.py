@@ -20,19 +20,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from catalog.accounts import find_company
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Connector, Venue
-from connectors.client import INVALID_REQUEST, Reply, ServiceCaller, call_service
+from connectors.client import Reply, ServiceCaller, call_service
 from connectors.errors import EndpointError, NothingToTryError
 from connectors.model import (
     Call,
-    CallFault,
     CallResult,
     Declined,
     Failed,
+    Pairs,
     ReplyReport,
     RequestReport,
     Trial,
 )
-from connectors.request import build_request, usable_parameters
 from engine.connector.calls import EndpointDecryptor
 from engine.kafka.messages import BeaconReference, ConnectorEndpoint, format_instant
 
@@ -125,24 +124,24 @@ async def _sample(session: AsyncSession, company_id: int) -> dict[str, dict[str,
 
 
 async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
-    try:
-        shown = _show_request(call, agent)
-    except ValueError:
-        return Trial(CallFault.REQUEST.value, INVALID_REQUEST)
-    seen: list[tuple[httpx.Request, Reply]] = []
+    seen: list[httpx.Request | Reply] = []
     result: CallResult
     begin = time.perf_counter()
     try:
-        result = await call_service(caller, call, agent, lambda *each: seen.append(each))
+        result = await call_service(caller, call, agent, seen)
     except Failed as error:
         result = error
-    trial = Trial("published", "", shown, seconds=time.perf_counter() - begin)
+    trial = Trial("published", "", seconds=time.perf_counter() - begin if seen else None)
     secrets: list[str] = []
-    for request, reply in seen:
-        secrets = _secrets_of(call, request)
-        headers = tuple((name, _masked(value, secrets)) for name, value in reply.headers.items())
-        body = _clipped(_masked(_body(reply.body), secrets))
-        trial = trial._replace(reply=ReplyReport(reply.status, headers, body))
+    for each in seen:
+        if isinstance(each, httpx.Request):
+            secrets = _secrets_of(call, each)
+            url, body = _masked(str(each.url), secrets), _shown_body(each.content, secrets)
+            headers = tuple(h for h in _shown_headers(each, secrets) if h[0] not in _OF_THE_CLIENT)
+            trial = trial._replace(request=RequestReport(each.method, url, headers, body))
+        else:
+            headers, body = _shown_headers(each, secrets), _shown_body(each.body, secrets)
+            trial = trial._replace(reply=ReplyReport(each.status, headers, body))
     if isinstance(result, Failed):
         return trial._replace(outcome=result.fault.value, detail=result.detail)
     if isinstance(result, Declined):
@@ -153,27 +152,14 @@ async def _try(caller: ServiceCaller, call: Call, agent: str) -> Trial:
     return trial._replace(result=replace(result, **masked))
 
 
-def _show_request(call: Call, agent: str) -> RequestReport:
-    """The request, with the parameters' values and the signature masked."""
-    parameters = call.endpoint.parameters
-    endpoint = replace(call.endpoint, parameters=tuple((name, _MASK) for name, _ in parameters))
-    request = build_request(replace(call, endpoint=endpoint), agent=agent, now=time.time())
-    headers = [(n, v) for n, v in request.headers.multi_items() if n not in _OF_THE_CLIENT]
-    used = {name for name, _ in usable_parameters(call)}
-    return RequestReport(
-        method=request.method,
-        url=str(request.url),
-        headers=tuple((name, _MASK if name == _SIGNATURE else v) for name, v in headers),
-        body=_clipped(_body(request.content)),
-        left_out=tuple(sorted({name for name, _ in parameters} - used)),
-    )
+def _shown_headers(message: httpx.Request | Reply, secrets: Collection[str]) -> Pairs:
+    return tuple((name, _masked(value, secrets)) for name, value in message.headers.items())
 
 
 def _secrets_of(call: Call, request: httpx.Request) -> list[str]:
     """The values to mask, as plain text, in JSON and in urls; the longest first."""
     plain = [value for _, value in call.endpoint.parameters]
-    plain += [call.endpoint.secret or ""]
-    plain += [request.headers.get(_SIGNATURE, "")]
+    plain += [call.endpoint.secret or "", request.headers.get(_SIGNATURE, "")]
     forms = {*plain, *map(quote, plain), *map(quote_plus, plain)}
     forms |= {quote(each, safe=_SAFE) for each in plain}
     forms |= {json.dumps(each, ensure_ascii=False)[1:-1] for each in plain}
@@ -187,7 +173,7 @@ def _masked(text: str, secrets: Collection[str]) -> str:
     return text
 
 
-def _body(raw: bytes) -> str:
+def _shown_body(raw: bytes, secrets: Collection[str]) -> str:
     """The body as text, JSON indented. Of bytes that are not text only the number is shown."""
     try:
         text = raw.decode()
@@ -196,7 +182,7 @@ def _body(raw: bytes) -> str:
     with suppress(ValueError, RecursionError):  # not JSON
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     # JSON may contain lone surrogates, which UTF-8 cannot encode.
-    return text.encode(errors="replace").decode()
+    return _clipped(_masked(text.encode(errors="replace").decode(), secrets))
 
 
 def _clipped(text: str) -> str:

@@ -64,17 +64,11 @@ class Span:
         self.headers = headers
         self._span = span
 
-    def end(self, attributes: Mapping[str, str | int], *, error: str | None = None) -> None:
-        """End the span now. `error` is the kind of the error, if the work has failed."""
-        if self._span is None:
-            return
-        self._span.set_attributes(attributes)
-        if error is not None:
-            from opentelemetry.trace import StatusCode
-
-            self._span.set_attribute("error.type", error)
-            self._span.set_status(StatusCode.ERROR)
-        self._span.end()
+    def end(self, outcome: str) -> None:
+        """End the span now. `outcome` says what has become of the work."""
+        if self._span is not None:
+            self._span.set_attribute("proximity.outcome", outcome)
+            self._span.end()
 
 
 class Tracer:
@@ -86,18 +80,8 @@ class Tracer:
     def __init__(self, tracer: Any = None) -> None:
         self._tracer = tracer
 
-    def begin(
-        self,
-        name: str,
-        headers: Headers,
-        attributes: Mapping[str, str | int],
-        *,
-        is_client: bool = False,
-    ) -> Span:
-        """The span of a consumer or, with `is_client`, of a request to another service.
-
-        If the trace context is not sampled, it is passed on unchanged.
-        """
+    def begin(self, name: str, headers: Headers, attributes: Mapping[str, str | int]) -> Span:
+        """The span of a record; without a sampled trace context that is passed on unchanged."""
         passed = trace_headers(headers)
         if self._tracer is None or not passed:
             return Span(passed)
@@ -106,9 +90,8 @@ class Tracer:
 
         propagator = TraceContextTextMapPropagator()
         context = propagator.extract({name: value.decode() for name, value in passed})
-        kind = SpanKind.CLIENT if is_client else SpanKind.CONSUMER
         span = self._tracer.start_span(
-            name, context=context, kind=kind, attributes=dict(attributes)
+            name, context=context, kind=SpanKind.CONSUMER, attributes=dict(attributes)
         )
         if not span.is_recording():
             return Span(passed)

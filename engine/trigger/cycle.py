@@ -351,7 +351,7 @@ class Cycle:
         for message in messages:
             if message.span is not None:
                 outcome = "too_large" if id(message) in too_large else "published"
-                message.span.end({"proximity.outcome": outcome})
+                message.span.end(outcome)
         if too_large:
             messages = [each for each in messages if id(each) not in too_large]
         self._counter.count_sent(messages, self._clock())

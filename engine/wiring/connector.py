@@ -10,7 +10,7 @@ from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import BreakerStatus, Call
 from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
-from engine.connector.calls import EndpointDecryptor, try_span
+from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import ROLE, CallPartition, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetterLimit
@@ -68,13 +68,7 @@ def build_connector(parts: ProcessParts) -> Role:
         if call.tried > 1:
             metrics.connector_calls.labels("retried").inc()
 
-    scheduler = CallScheduler(
-        caller=caller,
-        limits=limits,
-        agent=user_agent(),
-        trace=partial(try_span, parts.tracer),
-        on_try=on_try,
-    )
+    scheduler = CallScheduler(caller=caller, limits=limits, agent=user_agent(), on_try=on_try)
 
     async def run_calls() -> None:
         try:

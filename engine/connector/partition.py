@@ -44,7 +44,7 @@ from engine.kafka.transactions import TransactionalPublisher
 from engine.kafka.workers import QueueWorker, Records, exception_of
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
-from engine.redis.claims import ClaimUpdater
+from engine.redis.claims import Claims
 from engine.redis.devices import DeviceLookup
 from engine.redis.figures import FigureSums
 
@@ -69,7 +69,7 @@ class ConnectorRole:
     scheduler: CallScheduler
     decryptor: EndpointDecryptor
     devices: DeviceLookup
-    claims: ClaimUpdater
+    claims: Claims
     letters: DeadLetterPublisher
     history: CallHistoryWriter
     sums: FigureSums

@@ -9,9 +9,8 @@ the same answer.
 """
 
 import asyncio
-import hashlib
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from struct import Struct, pack
@@ -19,13 +18,14 @@ from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import msgspec
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import RedisCluster
+from redis.commands.core import AsyncScript
 from redis.exceptions import NoScriptError
 
 from catalog.database import chunked
-from catalog.redis_connection import RedisClient
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, copy_key, decode_copy
+from engine.redis.store import RedisStore
 from rules.explanation import DeviceHistory, HeldClaim
 from rules.model import Cap
 
@@ -34,7 +34,6 @@ _MOST_READ = 32  # devices in a script call, which reads up to 4,096 claims (cla
 _MOST_UPDATED = 1000
 _REQUEST = Struct(">q16sqqB")
 REQUEST_BYTES = _REQUEST.size
-_MOST_BYTES = 2000 * REQUEST_BYTES  # in a script call, so that no call blocks Redis for long
 _DEVICE = Struct(">H?BI")  # bytes of the key, whether it is read, bytes of caps and requests
 _DIGITS = 14  # of the time at the end of a claim in Redis
 
@@ -100,15 +99,13 @@ class _Call:
         self.parts: list[bytes] = []
         self.positions: list[tuple[int, int]] = []  # with the number of requests
         self.read: list[str] = []  # devices
-        self.size = 0
 
     def add(self, position: int, device: DeviceRequests, key: bytes) -> None:
-        """Add requests of a device with this key."""
+        """Add the requests of a device with this key."""
         caps, packed = device.caps, device.packed
         size = len(packed)
         self.parts += (_DEVICE.pack(len(key), device.read, len(caps), size), key, caps, packed)
         self.positions.append((position, size // REQUEST_BYTES))
-        self.size += size
         if device.read:
             self.read.append(device.udid)
 
@@ -128,51 +125,24 @@ class _Call:
 def calls_of_requests(
     devices: Sequence[DeviceRequests], prefix: bytes, *, clustered: bool
 ) -> list[_Call]:
-    """Groups requests into script calls.
-
-    The claims that a call takes and the devices that it reads are bounded in number; a device with
-    more claims is in several calls. On a cluster, all keys of a call are in one slot.
-    """
+    """Groups requests into script calls. The devices that a call reads are bounded in number (a
+    cycle of the trigger bounds the claims); on a cluster, all keys of a call are in one slot."""
     calls, open_calls = list[_Call](), dict[int, _Call]()
     for position, device in enumerate(devices):
         name = device.udid.encode()
         tag = crc32(name) % _TAGS
         key, group = b"%bclaims:{%d}:%b" % (prefix, tag, name), tag if clustered else 0
-        for part in (device,) if len(device.packed) <= _MOST_BYTES else _parts(device):
-            call = open_calls.get(group)
-            if (
-                call is None
-                or call.size + len(part.packed) > _MOST_BYTES
-                or len(call.read) + part.read > _MOST_READ
-            ):
-                call = open_calls[group] = _Call(key)
-                calls.append(call)
-            call.add(position, part, key)
+        call = open_calls.get(group)
+        if call is None or len(call.read) + device.read > _MOST_READ:
+            call = open_calls[group] = _Call(key)
+            calls.append(call)
+        call.add(position, device, key)
     return calls
 
 
-def _parts(device: DeviceRequests) -> Iterator[DeviceRequests]:
-    for begin in range(0, len(device.packed), _MOST_BYTES):
-        part = device.packed[begin : begin + _MOST_BYTES]
-        yield DeviceRequests(device.udid, part, device.read and not begin, device.caps)
-
-
-def calls_of_updates(
-    updates: Sequence[ClaimUpdate], *, clustered: bool
-) -> Iterator[list[ClaimUpdate]]:
-    """Updates, grouped into script calls as `calls_of_requests` groups requests."""
-    by_tag: dict[int, list[ClaimUpdate]] = {}
-    for update in updates:
-        tag = claim_tag(update.udid.encode()) if clustered else 0
-        by_tag.setdefault(tag, []).append(update)
-    for of_tag in by_tag.values():
-        yield from chunked(of_tag, _MOST_UPDATED)
-
-
-def claims_key(prefix: bytes, udid: str) -> bytes:
+def claims_key(prefix: str, udid: str) -> str:
     """The key of the claims on one device."""
-    name = udid.encode()
-    return b"%bclaims:{%d}:%b" % (prefix, claim_tag(name), name)
+    return f"{prefix}claims:{{{claim_tag(udid)}}}:{udid}"
 
 
 def newest_claims(read: Sequence[bytes]) -> dict[int, float]:
@@ -190,29 +160,24 @@ def places_field(company_id: int) -> str:
     return f"k{company_id}"
 
 
-def update_argument(update: ClaimUpdate) -> bytes:
-    """An update as text; there are few updates."""
-    place = update.place
-    return b"%019d%b%014d%014d%014d%b" % (
-        update.campaign_id,
-        update.notification_id,
-        round(update.detected_at * 1000),
-        update.delay * 1000,
-        update.keep * 1000,
-        b"" if place is None else place.fate[0].encode() + place.caps,
-    )
+def update_arguments(update: ClaimUpdate) -> tuple[int | str | bytes, ...]:
+    """The arguments of scripts/update_claim.lua, without the last."""
+    caps, fate = update.place or (b"", "")
+    at, delay, keep = round(update.detected_at * 1000), update.delay * 1000, update.keep * 1000
+    return update.campaign_id, update.notification_id, at, delay, keep, fate, caps
 
 
-def claim_tag(udid: bytes) -> int:
+def claim_tag(udid: str) -> int:
     """The hash tag of a device's claims, which determines their slot in a cluster."""
-    return crc32(udid) % _TAGS
+    return crc32(udid.encode()) % _TAGS
 
 
-_SCRIPTS = files("engine.redis").joinpath("scripts")
-_CAPS = _SCRIPTS.joinpath("caps.lua").read_text(encoding="utf-8")
-_TAKE = _CAPS + _SCRIPTS.joinpath("claim.lua").read_text(encoding="utf-8")
-_TAKE_SHA = hashlib.sha1(_TAKE.encode(), usedforsecurity=False).hexdigest()
-_UPDATE = _CAPS + _SCRIPTS.joinpath("update_claims.lua").read_text(encoding="utf-8")
+def _script(name: str) -> str:
+    return files("engine.redis").joinpath(f"scripts/{name}.lua").read_text(encoding="utf-8")
+
+
+_CAPS = _script("caps")  # what the two others have in common
+
 
 # One of these for each request. 0: granted. A number: the `detected_at` (epoch ms) of a claim that
 # denies it, one not later than the request, if there is one. (A later claim may belong to a record
@@ -234,42 +199,33 @@ class ClaimAnswers(NamedTuple):
     read: dict[str, Mapping[int, float]]
 
 
-class Claims:
-    """Takes lists of claims in one round trip, on a single server and on a cluster.
+class Claims(RedisStore):
+    """Takes lists of claims, and changes them for their owners: in one round trip, on a single
+    server and on a cluster.
 
     `retain` (seconds) is how long a grant is remembered beyond its delay, for records that arrive
-    late or are delivered again after a crash. Raises RedisError or TimeoutError. Some claims may be
-    taken then; the same owner gets them again when it repeats its request.
+    late or are delivered again after a crash. Raises RedisError or TimeoutError. A part may be done
+    then; a repetition gets the same answers and changes nothing else.
     """
 
-    def __init__(
-        self,
-        *,
-        redis: Redis | RedisCluster,
-        prefix: str,
-        retain: float,
-        deadline: float,
-        metrics: Metrics,
-    ) -> None:
-        self._redis = redis
-        self._prefix = prefix.encode()
+    def __init__(self, *, retain: float, metrics: Metrics, **options: Any) -> None:
+        super().__init__(**options)
         self._retain_ms = int(retain * 1000)
-        self._deadline = deadline
-        self._clustered = isinstance(redis, RedisCluster)
+        self._clustered = isinstance(self._redis, RedisCluster)
+        self._take = self._redis.register_script(_CAPS + _script("claim"))
+        self._update = self._redis.register_script(_CAPS + _script("update_claim"))
         self._granted = metrics.claims.labels("granted")
         self._denied = metrics.claims.labels("denied")
 
     async def take(self, devices: Sequence[DeviceRequests], now: float) -> ClaimAnswers:
         """Take claims at `now` (epoch s), those of each device in order."""
         answers = ClaimAnswers([[] for _ in devices], {})
-        calls = calls_of_requests(devices, self._prefix, clustered=self._clustered)
-        fixed, times = ("EVALSHA", _TAKE_SHA, 1), (round(now * 1000), self._retain_ms)
+        prefix, times = self._prefix.encode(), (round(now * 1000), self._retain_ms)
+        calls = calls_of_requests(devices, prefix, clustered=self._clustered)
         # One argument has all requests, because that is packed at once.
-        commands = [[*fixed, each.key, *times, b"".join(each.parts)] for each in calls]
-        async with asyncio.timeout(self._deadline):
-            replies = await self._call_scripts(commands)
+        arguments = [(each.key, *times, b"".join(each.parts)) for each in calls]
         granted = denied = 0
-        for call, reply in zip(calls, replies, strict=True):
+        for call, reply in zip(calls, await self._run(self._take, arguments), strict=True):
             end = call.sort(reply, answers)
             free = reply[:end].count(0)
             granted, denied = granted + free, denied + end - free
@@ -277,65 +233,38 @@ class Claims:
         self._denied.inc(denied)
         return answers
 
-    async def _call_scripts(self, commands: list[list[Any]]) -> list[list[Any]]:
-        """The replies of all script calls, in one round trip (on a cluster one for each node).
-
-        If the script is missing, it is loaded and all calls are sent again: a call that did succeed
-        gives its owners the same answers.
-        """
-        try:
-            return await self._send(commands)
-        except NoScriptError:
-            await self._redis.script_load(_TAKE)
-            return await self._send(commands)
-
-    async def _send(self, commands: list[list[Any]]) -> list[list[Any]]:
-        if len(commands) == 1:
-            return [await self._redis.execute_command(*commands[0])]
-        pipeline: Any = self._redis.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        replies: list[list[Any]] = await pipeline.execute()
-        return replies
-
-
-class ClaimUpdater:
-    """Gives claims back, shortens or confirms them, in one round trip.
-
-    A repetition changes nothing.
-    `retain` as for Claims. Raises RedisError or TimeoutError.
-    """
-
-    def __init__(
-        self, *, redis: Redis | RedisCluster, prefix: str, deadline: float, retain: float = 600.0
-    ) -> None:
-        self._prefix = prefix.encode()
-        self._deadline = deadline
-        self._retain_ms = int(retain * 1000)
-        self._clustered = isinstance(redis, RedisCluster)
-        self._script = redis.register_script(_UPDATE)
-
-    async def apply(self, updates: Sequence[ClaimUpdate]) -> int:
-        """How many claims changed; the others belong to another owner or have expired."""
-        return sum(await self.settle(updates))
-
     async def settle(self, updates: Sequence[ClaimUpdate]) -> list[bool]:
-        """Whether each claim changed, or, where `keep` is the delay, whether the owner has it.
+        """Give claims back, shorten or confirm them. Returns whether each changed, or, where `keep`
+        is the delay, whether the owner has it.
 
         An owner that has lost its claim gets it again, unless another detection holds it.
         """
-        changed: dict[int, bool] = {}
-        positions = {id(update): position for position, update in enumerate(updates)}
-        async with asyncio.timeout(self._deadline):
-            for call in calls_of_updates(updates, clustered=self._clustered):
-                for update, reply in zip(call, await self._call(call), strict=True):
-                    changed[positions[id(update)]] = bool(reply)
-        return [changed[position] for position in range(len(updates))]
+        settled: list[bool] = []
+        for part in chunked(updates, _MOST_UPDATED):
+            arguments = [
+                (claims_key(self._prefix, each.udid), *update_arguments(each), self._retain_ms)
+                for each in part
+            ]
+            settled += map(bool, await self._run(self._update, arguments))
+        return settled
 
-    async def _call(self, updates: Sequence[ClaimUpdate]) -> list[int]:
-        keys = [claims_key(self._prefix, each.udid) for each in updates]
-        arguments: list[bytes | int] = [*map(update_argument, updates), self._retain_ms]
-        replies: list[int] = await self._script(keys=keys, args=arguments)
+    async def _run(self, script: AsyncScript, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The replies of calls with a key and arguments, in one round trip (on a cluster one for
+        each node). If the script is missing, it is loaded and all calls are sent again."""
+        async with asyncio.timeout(self._deadline):
+            try:
+                return await self._send(script, arguments)
+            except NoScriptError:
+                await self._redis.script_load(script.script)
+                return await self._send(script, arguments)
+
+    async def _send(self, script: AsyncScript, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if len(arguments) == 1:
+            return [await self._redis.execute_command("EVALSHA", script.sha, 1, *arguments[0])]
+        pipeline = self._pipeline()
+        for each in arguments:
+            pipeline.execute_command("EVALSHA", script.sha, 1, *each)
+        replies: list[Any] = await pipeline.execute()
         return replies
 
 
@@ -345,14 +274,7 @@ _ENTRY = 30
 _PLACE = Struct(">8s6sc")  # of a company's caps: owner, detected_at (ms), flag (scripts/caps.lua)
 
 
-class ClaimReader:
-    """Reads claims. `deadline` in seconds."""
-
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._prefix = prefix.encode()
-        self._deadline = deadline
-
+class ClaimReader(RedisStore):
     async def history(self, device: DeviceKey, campaign_ids: Collection[int]) -> DeviceHistory:
         """The device's newest claims on these campaigns, what the caps of the company count, and
         the time zone in the copy of the catalog's record, while there is one.
@@ -360,12 +282,11 @@ class ClaimReader:
         Raises RedisError, OSError or TimeoutError.
         """
         fields = [places_field(device.company_id), *map(str, campaign_ids)]
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for field in fields:
             pipeline.hget(claims_key(self._prefix, device.udid), field)
-        async with asyncio.timeout(self._deadline):
-            places, *values = await pipeline.execute()
-            copy = await self._redis.get(copy_key(self._prefix.decode(), device))
+        places, *values = await self._answer(pipeline.execute())
+        copy = await self._answer(self._redis.get(copy_key(self._prefix, device)))
         record = None if copy is None else decode_copy(copy).record
         found = zip(campaign_ids, values, strict=True)
         times = [int.from_bytes(at) for _, at, _ in _PLACE.iter_unpack((places or b"")[_DIGITS:])]

@@ -43,7 +43,7 @@ class DecisionStore(RedisStore):
         for part in chunked(decisions, _AT_ONCE):
             pipeline = self._pipeline()
             for device, decision in part:
-                key = decisions_key(self._prefix.encode(), device)
+                key = decisions_key(self._prefix, device)
                 pipeline.lpush(key, _encode(decision))
                 pipeline.ltrim(key, 0, self._most - 1)
                 pipeline.expire(key, KEPT_SECONDS)
@@ -51,14 +51,13 @@ class DecisionStore(RedisStore):
 
     async def read(self, device: DeviceKey) -> list[StoredDecision]:
         """The decisions about one device, the newest first."""
-        key = decisions_key(self._prefix.encode(), device)
+        key = decisions_key(self._prefix, device)
         return readable(await self._answer(self._redis.lrange(key, 0, -1)), _read_stored)
 
 
-def decisions_key(prefix: bytes, device: DeviceKey) -> bytes:
+def decisions_key(prefix: str, device: DeviceKey) -> str:
     """The key of the decisions about one device."""
-    udid = device.udid.encode()
-    return b"%bdecisions:{%d}:%d:%b" % (prefix, claim_tag(udid), device.company_id, udid)
+    return f"{prefix}decisions:{{{claim_tag(device.udid)}}}:{device.company_id}:{device.udid}"
 
 
 _MOST_KEPT = 2000  # in a stream

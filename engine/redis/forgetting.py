@@ -74,10 +74,10 @@ class DeviceEraser(RedisStore):
         self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
     ) -> int:
         """Count or delete the keys and claims in Redis. Returns how many existed."""
-        prefix, claims = self._prefix.encode(), claims_key(self._prefix.encode(), device.udid)
+        claims = claims_key(self._prefix, device.udid)
         on_key, on_field = ("EXISTS", "HEXISTS") if only_count else ("UNLINK", "HDEL")
         pipeline = self._pipeline()
-        for key in (copy_key(self._prefix, device), decisions_key(prefix, device)):
+        for key in (copy_key(self._prefix, device), decisions_key(self._prefix, device)):
             pipeline.execute_command(on_key, key)
         for field in (places_field(device.company_id), *map(str, campaigns)):
             pipeline.execute_command(on_field, claims, field)

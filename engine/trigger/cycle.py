@@ -24,7 +24,6 @@ from engine.redis.claims import (
     CapPlace,
     Claims,
     ClaimUpdate,
-    ClaimUpdater,
     DeviceRequests,
     pack_caps,
 )
@@ -70,7 +69,6 @@ class Cycle:
         *,
         index: PlaceIndex,
         claims: Claims,
-        updater: ClaimUpdater,
         devices: DeviceLookup,
         writer: MessageWriter,
         letters: DeadLetterPublisher,
@@ -86,7 +84,6 @@ class Cycle:
         self.failure: BaseException | None = None
         self._index = index
         self._claims = claims
-        self._updater = updater
         self._devices = devices
         self._writer = writer
         self._feed = feed
@@ -384,7 +381,7 @@ class Cycle:
                     place=place,
                 )
             )
-        await retry(lambda: self._updater.apply(updates), self._redis_errors, "claims")
+        await retry(lambda: self._claims.settle(updates), self._redis_errors, "claims")
 
     def _note_finished(
         self, finished: list[DecidedDetection], free: "list[TriggerPartition]"

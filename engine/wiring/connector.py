@@ -17,7 +17,7 @@ from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.metrics import engine_version
 from engine.process.settings import Settings
-from engine.redis.claims import ClaimUpdater
+from engine.redis.claims import Claims
 from engine.wiring.parts import ProcessParts, Role, publishing_consumer
 
 _REDIS_SECONDS = 1.0  # after it results are published without Redis
@@ -88,7 +88,11 @@ def build_connector(parts: ProcessParts) -> Role:
         scheduler=scheduler,
         decryptor=endpoint_decryptor(settings),
         devices=parts.device_lookup(),
-        claims=ClaimUpdater(**{**parts.stores.redis_options, "deadline": _REDIS_SECONDS}),
+        claims=Claims(
+            retain=2 * settings.max_detection_age,
+            metrics=metrics,
+            **{**parts.stores.redis_options, "deadline": _REDIS_SECONDS},
+        ),
         letters=parts.dead_letters(),
         history=history,
         sums=sums,

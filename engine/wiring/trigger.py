@@ -22,7 +22,7 @@ from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.claims import Claims, ClaimUpdater
+from engine.redis.claims import Claims
 from engine.redis.decisions import TailStore
 from engine.redis.visits import VisitStore
 from engine.trigger.claim_memory import ClaimMemory
@@ -134,7 +134,6 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         claims=Claims(
             retain=2 * settings.max_detection_age, metrics=metrics, **parts.stores.redis_options
         ),
-        updater=ClaimUpdater(**parts.stores.redis_options),
         devices=devices,
         writer=MessageWriter(
             topics=topics, lifetime=settings.notification_lifetime, tracer=parts.tracer

@@ -105,8 +105,8 @@ async def test_one_device_is_erased_and_nothing_of_another(
     with Redis.from_url(redis_url) as redis:
         for key in (mine, others, DeviceKey(company.id, STAYS)):
             redis.set(copy_key("proximity:", key), b"a copy")
-            redis.lpush(decisions_key(b"proximity:", key), b"a decision")
-            redis.hset(claims_key(b"proximity:", key.udid), str(campaign.id), b"a claim")
+            redis.lpush(decisions_key("proximity:", key), b"a decision")
+            redis.hset(claims_key("proximity:", key.udid), str(campaign.id), b"a claim")
         counted = "devices 1, detections 0, authentications 0, presences 1, keys in Redis 3\n"
         dry = rig("forget", company.name, GOES)
         assert dry.stdout.startswith(f"would delete, of {company.name}: {counted}")
@@ -116,7 +116,7 @@ async def test_one_device_is_erased_and_nothing_of_another(
         assert done.stdout.startswith(f"deleted, of {company.name}: {counted}")
         assert "Kafka keeps its messages until retention: proximity.*" in done.stdout
         assert await udids() == {STAYS}
-        left = (copy_key("proximity:", mine), decisions_key(b"proximity:", mine))
+        left = (copy_key("proximity:", mine), decisions_key("proximity:", mine))
         assert (redis.dbsize(), redis.exists(*left)) == (5, 0)
     await database.close()
 

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, d
 from engine.kafka.detections import Record, decode_records
 from engine.kafka.messages import ConnectorCall, KnownDevice, Notification, PlaceReference
 from engine.kafka.topics import Topics
-from engine.redis.claims import update_argument
+from engine.redis.claims import update_arguments
 from engine.redis.devices import NO_ANSWER, DeviceRecord
 from tests.connectors.calls import ENDPOINT, ID, connector_endpoint, document, message
 from tests.kafka.records import record
@@ -212,7 +212,9 @@ def _take_every_step(one: PendingCall) -> None:
         if (letter := one.dead_letter()) is not None:
             letter.outgoing(TOPICS.dead_letters, 0.0)
         if (update := one.claim_update()) is not None:
-            assert len(update_argument(update)) == 19 + 16 + 3 * 14
+            _, owner, *numbers, _, _ = update_arguments(update)
+            assert len(cast(bytes, owner)) == 16
+            assert all(len(str(number)) <= 14 for number in numbers), "the digits of a claim's time"
     if one.message.connector is None:
         return
     try:

@@ -6,7 +6,7 @@ import pytest
 
 from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.metrics import Metrics
-from engine.redis.claims import Claims, ClaimUpdater
+from engine.redis.claims import Claims
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import PlaceIndex
 from tests.redis.claim_requests import PREFIX, claims_on
@@ -28,11 +28,6 @@ def metrics() -> Metrics:
 @pytest.fixture
 def claims(redis: RedisClient, metrics: Metrics) -> Claims:
     return claims_on(redis, metrics)
-
-
-@pytest.fixture
-def updater(redis: RedisClient) -> ClaimUpdater:
-    return ClaimUpdater(redis=redis, prefix=PREFIX, deadline=5.0)
 
 
 @pytest.fixture

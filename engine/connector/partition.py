@@ -19,7 +19,6 @@ wait until an earlier call finishes.
 
 import asyncio
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -106,8 +105,7 @@ class CallPartition(QueueWorker):
         self._scheduled: dict[int, Call] = {}  # by offset
         self._next_ranges = float("-inf")
         self._next_update = float("-inf")
-        self._new: list[PendingCall] = []  # claims to look at
-        self._held: list[PendingCall] = []  # claims to change once Redis is back
+        self._unsettled: list[PendingCall] = []  # with claims to change or to confirm
         self._ready: list[PendingCall | DeadLetter] = []  # to be published
         self._has_results = asyncio.Event()
         self._progress = asyncio.Event()
@@ -228,7 +226,7 @@ class CallPartition(QueueWorker):
         if isinstance(result, DeadLetter) or result.claim_update() is None:
             self._add_ready([result])
         else:
-            self._new.append(result)
+            self._unsettled.append(result)
         self._has_results.set()
 
     async def _run_results(self) -> None:
@@ -253,17 +251,17 @@ class CallPartition(QueueWorker):
         self._role.scheduler.note_unpublished(len(results))
 
     async def _settle_claims(self) -> None:
-        batch, self._new = self._new, []
+        """Settle the claims; while Redis is down, content is published without, and others wait."""
+        batch, self._unsettled = self._unsettled, []
         if time.monotonic() >= self._next_update:
-            batch, self._held = self._held + batch, []
             with self._step("claims"):
-                is_settled = await self._update_claims(batch)
-            if is_settled:
-                self._add_ready(batch)
-                return
-            self._next_update = time.monotonic() + _REDIS_PAUSE
-        self._add_ready([call for call in batch if isinstance(call.result, Content)])
-        self._held += [call for call in batch if not isinstance(call.result, Content)]
+                if not await self._update_claims(batch):
+                    self._next_update = time.monotonic() + _REDIS_PAUSE
+        if time.monotonic() < self._next_update:
+            waiting = [call for call in batch if not isinstance(call.result, Content)]
+            self._unsettled += waiting
+            batch = [call for call in batch if isinstance(call.result, Content)]
+        self._add_ready(batch)
 
     async def _update_claims(self, batch: Sequence[PendingCall]) -> bool:
         """Change or confirm the claims of calls. One call in Redis. False while Redis is down.
@@ -289,12 +287,18 @@ class CallPartition(QueueWorker):
         return True
 
     def _next_results(self) -> list[PendingCall | DeadLetter]:
+        """The next results; exactly once, as many as fit into the metadata of one commit."""
         count = _MOST_RESULTS
         if self._transactions is not None:
             self._ready.sort(key=_offset_of)
-            count = _fitting(self._offsets, [_offset_of(each) for each in self._ready[:count]])
+            while count and not self._fit_one_commit(self._ready[:count]):
+                count //= 2
         batch, self._ready = self._ready[:count], self._ready[count:]
         return batch
+
+    def _fit_one_commit(self, results: Sequence[PendingCall | DeadLetter]) -> bool:
+        position = self._offsets.position(frozenset(map(_offset_of, results)))
+        return len(position.finished_ranges) <= MOST_CHARACTERS
 
     async def _finish_results(self, batch: Sequence[PendingCall | DeadLetter]) -> None:
         """Publish results and finish their records."""
@@ -368,14 +372,3 @@ def _about(call: PendingCall) -> dict[str, str | int]:
 
 
 _offset_of = attrgetter("record.offset")
-
-
-def _fitting(tracked: FinishedOffsets, offsets: Sequence[int]) -> int:
-    """How many of the offsets, from the first on, fit into the metadata of one commit."""
-
-    def size(count: int) -> int:
-        return len(write_ranges(tracked.ranges(frozenset(offsets[:count]))))
-
-    if size(len(offsets)) <= MOST_CHARACTERS:
-        return len(offsets)
-    return bisect_right(range(1, len(offsets)), MOST_CHARACTERS, key=size)

@@ -1,4 +1,4 @@
-"""The fixtures of all tests: see tests/servers/fixtures.py."""
+"""What all tests share; most fixtures are in tests/servers/fixtures.py."""
 
 import gc
 import logging
@@ -13,6 +13,8 @@ from typing import Any
 import hypothesis
 import pytest
 import structlog
+
+from engine.process.metrics import Metrics
 
 # Modules and their rewritten assertions stay: the search for garbage among them took a fifth of
 # the collection, and then a part of each test.
@@ -49,6 +51,11 @@ def pytest_sessionstart() -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
 
 
 @pytest.fixture(autouse=True)

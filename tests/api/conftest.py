@@ -8,7 +8,7 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.profiles import CHEAPEST
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from engine.process.settings import Settings
 from tests.api.harness import Bodies, Harness, Headers, app_settings, harness
 from tests.api.process import make_account
@@ -52,13 +52,10 @@ async def venue(api: Harness, owner: Headers, bodies: Bodies) -> int:
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    """A migrated database with the account of `sign_in`."""
-    await make_schema(database_url)
-    opened = open_database(database_url)
-    await make_account(opened)
-    yield opened
-    await opened.close()
+async def database(database: Database) -> Database:
+    """With the account of `sign_in`."""
+    await make_account(database)
+    return database
 
 
 @pytest.fixture

@@ -1,29 +1,25 @@
 """`proximity statistics`: the requested lines, as a table and as CSV."""
 
 import json
-from collections.abc import AsyncIterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.models import Company, Statistic, VisitStatistic
 from catalog.statistics import StatisticLine
 from tests.catalog.records import NOON, Records
 from tests.servers.proximity import Rig
-from tests.servers.schema import make_schema
 
 TODAY = date(2026, 11, 20)
 HEADER = ",".join(StatisticLine._fields)
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
+async def database(database: Database) -> Database:
     """Two companies with a venue each; their figures of some days, and visits."""
-    await make_schema(database_url)
-    opened = open_database(database_url)
     records = Records()
     visits = [
         # age of the day, kind, ref, minutes, begun, ended, seconds
@@ -36,7 +32,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
         (7, "venue", 1, 0, 100, 0, 0),
     ]
     names = ("kind", "ref", "minutes", "begun", "ended", "seconds")
-    async with opened.write.begin() as session:
+    async with database.write.begin() as session:
         for name in ("alpha", "beta"):
             venue = records.venue(Company(name=name, create_on=NOON), name=f"{name} hall")
             session.add(records.beacon(venue, name="door"))
@@ -51,8 +47,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
             row: dict[str, Any] = dict(zip(names, values, strict=True))
             day = TODAY - timedelta(days=age)
             session.add(VisitStatistic(**row, day=day, venue_id=row["ref"]))
-    yield opened
-    await opened.close()
+    return database
 
 
 @pytest.fixture

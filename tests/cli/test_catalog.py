@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 from sqlalchemy import func, select
 
-from catalog.database import open_database
+from catalog.database import Database
 from catalog.models import Device, Outbox, Presence
 from engine.cli.application import run
 from engine.cli.demo.walk import demo_document
@@ -19,7 +19,7 @@ from engine.redis.devices import DeviceKey, copy_key
 from tests.catalog.records import NOON, Records
 from tests.servers.http_service import HttpService, content, serving
 from tests.servers.proximity import Command, Rig
-from tests.servers.schema import make_schema
+from tests.servers.schema import make_schema, opened
 
 
 @pytest.fixture
@@ -79,12 +79,11 @@ GOES, STAYS = "to go", "to stay"
 
 
 async def test_one_device_is_erased_and_nothing_of_another(
-    rig: Rig, database_url: str, redis_url: str
+    rig: Rig, database: Database, database_url: str, redis_url: str
 ) -> None:
     rig.settings = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
     rig.settings["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:9"
-    await make_schema(database_url)
-    database, records = open_database(database_url), Records()
+    records = Records()
     company = records.company()
     campaign = records.campaign(records.venue(company))
     dates = {"create_on": NOON, "update_on": NOON}
@@ -118,7 +117,6 @@ async def test_one_device_is_erased_and_nothing_of_another(
         assert await udids() == {STAYS}
         left = (copy_key("proximity:", mine), decisions_key("proximity:", mine))
         assert (redis.dbsize(), redis.exists(*left)) == (5, 0)
-    await database.close()
 
 
 def test_accounts_are_listed_in_both_forms(
@@ -171,11 +169,8 @@ async def load(rig: Rig, url: str, service: HttpService) -> None:
 
 async def outbox(url: str) -> int:
     """The number of its rows."""
-    database = open_database(url)
-    async with database.read() as session:
-        found = await session.scalar(select(func.count()).select_from(Outbox))
-    await database.close()
-    return found or 0
+    async with opened(url) as database, database.read() as session:
+        return await session.scalar(select(func.count()).select_from(Outbox)) or 0
 
 
 async def test_after_rekey_the_old_key_is_not_needed(rig: Rig, sqlite_url: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
 from catalog.models import Base
@@ -26,7 +26,6 @@ from rules.model import CompanyRules, Reason, Zone
 from tests.cli.replay_run import TRIPLE, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
 from tests.rules.records import UUID, beacon, campaign, epoch
-from tests.servers.schema import make_schema
 
 NOON = epoch("2026-11-20T12:00:00Z")
 LONG_AGO = epoch("2020-06-01T12:00:00+02:00")
@@ -65,17 +64,14 @@ def test_an_hour_that_is_repeated_is_two(at: str, expected: str) -> None:
 
 
 @pytest.fixture
-async def database(database_url: str) -> Any:
-    await make_schema(database_url)
-    database = open_database(database_url)
+async def database(database: Database) -> Database:
     cipher = open_cipher("a passphrase of these tests")
     connector = {"name": "c", "url": "https://mall.example", "method": "POST", "auth": "header"}
     people = {"accounts": [{"email": "a@mall.example", "password": "of no use here"}]}
     service: dict[str, Any] = {"connector": connector | {"parameters": []}}
     made = document(draft("Old"), draft("Asked", format="connector"), **service, **people)
     await load_document(database.write, made, cipher)
-    yield database
-    await database.close()
+    return database
 
 
 def reasons(catalog: ReplayedCatalog) -> dict[str, Reason]:

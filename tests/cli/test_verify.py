@@ -1,7 +1,6 @@
 """`proximity verify`: what is counted, how it is compared, and the command as a whole."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import TopicPartition
@@ -9,7 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from sqlalchemy import text
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.models import Device
 from engine.cli.verify import BeaconFact, Difference, Recount
 from engine.formats.decoders import OwnFormatDecoder
@@ -19,7 +18,6 @@ from tests.catalog.records import NOON, Records
 from tests.cli.given import detection as message
 from tests.kafka.records import UUID, detection, record
 from tests.servers.proximity import Rig
-from tests.servers.schema import make_schema
 from tests.system.topics import Message, TopicSet
 
 on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -58,17 +56,14 @@ async def test_recounted_detections(given: Record, company: int, counted: int, d
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    await make_schema(database_url)
-    opened = open_database(database_url)
+async def database(database: Database) -> Database:
     records = Records()
     company = records.company()
     counted = {"nb_beacon": 3, "create_on": NOON, "update_on": NOON}
-    async with opened.write.begin() as session:
+    async with database.write.begin() as session:
         session.add(records.beacon(records.venue(company), uuid=PUBLISHED, minor=2))
         session.add(Device(id=5, company=company, udid="a", **counted))
-    yield opened
-    await opened.close()
+    return database
 
 
 @pytest.fixture

@@ -27,11 +27,6 @@ from engine.process.metrics import Metrics
 FAILED, BACK = "server failed, trying again", "server answers again"
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
-
-
 @pytest.mark.parametrize(
     ("may_recover", "error", "passes"),
     [

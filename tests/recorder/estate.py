@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from catalog.database import open_database
 from catalog.models import Application, Beacon, Device, Geofence, ScanTag
 from tests.catalog.records import Records
-from tests.servers.schema import make_schema
+from tests.servers.schema import migrated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TEST_DEVICES = 20
@@ -60,8 +59,6 @@ async def build_estate(url: str) -> Estate:
 
     Each has beacons, and a few geofences, NFC tags and QR codes.
     """
-    await make_schema(url)
-    database = open_database(url)
     records = Records()
     companies = alpha, beta = records.company(), records.company()
     venues = [
@@ -91,11 +88,8 @@ async def build_estate(url: str) -> Estate:
             others.append(records.geofence(venue, **circle))
         tags = (records.scan_tag(venue, kind, active=on) for kind in TAGS for on in (True, False))
         others += tags
-    try:
-        async with database.write.begin() as session:
-            session.add_all([*beacons, *others, *campaigns, *keys, *devices])
-    finally:
-        await database.close()
+    async with migrated(url) as database, database.write.begin() as session:
+        session.add_all([*beacons, *others, *campaigns, *keys, *devices])
     by_venue = {campaign.venue: campaign.id for campaign in campaigns}
     spots = [
         Spot(

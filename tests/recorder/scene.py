@@ -10,7 +10,7 @@ from uuid import UUID
 from aiokafka import ConsumerRecord, TopicPartition
 from sqlalchemy import func, select
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.models import Base, Device, Statistic, VisitStatistic
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.messages import format_instant
@@ -28,7 +28,7 @@ from engine.wiring.recorder import recorder_of
 from tests.catalog.records import NOON
 from tests.catalog.records import Records as CatalogRecords
 from tests.kafka.records import record as kafka_record
-from tests.servers.schema import make_schema
+from tests.servers.schema import migrated
 
 # Yesterday: records of a past that is too long ago for a recorder to be late count for no day.
 NOW = datetime.combine(datetime.now(UTC).date() - timedelta(days=1), time(10, 30), UTC)
@@ -219,14 +219,10 @@ class Scene:
 @asynccontextmanager
 async def open_scene(database_url: str) -> AsyncIterator[Scene]:
     """The scene on a migrated database."""
-    await make_schema(database_url)
-    database = open_database(database_url)
-    try:
+    async with migrated(database_url) as database:
         scene = Scene(database)
         await scene.save()
         yield scene
-    finally:
-        await database.close()
 
 
 def ledger_on(database: Database) -> Ledger:

@@ -8,7 +8,7 @@ import random
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ import pytest
 from aiokafka import TopicPartition
 from sqlalchemy import text
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.recorder.pipeline import Recorder
@@ -32,13 +32,6 @@ NOW_MS = time.time_ns() // 1_000_000
 @pytest.fixture
 async def estate(database_url: str) -> Estate:
     return await build_estate(database_url)
-
-
-@pytest.fixture
-async def database(database_url: str, estate: Estate) -> AsyncIterator[Database]:
-    opened = open_database(database_url)
-    yield opened
-    await opened.close()
 
 
 Partitions = dict[TopicPartition, Records]
@@ -86,10 +79,9 @@ async def test_two_recorders_that_both_own_every_partition(
     await assert_written(database, flood.expected)
 
 
-async def test_days_are_created_while_rows_pour_in(postgres_url: str) -> None:
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_days_are_created_while_rows_pour_in(database: Database, estate: Estate) -> None:
     """Rows of a day without a partition go into the default one, until it is created."""
-    estate = await build_estate(postgres_url)
-    database = open_database(postgres_url)
     flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)
     recording = asyncio.create_task(
         record_all(recorder_over(ledger_on(database), Metrics()), partitions)
@@ -101,4 +93,3 @@ async def test_days_are_created_while_rows_pour_in(postgres_url: str) -> None:
     await assert_written(database, flood.expected)
     async with database.read() as session:
         assert await session.scalar(text("SELECT count(*) FROM detection_trace_default")) == 0
-    await database.close()

@@ -21,11 +21,6 @@ async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
-
-
-@pytest.fixture
 def claims(redis: RedisClient, metrics: Metrics) -> Claims:
     return claims_on(redis, metrics)
 

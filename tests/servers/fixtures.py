@@ -12,6 +12,7 @@ Redis      redis_url             real, empty                      (str)
 SQL        postgres_url          real, an empty database a test   (str, postgresql://)
            sqlite_url            a file a test                    (str, sqlite:///)
            database_url          each test twice: sqlite, postgres
+           database              that one, opened, with the schema
 Command    rig                   runs `proximity`
 Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
            .start() .stop() .kill() .port, and .url, .admin_url or .bootstrap_servers
@@ -30,6 +31,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import cimpl
 from redis import Redis
 
+from catalog.database import Database
 from engine.cli.local_servers import EmbeddedBroker, bundled_redis_server
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
@@ -38,6 +40,7 @@ from tests.servers.postgres import PostgresServer, create_database, drop_databas
 from tests.servers.process import ServerProcess, started
 from tests.servers.proximity import Rig
 from tests.servers.redis import RedisClusterServer, RedisServer
+from tests.servers.schema import migrated
 from tests.system.topics import administration
 
 
@@ -114,6 +117,12 @@ def sqlite_url(tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    async with migrated(database_url) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
-"""The schema of this version in an empty database."""
+"""Databases, and the schema of this version in an empty one."""
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sqlalchemy import make_url
 
+from catalog.database import Database, open_database
 from catalog.migrate import migrate
 
 _sqlite: list[bytes] = []
@@ -24,3 +27,21 @@ async def make_schema(url: str) -> None:
             await migrate(f"sqlite:///{first}")
             _sqlite.append(first.read_bytes())
     await asyncio.to_thread(file.write_bytes, _sqlite[0])
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    """A database that is closed at the end of the context."""
+    database = open_database(url)
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def migrated(url: str) -> AsyncIterator[Database]:
+    """The same, with the schema of this version."""
+    await make_schema(url)
+    async with opened(url) as database:
+        yield database

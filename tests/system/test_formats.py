@@ -7,10 +7,10 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from sqlalchemy import select
 
-from catalog.database import open_database
 from catalog.models import Beacon, Device
 from tests.formats import registered
 from tests.servers.proximity import Rig
+from tests.servers.schema import opened
 from tests.servers.schema_registry import SchemaRegistryService
 from tests.servers.waiting import eventually
 from tests.system.topics import TopicSet
@@ -40,11 +40,9 @@ def report(*beacons: Beacon) -> bytes:
 
 async def counters(url: str) -> dict[str, tuple[int, int]]:
     """nb_beacon and nb_campaign by udid."""
-    database = open_database(url)
-    async with database.read() as session:
+    async with opened(url) as database, database.read() as session:
         columns = select(Device.udid, Device.nb_beacon, Device.nb_campaign)
         rows = (await session.execute(columns)).all()
-    await database.close()
     return {udid: (beacons, campaigns) for udid, beacons, campaigns in rows}
 
 

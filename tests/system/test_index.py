@@ -13,7 +13,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.errors import IndexWriteError
 from catalog.index.drain import (
     OUTAGES,
@@ -38,7 +38,7 @@ from rules.decision import decide
 from rules.model import Zone
 from tests.catalog.records import Records, fresh_index, index_of
 from tests.servers.redis import RedisServer
-from tests.servers.schema import make_schema
+from tests.servers.schema import migrated
 from tests.servers.waiting import eventually
 
 PREFIX = "test:"
@@ -52,11 +52,6 @@ async def redis(own_redis: RedisServer) -> AsyncIterator[RedisClient]:
     client = connect_redis(own_redis.url, timeout=SECONDS)
     yield client
     await client.aclose()
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
 
 
 class Reader:
@@ -130,13 +125,11 @@ class Reader:
 
 @pytest.fixture
 async def reader(sqlite_url: str, redis: RedisClient, metrics: Metrics) -> AsyncIterator[Reader]:
-    await make_schema(sqlite_url)
-    database = open_database(sqlite_url)
-    made = Reader(database, redis, metrics)
-    async with database.write.begin() as session:
-        session.add(made.campaign)
-    yield made
-    await database.close()
+    async with migrated(sqlite_url) as database:
+        made = Reader(database, redis, metrics)
+        async with database.write.begin() as session:
+            session.add(made.campaign)
+        yield made
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["at rest", "while it is kept"])

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from catalog.database import open_database
 from catalog.models import Campaign
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.postgres import PostgresServer, create_database
@@ -20,6 +19,7 @@ from tests.servers.process import started
 from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
 from tests.servers.redis_kinds import TlsRedisServer, cluster_of_three, sentinel_and_two
+from tests.servers.schema import opened
 from tests.servers.waiting import eventually
 from tests.system.crew import settings_on
 from tests.system.scene import Scene
@@ -137,10 +137,9 @@ async def a_campaign_that_fires(scene: Scene) -> Campaign:
 
 async def switch_off(scene: Scene, campaign: Campaign) -> None:
     """Switch the campaign off in SQL, and wait until it fires nothing."""
-    database = open_database(scene.rig.settings["DATABASE_URL"])
-    async with database.write.begin() as session:
+    url = scene.rig.settings["DATABASE_URL"]
+    async with opened(url) as database, database.write.begin() as session:
         (await session.get_one(Campaign, campaign.id)).active = False
-    await database.close()
 
     async def is_off() -> bool:
         return campaign.name not in await scene.fires(scene.world.beacons[0])

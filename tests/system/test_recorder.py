@@ -9,7 +9,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from confluent_kafka import Producer
@@ -140,13 +140,6 @@ TOPIC_REPLACED = "the topic is another one, reading it from its beginning"
 OFFSETS = "SELECT topic_id, next_offset FROM recorder_offset WHERE topic NOT LIKE '%presence'"
 
 
-@pytest.fixture
-async def database(postgres_url: str) -> AsyncIterator[Database]:
-    opened = open_database(postgres_url)
-    yield opened
-    await opened.close()
-
-
 async def until_recorded(database: Database, count: int, before: set[str]) -> set[str]:
     """Wait until SQL has so many records of topics that were not there before. Their ids."""
 
@@ -161,6 +154,7 @@ async def until_recorded(database: Database, count: int, before: set[str]) -> se
     return found
 
 
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("is_away", [False, True])
 async def test_counters_and_traces_are_exact(
     rig: Rig,
@@ -168,12 +162,12 @@ async def test_counters_and_traces_are_exact(
     kafka_bootstrap: str,
     topic_prefix: str,
     redis_url: str,
-    postgres_url: str,
+    database_url: str,
     is_away: bool,
 ) -> None:
-    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": postgres_url}
+    rig.settings |= {"REDIS_URL": redis_url, "DATABASE_URL": database_url}
     now_ms = time.time_ns() // 1_000_000
-    flood = Flood(await build_estate(postgres_url), random.Random(5), devices=200, now_ms=now_ms)
+    flood = Flood(await build_estate(database_url), random.Random(5), devices=200, now_ms=now_ms)
     topics = TopicSet(kafka_bootstrap, topic_prefix, f"{topic_prefix}g.", PARTITIONS)
     await topics.create()
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
-from catalog.database import open_database
 from catalog.models import (
     Application,
     Beacon,
@@ -20,7 +19,7 @@ from catalog.models import (
     Venue,
 )
 from tests.catalog.records import Records
-from tests.servers.schema import make_schema
+from tests.servers.schema import migrated
 
 UUIDS = ("f7826da6-4fa2-4e98-8024-bc5b71e0893e", "e2c56db5-dffb-48d2-b060-d0f5a71096e0")
 ZONES = ("Europe/Paris", "Asia/Kolkata", "America/St_Johns", None)
@@ -116,12 +115,9 @@ class World(Records):
 
     async def save(self, url: str) -> None:
         """Migrate the database and write everything."""
-        await make_schema(url)
-        database = open_database(url)
         others = *self._applications, *self.connectors.values()
-        async with database.write.begin() as session:
+        async with migrated(url) as database, database.write.begin() as session:
             session.add_all([*others, *self.beacons, *self.places, *self.campaigns])
-        await database.close()
 
 
 def small_world(beacons: int = 20, places: int = 0, caps: Sequence[dict[str, Any]] = ()) -> World:

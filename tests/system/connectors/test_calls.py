@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from catalog.database import open_database
 from catalog.models import Device
 from catalog.redis_connection import connect_redis
 from engine.connector.stores import CallHistoryReader
@@ -29,7 +28,7 @@ from tests.servers.http_service import (
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.proximity import Command, Rig
 from tests.servers.redis import RedisServer
-from tests.servers.schema import make_schema
+from tests.servers.schema import make_schema, opened
 from tests.system.connectors.customers import (
     SETTINGS,
     TOKEN,
@@ -166,12 +165,11 @@ async def test_sql_that_stops_stops_no_call(
 
 
 async def add_devices(url: str) -> None:
-    database, company = open_database(url), Records().company()
+    company = Records().company()
     dates = {"create_on": NOON, "update_on": NOON}
-    async with database.write.begin() as session:
+    async with opened(url) as database, database.write.begin() as session:
         session.add(Device(company=company, udid="known", id_connector=4711, **dates))
         session.add(Device(company=company, udid="test phone", test=True, **dates))
-    await database.close()
 
 
 async def test_redis_down_publishes_content_and_keeps_what_gives_claims_back(

@@ -45,9 +45,9 @@ async def test_drained_equals_built(
     edits = Edits(dice, records)
     await rebuild(database, store)
     log = []
-    for _ in range(60):
+    for _ in range(30):
         async with database.write.begin() as session:
-            log += [await edits.make(session) for _ in range(dice.randrange(1, 4))]
+            log += [await edits.make(session) for _ in range(dice.randrange(1, 8))]
         await drain(database, store)
         assert await index_of(redis, store) == await fresh_index(database), log
     assert await index_of(redis, store), "the edits left nothing to compare"

@@ -178,7 +178,7 @@ async def test_the_audit_is_in_words(visitor: Visitor, bodies: Bodies, venue: in
     page = await visitor.get("/audit")
     assert "changed campaign Boats" in page.text
     for words in (
-        "Pause : 2 hours (was 1 hour)",
+        "Pause : 2 hours (was hour)",
         "Weekdays : Tu We Th Fr Sa (was Mo Tu We Th Fr Sa)",
         "From : 09:30 (was 09:00)",
         "Sent on : the end of a visit (was each detection)",

@@ -1,14 +1,14 @@
 """What happens now and what was changed: the live page, the audit, and what can be restored."""
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 import orjson
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api.console.context import Context, PageRoute, RecordList
-from api.console.forms import split_delay
 from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
@@ -20,7 +20,7 @@ _MOST_NAMES = 100  # of a venue
 
 @router.get("/live")
 async def show_live(context: Context) -> Response:
-    """Show the empty page, which the script fills, with the names to choose from."""
+    """Show the empty page, which asks for decisions, with the names to choose from."""
     venues = await context.venues()
     campaigns = [
         (venue, await context.get(f"/lieu/{venue['id']}/campaign", limit=_MOST_NAMES))
@@ -33,9 +33,27 @@ async def show_live(context: Context) -> Response:
 
 @router.get("/live/feed")
 async def feed(context: Context) -> Response:
-    """New decisions as JSON, as the operation answers them."""
+    """Show new decisions, the newest first. Equal ones of a second are one row with a count."""
     query = {name: context.query(name) for name in ("after", "lieu", "campaign", "reason")}
-    return JSONResponse(await context.get("/realtime/decisions", **query))
+    found = await context.get("/realtime/decisions", **query)
+    decisions = found["decisions"][::-1]
+    return context.page(
+        "live.html#feed",
+        after=found["after"],
+        rows=Counter(_live_row(each, context.texts) for each in decisions),
+        left_out=sum(each["left_out"] for each in decisions),
+    )
+
+
+def _live_row(decision: dict[str, Any], texts: Translations) -> tuple[str, ...]:
+    """The texts of a row; the reason and the proximity by their names."""
+    place = ", ".join(filter(None, (decision["beacon"], decision["lieu"])))
+    outcomes = "; ".join(
+        f"{each['name']}: {texts.get('reason_' + each['outcome'])}"
+        for each in decision["campaigns"]
+    )
+    time = decision["decided_at"][11:19]
+    return time, decision["reason"], decision["proximity"], place, outcomes
 
 
 @router.get("/audit")
@@ -71,12 +89,6 @@ def in_words(name: str, value: Any, texts: Translations) -> str:
             return " ".join(texts(day)[:2] for bit, day in enumerate(WEEKDAYS) if value >> bit & 1)
         case "start_minute" | "end_minute", int():
             return f"{value // 60:02}:{value % 60:02}"
-        case "start_at" | "end_at", str():
-            return value[:10]
-        case "cache", str():
-            number, unit = split_delay(value)
-            words = f"{number} {texts(f'unit_{unit}')}".strip()
-            return texts(f"one_{unit}") if number == "1" else words
         case "format" | "on" | "proximity", _:
             return texts.get(f"{name}_{value}")
         case _, [*listed] if all(isinstance(each, int) for each in listed):

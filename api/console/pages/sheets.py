@@ -1,12 +1,11 @@
 """Beacons, geofences, NFC tags and QR codes as CSV files, and back: with a preview of the changes.
 
-Each line of a file is a new record or a stored one, which it names by its id or by what makes it
-unique. A dry run of the interface checks all of them and shows what they would be.
+Each line of a file is a stored record, which it names by its id, or a new one. A dry run of the
+interface checks all of them and shows what they would be.
 """
 
 import csv
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +22,6 @@ from catalog.plain_text import of_csv
 
 router = APIRouter(route_class=PageRoute)
 _ACTIVE = FormField("active")
-# What names a stored record in a line without an id.
-_KEYS = {"beacon": ("uuid", "major", "minor"), "geofence": ("name",)}
 
 
 @dataclass(kw_only=True)
@@ -108,30 +105,20 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
     rows = [(reader.line_num, row) for row in reader]
     if not 0 < len(rows) <= MOST_LISTED:
         raise ValueError(texts("lines_accepted", most=MOST_LISTED))
-    stored: dict[str, dict[str, Any]] = {}
-    for each in await context.get(kind.list_path(context)):
-        stored[str(each["id"])] = stored[_key(kind, each)] = each
-    lines, seen = [], dict[str, int]()
+    stored = {str(each["id"]): each for each in await context.get(kind.list_path(context))}
+    lines = []
     for number, raw in rows:
         row = {name: of_csv(cell) for name, cell in raw.items() if name in fields}
         given_id = raw.get("id", "").strip()
-        found = stored.get(given_id or _key(kind, row))
+        found = stored.get(given_id)
         values = {name: fields[name].submitted(row) for name in row}
         line = SheetLine(number=number, values=(found or NEW) | values, stored=found)
         if "-" in raw:  # cells without a head
             line.faults.append(texts("unknown_columns", names=", ".join(raw["-"])))
         if given_id and found is None:
             line.faults.append(texts("unknown_id", id=given_id))
-        key = _key(kind, found or row)
-        if seen.setdefault(key, number) != number:
-            line.faults.append(texts("same_as_line", line=seen[key]))
         lines.append(line)
     return lines
-
-
-def _key(kind: RecordKind, row: Mapping[str, Any]) -> str:
-    cells = (str(row.get(name, "")) for name in _KEYS.get(kind.record, ("value",)))
-    return ":" + ":".join(cell.replace("-", "").lower() for cell in cells)
 
 
 async def _send(

@@ -53,8 +53,9 @@
 
   // Parts that are loaded again every few seconds, while the page is visible.
   each("[data-again]", (part) => setInterval(() => {
-    if (!document.hidden) htmx.trigger(part, "again");
+    if (!document.hidden && !document.getElementById(part.dataset.pause)?.checked) htmx.trigger(part, "again");
   }, Number(part.dataset.again) * 1000));
+  document.body.addEventListener("htmx:oobAfterSwap", () => each("#live-rows > tr:nth-child(n + 201)", (row) => row.remove()));
 
   // Parts that did not come are asked for again, and a banner says that the interface is away.
   const away = document.getElementById("away");

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from catalog.migrate import migrate
 from engine.cli.command import CommandError
 from engine.kafka.topics import Topics
-from engine.process.settings import PREFIX, Settings
+from engine.process.settings import PREFIX, Settings, variable_name
 
 _BROKER_SECONDS = 10.0
 _REDIS_TRIES, _POLL_SECONDS = 1000, 0.01
@@ -212,13 +212,11 @@ class _EmbeddedSettings(Settings):
 
 
 @asynccontextmanager
-async def embedded_settings(
-    settings: Settings, write_env: Path | None = None
-) -> AsyncIterator[Settings]:
+async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
     """`settings` with the addresses of servers that live as long as the context.
 
-    They have the engine's topics and tables. `write_env` is a file to write the addresses to, for
-    other commands' --env-file. A SQLite DATABASE_URL is kept as it is. Raises ServerStartError.
+    They have the engine's topics and tables. A SQLite DATABASE_URL is kept as it is. Raises
+    ServerStartError.
     """
     if settings.delivery != "at_least_once":
         raise ServerStartError(
@@ -237,13 +235,6 @@ async def embedded_settings(
         await asyncio.to_thread(broker.create_topics, Topics.named(settings.topic_prefix).all())
         await migrate(database_url)
         log.info("embedded servers started", kafka=broker.bootstrap_servers)
-        if write_env is not None:
-            _write(
-                write_env,
-                KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
-                REDIS_URL=redis_url,
-                DATABASE_URL=database_url,
-            )
         update = {
             "kafka_bootstrap_servers": broker.bootstrap_servers,
             "kafka_security_protocol": "PLAINTEXT",
@@ -255,8 +246,18 @@ async def embedded_settings(
         )
 
 
-def _write(path: Path, **addresses: str) -> None:
-    """Write the file so that only its owner can read it, because it holds passwords."""
+def write_env(path: Path, settings: Settings, *more: str) -> None:
+    """Write the servers' addresses, and `more` settings, into a file for commands' --env-file.
+
+    Only its owner can read it, because it holds passwords.
+    """
     path.touch(mode=0o600)
     path.chmod(0o600)  # an existing file would keep its mode
-    path.write_text("".join(f"{PREFIX}{name}={value}\n" for name, value in addresses.items()))
+    with path.open("w", encoding="utf-8") as env:
+        for name in ("kafka_bootstrap_servers", "redis_url", "database_url", *more):
+            value = getattr(settings, name)
+            if isinstance(value, SecretStr):
+                value = value.get_secret_value()
+            elif isinstance(value, tuple):
+                value = ",".join(map(str, value))
+            env.write(f"{variable_name(name)}={value}\n")

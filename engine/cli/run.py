@@ -67,10 +67,12 @@ async def run(
 
     async with AsyncExitStack() as stack:
         if embedded:
-            from engine.cli.local_servers import embedded_settings
+            from engine.cli import local_servers
 
-            servers = embedded_settings(settings, write_env)
+            servers = local_servers.embedded_settings(settings)
             settings = await stack.enter_async_context(servers)
+            if write_env is not None:
+                local_servers.write_env(write_env, settings)
         await _serve(settings, serve, roles=",".join(names))
 
 

@@ -39,7 +39,4 @@ def catalog_replay(
     catalog: ReplayedCatalog, max_age: float, visits: VisitSettings | None = None
 ) -> CatalogReplay:
     """With the visits of the companies that ask for them, or by the settings."""
-    followed = VisitReplay(
-        settings=visits, catalog=catalog, since=-inf, max_age=max_age, path_loss_exponent=2.0
-    )
-    return CatalogReplay(catalog, followed)
+    return CatalogReplay(catalog, VisitReplay(visits, catalog, -inf, max_age, 2.0))

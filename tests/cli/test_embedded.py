@@ -14,7 +14,12 @@ from dotenv import dotenv_values
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError
 
-from engine.cli.local_servers import bundled_redis_server, embedded_redis, embedded_settings
+from engine.cli.local_servers import (
+    bundled_redis_server,
+    embedded_redis,
+    embedded_settings,
+    write_env,
+)
 from engine.process.settings_sources import load_settings
 from tests.servers.proximity import Rig
 from tests.servers.waiting import wait_until
@@ -42,7 +47,8 @@ async def test_nobody_else_on_the_machine_gets_in(tmp_path: Path):
     """The file is its owner's alone, also one that was there; Redis requires its password."""
     env = tmp_path / "proximity.env"
     env.touch(mode=0o644)
-    async with embedded_settings(load_settings(), env) as settings:
+    async with embedded_settings(load_settings()) as settings:
+        write_env(env, settings)
         assert env.stat().st_mode & 0o777 == 0o600
         url = settings.redis_url.get_secret_value()
         assert f"PROXIMITY_REDIS_URL={url}" in env.read_text().splitlines()

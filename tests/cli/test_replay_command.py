@@ -1,8 +1,10 @@
 """`proximity replay` of files without any server, and of a topic on both brokers."""
 
+import asyncio
 import csv
 import io
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from engine.cli.application import run
-from engine.cli.command import CommandError
-from engine.cli.replay import replayed_rows
 from engine.kafka.messages import Detection, ReceivedDevice, format_instant
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from rules.model import Reason
 from tests.cli.replay_run import UUID, campaign, document
+from tests.servers.proximity import Rig
 
 END = {"end": "2040-12-31T00:00:00+0100"}
 # The hall is in Tokyo; its morning of 25 October.
@@ -178,11 +179,7 @@ MINUTE = 60
 MINUTES = 120
 # (Of today: brokers delete what is days old.)
 BEGIN = time.time() // 3600 * 3600 - 4 * 3600
-PERIOD: dict[str, Any] = {
-    "since": BEGIN + 30 * MINUTE,
-    "until": BEGIN + 60 * MINUTE,
-    "warm_up": 7 * MINUTE,
-}
+PERIOD = ("--from", f"{BEGIN + 30 * MINUTE:.0f}000", "--to", f"{BEGIN + 60 * MINUTE:.0f}000")
 CAMPAIGN = campaign("Now and then", cache="10 minutes", end="2040-12-31T00:00:00+0100")
 
 
@@ -216,19 +213,23 @@ async def publish(settings: Settings) -> None:
         await producer.stop()
 
 
-async def test_a_stretch_of_time(settings: Settings, tmp_path: Path) -> None:
-    catalog = tmp_path / "catalog.json"
+async def test_a_stretch_of_time(settings: Settings, rig: Rig, tmp_path: Path) -> None:
+    catalog, sends = tmp_path / "catalog.json", tmp_path / "sends.csv"
     catalog.write_bytes(document(CAMPAIGN))
-    with pytest.raises(CommandError, match=r"there is no topic .*detections yet"):
-        await replayed_rows(settings, catalogs=[catalog], without_sql=True)
+    rig.settings |= {
+        "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+        "TOPIC_PREFIX": settings.topic_prefix,
+    }
+    command = ("replay", "--catalog", str(catalog), "--without-sql")
+    none = await asyncio.to_thread(rig, *command)
+    assert re.search(r"there is no topic .*detections yet", none.stderr)
     await publish(settings)
-    stream = io.StringIO()
-    found = await replayed_rows(
-        settings, **PERIOD, catalogs=[catalog], without_sql=True, sends=stream
-    )
+    options = (*PERIOD, "--warm-up", "7 minutes", "--json", "--sends", str(sends))
+    done = await asyncio.to_thread(rig, *command, *options)
+    found: list[dict[str, Any]] = list(map(json.loads, done.stdout.splitlines()))
     # Minute 23 has the claim, before what is counted; 35, 42, 49 and 56 came too late.
     times = [format_instant(BEGIN + minute * MINUTE) for minute in (33, 43, 53)]
-    sent = csv.DictReader(io.StringIO(stream.getvalue()))
+    sent = csv.DictReader(io.StringIO(sends.read_text()))
     assert sorted((each["udid"], each["detected_at"]) for each in sent) == [
         (udid, at) for udid in ("a", "b") for at in times
     ]

@@ -123,13 +123,7 @@ async def test_a_file_over_a_copy(database: Database) -> None:
 
 
 def following(settings: VisitSettings = OWN) -> VisitReplay:
-    return VisitReplay(
-        settings=settings,
-        catalog=ReplayedCatalog("x", PLACES, {}),
-        since=-math.inf,
-        max_age=300.0,
-        path_loss_exponent=2.0,
-    )
+    return VisitReplay(settings, ReplayedCatalog("x", PLACES, {}), -math.inf, 300.0, 2.0)
 
 
 def all_of(replay: VisitReplay, detections: list[DecodedDetection]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from engine.cli.demo.walk import (
     load_readings,
     your_walk,
 )
-from engine.cli.local_servers import embedded_settings, free_port
+from engine.cli.local_servers import embedded_settings, free_port, write_env
 from engine.cli.notifications import one_line, published, read_notification
 from engine.cli.output import count_of, print_table, say, shown_progress
 from engine.cli.publish import Item, send
@@ -48,7 +48,7 @@ from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
-from engine.process.settings import PREFIX, Settings
+from engine.process.settings import Settings
 from engine.redis.figures import FigureStore
 from engine.wiring.api import serve_api
 from engine.wiring.parts import redis_options
@@ -134,8 +134,7 @@ async def _run(seconds: float, directory: Path | None) -> None:
     """
     say("Starting a Kafka broker, a Redis server and a database on this machine ...")
     async with AsyncExitStack() as stack:
-        file = None if directory is None else directory / "env"
-        settings = await stack.enter_async_context(embedded_settings(demo_settings(), file))
+        settings = await stack.enter_async_context(embedded_settings(demo_settings()))
         password = secrets.token_urlsafe(9)
         service = stack.enter_context(library_service())
         document = demo_document(datetime.now(UTC), connector=service, password=password)
@@ -164,12 +163,12 @@ async def _run(seconds: float, directory: Path | None) -> None:
             "square (a geofence) and scanned the QR code at the door."
         )
         installed = shlex.quote(str(Path(sys.executable).with_name("proximity")))
-        if file is None or directory is None:
+        if directory is None:
             typer.echo(_NEXT.format(command=installed))
             return
-        walk = directory / "you.jsonl"
+        walk, file = directory / "you.jsonl", directory / "env"
         walk.write_bytes(your_walk(document))
-        _add_settings(settings, file)
+        write_env(file, settings, "secret_key", "path_loss_exponent", "connector_allow_networks")
         where = _RUNNING.format(
             command=installed,
             settings=settings,
@@ -198,21 +197,23 @@ async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
         group.create_task(run_roles(settings, ROLES, stop, metrics=metrics))
         group.create_task(serve_api(settings, stop))
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with (
+                asyncio.timeout(_START_SECONDS),
+                httpx.AsyncClient(trust_env=False) as client,
+            ):
                 for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
-                    await _until_answered(f"http://127.0.0.1:{port}/{path}")
+                    while not await _answers(client, f"http://127.0.0.1:{port}/{path}"):
+                        await asyncio.sleep(_POLL)
             yield metrics
         finally:
             stop.set()
 
 
-async def _until_answered(url: str) -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            with suppress(httpx.TransportError):
-                if (await client.get(url)).is_success:
-                    return
-            await asyncio.sleep(_POLL)
+async def _answers(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(url)).is_success
+    except httpx.TransportError:
+        return False
 
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
@@ -326,12 +327,3 @@ async def _show_notifications(settings: Settings) -> None:
         async for value in values:
             if (notification := read_notification(value)) is not None:
                 say(one_line(notification))
-
-
-def _add_settings(settings: Settings, file: Path) -> None:
-    """Complete the file of settings, which has the servers' addresses."""
-    key = settings.secret_key.get_secret_value() if settings.secret_key else ""
-    with file.open("a", encoding="utf-8") as env:
-        env.write(f"{PREFIX}SECRET_KEY={key}\n")
-        env.write(f"{PREFIX}PATH_LOSS_EXPONENT={settings.path_loss_exponent}\n")
-        env.write(f"{PREFIX}CONNECTOR_ALLOW_NETWORKS={settings.connector_allow_networks[0]}\n")

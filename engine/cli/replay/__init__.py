@@ -7,13 +7,12 @@ memory (decisions.py). output.py shows the counts.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -31,7 +30,7 @@ from engine.cli.command import (
     parsed,
     telling,
 )
-from engine.cli.detection_file import DetectionFile, Format, FormatOption, form_of
+from engine.cli.detection_file import DetectionFile, FormatOption, form_of
 from engine.cli.output import echo_json, shown_progress
 from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
@@ -40,7 +39,6 @@ from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
 from engine.kafka.detections import DecodedDetection
 from engine.kafka.topic_reader import OffsetRange, open_topic_reader, partitions_of
-from engine.kafka.topics import detection_topics
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
@@ -97,35 +95,78 @@ async def replay(
     if visits is not None and compare is not None:
         raise typer.BadParameter("goes without --compare", param_hint="--visits")
     before = parsed("--warm-up", parse_delay, warm_up)
+    begin, end = _period(since, until, before)
+    later = float(parsed("--shift", parse_delay, shift))
+    tried = None if visits is None else parsed("--visits", VisitSettings.parse, visits)
+    opened = None if file is None else DetectionFile(file, form or form_of(file))
+    settings = begin_quietly(context)
+    read, decided = ReadRecords(), 0
+    with (
+        telling(lambda: "no result is shown"),
+        shown_progress("replayed", "detections") as progress,
+    ):
+        tune_garbage_collector()
+        files = [catalog] if compare is None else [catalog, compare]
+        catalogs = await _catalogs(settings, files, without_sql)
+        replays = _replays(settings, catalogs, begin + later, tried)
+        if opened is None:
+            detections = _of_kafka(settings, begin - before, end, read, progress)
+        else:
+            detections = _of_file(opened, settings.path_loss_exponent, read, progress)
+        written = SentCsv(sends)
+        started = time.monotonic()
+        async with aclosing(detections):
+            async for batch in detections:  # there is no await per detection
+                part = [each for each in batch if begin - before <= each.detected_at < end]
+                decided += sum(each.detected_at >= begin for each in part)
+                _move(part, later)
+                for one in replays:
+                    written.add(one.catalog.name, one.decide(part))
+        for one in replays:
+            written.add(one.catalog.name, one.finish())
+    if read.records and read.records == read.undecodable:
+        raise CommandError(f"there is no detection in {read.source}; {read.first_fault}")
+    summary = {
+        "kind": "replay",
+        "source": read.source,
+        "records": read.records,
+        "undecodable": read.undecodable,
+        "first_fault": read.first_fault,
+        "detections": decided,
+        "seconds": round(time.monotonic() - started, 3),
+        "begins_cold": begin > -inf and not before,
+        "notifications": {each.catalog.name: each.sent for each in replays},
+        "devices": {each.catalog.name: each.devices for each in replays},
+    }
+    rows = [summary, *_rows(replays)]
+    if not as_json:
+        print_results(*rows)
+        return
+    for row in rows:
+        echo_json(row)
+
+
+def _period(since: str | None, until: str | None, before: float) -> tuple[float, float]:
     if before and since is None:
         raise typer.BadParameter("goes with --from", param_hint="--warm-up")
     begin = -inf if since is None else parsed("--from", moment, since)
     end = inf if until is None else parsed("--to", moment, until)
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
-    rows = await replayed_rows(
-        begin_quietly(context),
-        file=file,
-        form=form or ("jsonl" if file is None else form_of(file)),
-        since=begin,
-        until=end,
-        warm_up=before,
-        shift=float(parsed("--shift", parse_delay, shift)),
-        catalogs=[catalog] if compare is None else [catalog, compare],
-        without_sql=without_sql,
-        visits=None if visits is None else parsed("--visits", VisitSettings.parse, visits),
-        sends=sends,
-    )
-    if not as_json:
-        print_results(*rows)
-    for row in rows if as_json else ():
-        echo_json(row)
+    return begin, end
+
+
+def _rows(replays: list[CatalogReplay]) -> Iterator[dict[str, Any]]:
+    others = [None] if len(replays) == 1 else replays[::-1]
+    for one, other in zip(replays, others, strict=True):
+        yield from one.rows(other)
 
 
 @dataclass
 class ReadRecords:
-    """How many records were read, of which `undecodable` are not detections."""
+    """How many records were read of a source, of which `undecodable` are not detections."""
 
+    source: str = ""
     records: int = 0
     undecodable: int = 0
     first_fault: str | None = None
@@ -136,79 +177,14 @@ class ReadRecords:
         self.first_fault = self.first_fault or f"{place}: {detail}"
 
 
-async def replayed_rows(
-    settings: Settings,
-    *,
-    file: Path | None = None,
-    form: Format = "jsonl",
-    since: float = -inf,
-    until: float = inf,
-    warm_up: float = 0.0,
-    shift: float = 0.0,
-    catalogs: Sequence[Path | None] = (None,),
-    without_sql: bool = False,
-    visits: VisitSettings | None = None,
-    sends: TextIO | None = None,
-) -> list[dict[str, Any]]:
-    """Run the whole replay; every notification is written to `sends`. Raises CommandError.
-
-    The period is from `since` up to, not including, `until` (epoch s). Detections of `warm_up`
-    seconds before are decided but not counted, so that their claims are known. Without a file a
-    catalog is that of SQL. With `visits` they are followed as set, and under these
-    settings. Returns the objects of --json, the summary first.
-    """
-    read, decided = ReadRecords(), 0
-    with ExitStack() as stack:
-        opened = None if file is None else stack.enter_context(DetectionFile(file, form))
-        stack.enter_context(telling(lambda: "no result is shown"))
-        progress = stack.enter_context(shown_progress("replayed", "detections"))
-        tune_garbage_collector()
-        found = await _catalogs(settings, catalogs, without_sql)
-        replays = _replays(settings, found, since + shift, visits)
-        if opened is None:
-            source = ", ".join(topic.name for topic in detection_topics(settings))
-            detections = _of_kafka(settings, since - warm_up, until, read, progress)
-        else:
-            source = opened.name
-            detections = _of_file(opened, settings.path_loss_exponent, read, progress)
-        written = SentCsv(sends)
-        begin = time.monotonic()
-        async with aclosing(detections):
-            async for batch in detections:  # there is no await per detection
-                part = [each for each in batch if since - warm_up <= each.detected_at < until]
-                decided += sum(each.detected_at >= since for each in part)
-                for each in part if shift else ():
-                    _move(each, shift)
-                for replay in replays:
-                    written.add(replay.catalog.name, replay.decide(part))
-        for replay in replays:
-            written.add(replay.catalog.name, replay.finish())
-    if read.records and read.records == read.undecodable:
-        raise CommandError(f"there is no detection in {source}; {read.first_fault}")
-    summary = {
-        "kind": "replay",
-        "source": source,
-        "records": read.records,
-        "undecodable": read.undecodable,
-        "first_fault": read.first_fault,
-        "detections": decided,
-        "seconds": round(time.monotonic() - begin, 3),
-        "begins_cold": since > -inf and not warm_up,
-        "notifications": {each.catalog.name: each.sent for each in replays},
-        "devices": {each.catalog.name: each.devices for each in replays},
-    }
-    others = [None] if len(replays) == 1 else replays[::-1]
-    pairs = zip(replays, others, strict=True)
-    return [summary, *(row for replay, other in pairs for row in replay.rows(other))]
-
-
-def _move(detection: DecodedDetection, seconds: float) -> None:
-    """As if the device had been there later, and the record had come as much later."""
-    detection.detected_at += seconds
-    record = detection.record
-    if record.timestamp >= 0:  # not of a file
-        later = record.timestamp + round(1000 * seconds)
-        detection.record = replace(record, timestamp=later)
+def _move(detections: list[DecodedDetection], seconds: float) -> None:
+    """As if the devices had been there later, and the records had come as much later."""
+    for detection in detections if seconds else ():
+        detection.detected_at += seconds
+        record = detection.record
+        if record.timestamp >= 0:  # not of a file
+            later = record.timestamp + round(1000 * seconds)
+            detection.record = replace(record, timestamp=later)
 
 
 async def _catalogs(
@@ -249,38 +225,28 @@ def _replays(
     if visits is not None:
         (catalog,) = catalogs
         tried = [(catalog, VisitSettings()), (catalog._replace(name=visits.name), visits)]
-    return [
-        CatalogReplay(
-            catalog,
-            VisitReplay(
-                settings=each,
-                catalog=catalog,
-                since=since,
-                max_age=settings.max_detection_age,
-                path_loss_exponent=settings.path_loss_exponent,
-            ),
-        )
-        for catalog, each in tried
-    ]
+    bounds = (since, settings.max_detection_age, settings.path_loss_exponent)
+    return [CatalogReplay(catalog, VisitReplay(each, catalog, *bounds)) for catalog, each in tried]
 
 
 async def _of_file(
     file: DetectionFile, exponent: float, read: ReadRecords, progress: Callable[..., None]
 ) -> Detections:
     """The detections of a file, a block at a time. What is none is noted."""
+    read.source = file.name
     progress(total=file.size)
-    entries = file.entries()
-    while block := list(islice(entries, _LARGEST_LIST)):
-        await asyncio.sleep(0)  # for a Ctrl-C
-        found = []
-        for entry in block:
-            try:
-                found.append(entry.decode(exponent, timed=True))
-            except ValueError as error:
-                read.note_fault(f"{file.name}:{entry.line}", str(error))
-        read.records += len(block)
-        yield found
-        progress(count=read.records, completed=file.read)
+    with file:
+        for block in chunked(file.entries(), _LARGEST_LIST):
+            await asyncio.sleep(0)  # for a Ctrl-C
+            found = []
+            for entry in block:
+                try:
+                    found.append(entry.decode(exponent, timed=True))
+                except ValueError as error:
+                    read.note_fault(f"{file.name}:{entry.line}", str(error))
+            read.records += len(block)
+            yield found
+            progress(count=read.records, completed=file.read)
 
 
 async def _of_kafka(
@@ -298,9 +264,10 @@ async def _of_kafka(
     and CommandError if there is no such topic.
     """
     decoders = detection_decoders(settings)
+    read.source = ", ".join(decoders)
     partitions = await partitions_of(settings, decoders)
     if not partitions:
-        raise CommandError(f"there is no topic {', '.join(decoders)} yet: `proximity run` makes it")
+        raise CommandError(f"there is no topic {read.source} yet: `proximity run` makes it")
     async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
         ranges = await reader.ranges(partitions)
         margin = settings.max_detection_age

@@ -82,7 +82,7 @@ class VisitTally(msgspec.Struct):
     lengths: Counter[int] = msgspec.field(default_factory=Counter)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class VisitReplay:
     """Follows devices through detections, each partition of Kafka in its order, as the trigger.
 

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import typer
 
@@ -36,25 +35,17 @@ _OLDEST_REDIS = (6, 2)
 _MIB = 1024 * 1024
 
 
-class State(StrEnum):
-    """The result of one check; BAD makes the command fail."""
-
-    OK = "ok"
-    WARNING = "warning"
-    BAD = "bad"
-
-
 class Finding(NamedTuple):
     """The result of one check, with advice if something is wrong."""
 
-    state: State
+    state: Literal["ok", "warning", "bad"]  # bad makes the command fail
     subject: str
     result: str
 
 
-ok = partial(Finding, State.OK)
-warning = partial(Finding, State.WARNING)
-bad = partial(Finding, State.BAD)
+ok = partial(Finding, "ok")
+warning = partial(Finding, "warning")
+bad = partial(Finding, "bad")
 app = new_app()
 
 
@@ -73,11 +64,11 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
     rows = [(part, *each) for part, of in zip(parts, found, strict=True) for each in of]
     if as_json:
         for part, state, subject, result in rows:
-            echo_json({"part": part, "what": subject, "state": state.value, "told": result})
+            echo_json({"part": part, "what": subject, "state": state, "told": result})
     else:
         cells = [(state, part, subject, result) for part, state, subject, result in rows]
         print_table(("state", "part", "what", "found"), cells)
-    faults = sum(state is State.BAD for _, state, _, _ in rows)
+    faults = sum(state == "bad" for _, state, _, _ in rows)
     if faults:
         raise CommandError(f"{faults} of {len(rows)} checks failed")
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, Self
+from typing import Annotated, Any, BinaryIO, Literal, Self
 
 import msgspec
 import typer
@@ -63,12 +63,19 @@ def form_of(file: Path) -> Format:
     )
 
 
-class Entry(NamedTuple):
-    """One detection of a file: the JSON of its message, or why there is none."""
+class Entry(msgspec.Struct, gc=False):
+    """One detection of a file: the JSON of its message, or why there is none.
 
-    line: int  # of a JSON array the number of the item
+    It has the fields of a Kafka record that decoders read, without a timestamp.
+    """
+
+    offset: int  # its line, of a JSON array the number of the item
     value: bytes
     fault: str | None = None
+    timestamp: float = math.nan
+    topic: str = ""
+    partition: int = 0
+    key: bytes | None = None
 
     def decode(self, path_loss_exponent: float, *, timed: bool) -> DecodedDetection:
         """The detection, as the engine decodes it, with `timed` one that has a time.
@@ -77,7 +84,7 @@ class Entry(NamedTuple):
         """
         if self.fault is not None:
             raise ValueError(self.fault)
-        record: Any = FileRecord(self.value, self.line)
+        record: Any = self
         try:
             found = decode_record(record, path_loss_exponent)
         except (ValueError, RecursionError) as error:
@@ -85,17 +92,6 @@ class Entry(NamedTuple):
         if timed and math.isnan(found.detected_at):
             raise ValueError("detected_at is missing, and its time is needed here")
         return found
-
-
-class FileRecord(msgspec.Struct, gc=False):
-    """The fields of a Kafka record that decoders read. There is no timestamp."""
-
-    value: bytes
-    offset: int
-    timestamp: float = math.nan
-    topic: str = ""
-    partition: int = 0
-    key: bytes | None = None
 
 
 class DetectionFile:

@@ -138,7 +138,7 @@ def checked_items(
         try:
             found = entry.decode(path_loss_exponent=2.0, timed=timed)
         except ValueError as error:
-            faults.append(f"{source.name}:{entry.line}: {error}")
+            faults.append(f"{source.name}:{entry.offset}: {error}")
         else:
             yield Item(found.message.device.udid.encode(), entry.value, found.detected_at)
 

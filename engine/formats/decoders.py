@@ -30,7 +30,7 @@ from engine.kafka.detections import (
     decode_records,
     detection_of,
 )
-from engine.kafka.messages import LONGEST_UDID, Detection, parse_text
+from engine.kafka.messages import Detection, parse_text
 from engine.kafka.topics import detection_topics
 from engine.kafka.workers import Records
 from engine.process.failures import ServerErrors
@@ -125,9 +125,6 @@ class ReportDecoder:
 
     def _detection(self, record: Record, report: Report, sighting: Sighting) -> DecodedDetection:
         _, message, at = sighting
-        # Formats build messages from parts, so the message's own check of the udid has not run.
-        if not 1 <= len(message.device.udid) <= LONGEST_UDID:
-            raise ValueError(f"device.udid: a udid has 1 to {LONGEST_UDID} characters")
         detection = detection_of(record, message, self.path_loss_exponent)
         if message.detected_at is None:
             detection.detected_at = report.at if at is None else at

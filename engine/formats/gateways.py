@@ -12,19 +12,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from engine.formats.report import ReadReport, Report, Sighting, utf8
-from engine.kafka.messages import (
-    ApiKey,
-    Coordinates,
-    Detection,
-    ReceivedDevice,
-    Unsigned16,
-    ZoneNumber,
-    parse_text,
-)
+from engine.kafka.messages import Detection, parse_text
 
 _Object: TypeAlias = dict[str, Any]  # a JSON object of any kind
 _decode = msgspec.json.decode
-_API_KEY = "api_key"
+_API_KEY = "api_key"  # the header with the key of the application that sends
 _LATEST = 253_402_300_799  # epoch seconds, the end of year 9999
 
 
@@ -42,33 +34,31 @@ def _mqtt_topic(report: Report) -> list[str]:
     return text.split("/")
 
 
-def _api_key(report: Report) -> str | None:
-    """The key of the application that sends, from the header `api_key`. Raises ValueError."""
-    found = report.header_text(_API_KEY)
-    return None if found is None else msgspec.convert(found, ApiKey)
-
-
-def _position(latitude: float, longitude: float, accuracy: float | None) -> Coordinates:
-    """A position. Raises ValueError for numbers that are none."""
-    fields = {"latitude": latitude, "longitude": longitude, "accuracy": accuracy}
-    return msgspec.convert(fields, Coordinates)
-
-
-def _timestamp(written: str | float | None) -> float | None:
+def _timestamp(written: object) -> float | None:
     """Epoch seconds of a text or of a number of epoch seconds, to the millisecond. Raises
     ValueError."""
-    if not isinstance(written, float):
+    if written is None or isinstance(written, str):
         return None if written is None else parse_text(written)
-    if not 0 <= written <= _LATEST:
-        raise ValueError("epoch seconds must be between 0 and the end of year 9999")
-    return round(written * 1000) / 1000
+    if isinstance(written, int | float) and 0 <= written <= _LATEST:
+        return round(written * 1000) / 1000
+    raise ValueError("epoch seconds must be between 0 and the end of year 9999")
 
 
-def _gateway(name: str) -> ReceivedDevice:
-    """A gateway as the device of a detection; the prefix keeps its udid apart from phones'."""
-    if not name:
+def _gateway(name: object) -> str:
+    """The udid of a gateway, with a prefix that keeps it apart from phones'. Raises ValueError."""
+    if not name or not isinstance(name, str):
         raise ValueError("the gateway has no name")
-    return ReceivedDevice(udid=f"gateway:{name}")
+    return f"gateway:{name}"
+
+
+def _detection(udid: str, fields: Mapping[str, Any]) -> Detection:
+    """The detection with these fields of this device. Raises msgspec.ValidationError."""
+    return msgspec.convert({**fields, "device": {"udid": udid}}, Detection)
+
+
+def _renamed(found: _Object, **names: str) -> _Object:
+    """Fields of a detection, by their names in a report."""
+    return {name: found.get(theirs) for name, theirs in names.items()}
 
 
 _MANUFACTURER = 0xFF
@@ -101,32 +91,6 @@ def _ibeacon_fields(advertisement: bytes) -> _Object | None:
     return None
 
 
-def _sighting(
-    position: int, beacon: Any, device: ReceivedDevice, at: float | None = None, **more: Any
-) -> Sighting:
-    """The sighting of a beacon with the fields uuid, major, minor and rssi."""
-    fields = {name: getattr(beacon, name) for name in ("uuid", "major", "minor", "rssi")}
-    return Sighting(position, Detection(**fields, device=device, **more), at)
-
-
-class _MinewIBeacon(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "uuid": "ibeaconUuid",
-        "major": "ibeaconMajor",
-        "minor": "ibeaconMinor",
-        "tx_power": "ibeaconTxPower",
-    },
-):
-    uuid: str
-    major: Unsigned16
-    minor: Unsigned16
-    rssi: float
-    timestamp: str | None = None
-    tx_power: float | None = None
-
-
 _MINEW_LEVELS = 3  # /gw/<mac>/status
 
 
@@ -139,11 +103,18 @@ def read_minew(report: Report) -> Iterable[Sighting]:
     ibeacons = [index for index, each in enumerate(elements) if each.get("type") == "iBeacon"]
     if not ibeacons:
         return
-    device = _gateway(_minew_gateway(elements, report))
+    udid = _gateway(_minew_gateway(elements, report))
     for index in ibeacons:
-        beacon = msgspec.convert(elements[index], _MinewIBeacon)
-        at = _timestamp(beacon.timestamp)
-        yield _sighting(index, beacon, device, at, tx_power=beacon.tx_power)
+        fields = _renamed(
+            elements[index],
+            uuid="ibeaconUuid",
+            major="ibeaconMajor",
+            minor="ibeaconMinor",
+            rssi="rssi",
+            tx_power="ibeaconTxPower",
+        )
+        at = _timestamp(elements[index].get("timestamp"))
+        yield Sighting(index, _detection(udid, fields), at)
 
 
 def _minew_gateway(elements: list[_Object], report: Report) -> str:
@@ -153,15 +124,6 @@ def _minew_gateway(elements: list[_Object], report: Report) -> str:
             return str(element["mac"])
     levels = _mqtt_topic(report)
     return levels[-2] if len(levels) >= _MINEW_LEVELS else levels[-1]
-
-
-class _TheengsIBeacon(msgspec.Struct, gc=False):
-    uuid: str
-    major: Unsigned16
-    minor: Unsigned16
-    rssi: float
-    txpower: float | None = None
-    power: float | None = None  # the name of txpower before 2023
 
 
 _TO_MQTT = "BTtoMQTT"
@@ -175,17 +137,13 @@ def read_theengs(report: Report) -> Iterable[Sighting]:
     fields = _decode(report.value, type=_Object)
     if str(fields.get("model_id")).upper() != "IBEACON":
         return
-    beacon = msgspec.convert(fields, _TheengsIBeacon)
     levels = _mqtt_topic(report)
     receiver = levels[levels.index(_TO_MQTT) - 1] if _TO_MQTT in levels[1:] else levels[-1]
-    tx_power = beacon.txpower if beacon.txpower is not None else beacon.power
-    yield _sighting(0, beacon, _gateway(receiver), tx_power=tx_power)
-
-
-class _Espresense(msgspec.Struct, gc=False):
-    id: str
-    rssi: float
-    reference: float | None = msgspec.field(name="rssi@1m", default=None)
+    tx_power = "txpower" if "txpower" in fields else "power"  # before 2023
+    found = _renamed(
+        fields, uuid="uuid", major="major", minor="minor", rssi="rssi", tx_power=tx_power
+    )
+    yield Sighting(0, _detection(_gateway(receiver), found))
 
 
 _ESPRESENSE_PREFIX = "ibeacon:"
@@ -199,40 +157,20 @@ def read_espresense(report: Report) -> Iterable[Sighting]:
 
     The MQTT topic, espresense/devices/<id>/<room>, names the room of the node.
     """
-    measurement = _decode(report.value, type=_Espresense)
-    id_ = measurement.id.lower()
+    measured = _decode(report.value, type=_Object)
+    id_ = str(measured.get("id")).lower()
     if not id_.startswith(_ESPRESENSE_PREFIX):
         return
     found = _ESPRESENSE_ID.fullmatch(id_, len(_ESPRESENSE_PREFIX))
     if found is None:
         raise ValueError("id: an iBeacon's must be iBeacon:<uuid>-<major>-<minor>")
-    message = Detection(
-        uuid=found["uuid"],
-        major=found["major"],
-        minor=found["minor"],
-        rssi=measurement.rssi,
-        tx_power=measurement.reference,
-        device=_gateway(_mqtt_topic(report)[-1]),
-    )
-    yield Sighting(0, message)
+    fields = found.groupdict() | _renamed(measured, rssi="rssi", tx_power="rssi@1m")
+    yield Sighting(0, _detection(_gateway(_mqtt_topic(report)[-1]), fields))
 
 
 class _Mist(msgspec.Struct, gc=False):
     topic: str
     events: list[_Object]
-
-
-class _MistIBeacon(
-    msgspec.Struct,
-    gc=False,
-    rename={each: f"ibeacon_{each}" for each in ("uuid", "major", "minor")},
-):
-    device_id: str
-    uuid: str
-    major: Unsigned16
-    minor: Unsigned16
-    rssi: float
-    timestamp: float | None = None  # epoch seconds
 
 
 _MIST_RAW = ("asset-raw-rssi", "discovered-raw-rssi")
@@ -249,8 +187,11 @@ def read_mist(report: Report) -> Iterable[Sighting]:
     for index, event in enumerate(webhook.events):
         if not event.get("ibeacon_uuid"):
             continue  # it is not about an iBeacon
-        beacon = msgspec.convert(event, _MistIBeacon)
-        yield _sighting(index, beacon, _gateway(beacon.device_id), _timestamp(beacon.timestamp))
+        fields = _renamed(
+            event, uuid="ibeacon_uuid", major="ibeacon_major", minor="ibeacon_minor", rssi="rssi"
+        )
+        message = _detection(_gateway(event.get("device_id")), fields)
+        yield Sighting(index, message, _timestamp(event.get("timestamp")))
 
 
 class _KontaktPacket(msgspec.Struct, gc=False):
@@ -282,7 +223,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
     upload = _decode(report.value, type=_Kontakt)
     if upload.version not in _KONTAKT_VERSIONS:
         raise ValueError(f"version: {upload.version} must be 3 or 4")
-    device = _gateway(upload.source_id)
+    udid = _gateway(upload.source_id)
     for index, event in enumerate(upload.events):
         packet = event.data if event.ble is None else event.ble.data
         fields = _ibeacon_fields(base64.b64decode(packet or "", validate=True))
@@ -290,7 +231,7 @@ def read_kontakt(report: Report) -> Iterable[Sighting]:
             continue
         at = event.timestamp
         seconds = None if at is None else at / 1000 if at > _LATEST_SECONDS else float(at)
-        message = Detection(**fields, rssi=event.rssi, device=device)
+        message = _detection(udid, fields | {"rssi": event.rssi})
         yield Sighting(index, message, _timestamp(seconds))
 
 
@@ -298,18 +239,6 @@ class _KioPage(msgspec.Struct, gc=False):
     """An answer of the operation GET /v3/telemetry."""
 
     content: list[_Object] | None = None
-
-
-class _KioIBeacon(msgspec.Struct, gc=False):
-    uuid: str = msgspec.field(name="iBeaconProximity")
-    major: Unsigned16 = msgspec.field(name="iBeaconMajor")
-    minor: Unsigned16 = msgspec.field(name="iBeaconMinor")
-    source_id: str = msgspec.field(name="sourceId")
-    rssi: float
-    # A number is epoch seconds. `timestamp` is when the cloud received it.
-    gateway_timestamp: str | float | None = msgspec.field(name="gatewayTimestamp", default=None)
-    timestamp: str | float | None = None
-    reference: float | None = msgspec.field(name="calibratedRssi1m", default=None)
 
 
 def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
@@ -323,27 +252,18 @@ def read_kontakt_cloud(report: Report) -> Iterable[Sighting]:
     for index, event in enumerate([_decode(report.value)] if events is None else events):
         if not event.get("iBeaconProximity"):
             continue  # it is not about an iBeacon
-        beacon = msgspec.convert(event, _KioIBeacon)
-        at = beacon.timestamp if beacon.gateway_timestamp is None else beacon.gateway_timestamp
-        device = _gateway(beacon.source_id)
-        yield _sighting(index, beacon, device, _timestamp(at), tx_power=beacon.reference)
-
-
-class _OwnTracksBeacon(msgspec.Struct, gc=False):
-    uuid: str
-    major: Unsigned16
-    minor: Unsigned16
-    tst: float | None = None  # epoch seconds
-    prox: ZoneNumber | None = None
-    rssi: float | None = None
-
-
-class _OwnTracksPosition(msgspec.Struct, gc=False):
-    lat: float
-    lon: float
-    acc: float | None = None
-    tst: float | None = None  # epoch seconds
-    event: str | None = None  # of a transition
+        fields = _renamed(
+            event,
+            uuid="iBeaconProximity",
+            major="iBeaconMajor",
+            minor="iBeaconMinor",
+            rssi="rssi",
+            tx_power="calibratedRssi1m",
+        )
+        # `timestamp` is when the cloud received it. Numbers are epoch seconds.
+        at = event.get("gatewayTimestamp")
+        at = _timestamp(event.get("timestamp") if at is None else at)
+        yield Sighting(index, _detection(_gateway(event.get("sourceId")), fields), at)
 
 
 # What follows owntracks/<user>/<device> in the MQTT topic of each type.
@@ -356,29 +276,29 @@ def read_owntracks(report: Report) -> Iterable[Sighting]:
     The MQTT topic names the phone. Without an api_key positions have no sighting. Of transitions
     only those into a region have one, because the engine's own geofences decide.
     """
-    fields = _decode(report.value, type=_Object)
-    type_ = str(fields.get("_type"))
+    found = _decode(report.value, type=_Object)
+    type_ = str(found.get("_type"))
     if type_ == "beacon":
-        beacon = msgspec.convert(fields, _OwnTracksBeacon)
-        device = _owntracks_device(report, type_)
-        yield _sighting(0, beacon, device, _timestamp(beacon.tst), proximity=beacon.prox)
-    elif type_ in _OWNTRACKS_SUFFIX and (key := _api_key(report)) is not None:
-        found = msgspec.convert(fields, _OwnTracksPosition)
-        if type_ == "transition" and found.event != "enter":
+        names = {name: name for name in ("uuid", "major", "minor", "rssi")}
+        fields = _renamed(found, **names, proximity="prox")
+    elif type_ in _OWNTRACKS_SUFFIX and (key := report.header_text(_API_KEY)) is not None:
+        if type_ == "transition" and found.get("event") != "enter":
             return
-        device = _owntracks_device(report, type_)
-        place = _position(found.lat, found.lon, found.acc)
-        message = Detection(position=place, api_key=key, device=device)
-        yield Sighting(0, message, _timestamp(found.tst))
+        place = _renamed(found, latitude="lat", longitude="lon", accuracy="acc")
+        fields = {"position": place, "api_key": key}
+    else:
+        return
+    message = _detection(_owntracks_device(report, type_), fields)
+    yield Sighting(0, message, _timestamp(found.get("tst")))
 
 
-def _owntracks_device(report: Report, type_: str) -> ReceivedDevice:
+def _owntracks_device(report: Report, type_: str) -> str:
     """<user>/<device> of the MQTT topic, else the whole key."""
     levels, suffix = _mqtt_topic(report), _OWNTRACKS_SUFFIX[type_]
     end = len(levels) - len(suffix)
     if end >= 3 and levels[end:] == suffix:
         levels = levels[end - 2 : end]
-    return ReceivedDevice(udid="/".join(levels))
+    return "/".join(levels)
 
 
 class _RadarUser(msgspec.Struct, gc=False, rename="camel"):
@@ -417,19 +337,19 @@ def read_radar(report: Report) -> Iterable[Sighting]:
         if event.get("type") != _RADAR_ENTERED:
             continue
         entry = msgspec.convert(event, _RadarEntry)
-        user, key = entry.user or webhook.user, _api_key(report)
+        user, key = entry.user or webhook.user, report.header_text(_API_KEY)
         if user is None or not user.device_id:
             raise ValueError("user.deviceId: it is required, and missing")
         if key is None:
             raise ValueError(f"header {_API_KEY}: it is required, and missing")
         at = _timestamp(entry.actual_created_at or entry.created_at)
         longitude, latitude = entry.location.coordinates
-        place = _position(latitude, longitude, entry.location_accuracy)
         if (user.device_id, latitude, longitude, at) in seen:
             continue
         seen.add((user.device_id, latitude, longitude, at))
-        device = ReceivedDevice(udid=user.device_id)
-        yield Sighting(index, Detection(position=place, api_key=key, device=device), at)
+        place = {"latitude": latitude, "longitude": longitude, "accuracy": entry.location_accuracy}
+        message = _detection(user.device_id, {"position": place, "api_key": key})
+        yield Sighting(index, message, at)
 
 
 # By format, as in the setting DETECTION_TOPICS.

@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from redis import Redis
 
-from engine.cli.check import Finding, State, check_redis, check_secret, check_sql, findings
+from engine.cli.check import Finding, check_redis, check_secret, check_sql, findings
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -67,22 +67,22 @@ async def test_a_redis_that_loses_what_it_has(redis_url: str) -> None:
         finally:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "0")
-    assert found["memory"].state is State.BAD
+    assert found["memory"].state == "bad"
     assert "set noeviction" in found["memory"].result
     found = await by_subject(check_redis, settings(redis_url=redis_url))
-    assert found["memory"].state is State.OK
+    assert found["memory"].state == "ok"
 
 
 async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) -> None:
     for url in (postgres_url, sqlite_url):
         # Tables that are not there yet are no second fault.
         seen = await findings(check_sql, settings(database_url=url))
-        (fault,) = (each for each in seen if each.state is State.BAD)
+        (fault,) = (each for each in seen if each.state == "bad")
         assert fault.subject == "migrations"
         assert fault.result.endswith("run `proximity migrate`")
 
 
 async def test_a_published_secret_key() -> None:
     found = await by_subject(check_secret, settings(secret_key="for trying out only"))
-    assert found["SECRET_KEY"].state is State.WARNING
+    assert found["SECRET_KEY"].state == "warning"
     assert "choose your own" in found["SECRET_KEY"].result

@@ -77,7 +77,7 @@ def test_a_row_becomes_the_message_of_the_contract(tmp_path: Path) -> None:
     rows = f'{HEADER}\n{UUID},1,023,"a, b",Near,-70,Android,12,2026-11-20T10:00:00+0100\n'
     rows += f"\n{UUID},1,2,a,,-70,,,\n"
     first, second = read(tmp_path, rows.encode(), "csv")
-    assert (first.line, msgspec.json.decode(first.value)) == (
+    assert (first.offset, msgspec.json.decode(first.value)) == (
         2,
         {
             "uuid": UUID,

@@ -15,7 +15,7 @@ from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
 from catalog.models import Base
 from catalog.secrets import open_cipher
-from engine.cli.detection_file import FileRecord
+from engine.cli.detection_file import Entry
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import VisitReplay, VisitSettings, local_hour
 from engine.kafka.detections import BeaconKey, DecodedDetection
@@ -47,7 +47,7 @@ def seen(
     **more: Any,
 ) -> DecodedDetection:
     """`at` seconds after noon, from a file; or from Kafka, where its record came so much later."""
-    record: Any = FileRecord(b"", round(at * 1000), timestamp=(NOON + at + late) * 1000)
+    record: Any = Entry(round(at * 1000), b"", timestamp=(NOON + at + late) * 1000)
     message = Detection(device=ReceivedDevice(udid=udid), **more)
     return DecodedDetection(record, message, key, zone, NOON + at)
 

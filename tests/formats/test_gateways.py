@@ -98,7 +98,12 @@ def test_another_report(format_: str, value: Any, headers: Any, expected: list[s
 @pytest.mark.parametrize(
     ("format_", "value", "headers", "expected"),
     [
-        ("owntracks", LOCATION.replace(b"52.1", b"91"), [KEY], "<= 90.0 - at `$.latitude`"),
+        (
+            "owntracks",
+            LOCATION.replace(b"52.1", b"91"),
+            [KEY],
+            "<= 90.0 - at `$.position.latitude`",
+        ),
         ("owntracks", LOCATION, [("api_key", b"x" * 256)], "length <= 255"),
         ("radar", {"event": RADAR_EVENT | {"user": None}}, [KEY], "user.deviceId: it is required"),
         ("radar", RADAR.value, [], "header api_key: it is required"),
@@ -144,11 +149,11 @@ def kio(old: bytes, new: bytes) -> Any:
 @pytest.mark.parametrize(
     ("format_", "record", "expected"),
     [
-        ("minew", minew(ibeaconUuid="x"), "32 hexadecimal digits"),
-        ("minew", minew(rssi=None), "missing required field `rssi`"),
+        ("minew", minew(ibeaconUuid="x" * 32), "32 hexadecimal digits"),
+        ("minew", minew(rssi=None), "one of proximity and rssi is required"),
         ("minew", report(orjson.loads(MINEW) * 1001), "more than 1000 sightings in a record"),
         ("minew", report(OLD_MINEW, key=b"\xff"), "key is not UTF-8"),
-        ("minew", report(OLD_MINEW, key=b"x" * 256), "255 characters"),
+        ("minew", report(OLD_MINEW, key=b"x" * 256), "length <= 255"),
         ("minew", report(OLD_MINEW, key=b"a\0b"), "NUL"),
         ("owntracks", changed(OWNTRACKS, b'"prox":2', b'"prox":4'), "3"),
         ("espresense", changed(SAMPLES["espresense"][0].value, b"-100-1", b"-100"), "iBeacon"),

@@ -197,23 +197,21 @@ async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
         group.create_task(run_roles(settings, ROLES, stop, metrics=metrics))
         group.create_task(serve_api(settings, stop))
         try:
-            async with (
-                asyncio.timeout(_START_SECONDS),
-                httpx.AsyncClient(trust_env=False) as client,
-            ):
+            async with asyncio.timeout(_START_SECONDS):
                 for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
-                    while not await _answers(client, f"http://127.0.0.1:{port}/{path}"):
-                        await asyncio.sleep(_POLL)
+                    await _until_answered(f"http://127.0.0.1:{port}/{path}")
             yield metrics
         finally:
             stop.set()
 
 
-async def _answers(client: httpx.AsyncClient, url: str) -> bool:
-    try:
-        return (await client.get(url)).is_success
-    except httpx.TransportError:
-        return False
+async def _until_answered(url: str) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while True:
+            with suppress(httpx.TransportError):
+                if (await client.get(url)).is_success:
+                    return
+            await asyncio.sleep(_POLL)
 
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:

@@ -243,7 +243,7 @@ async def _of_file(
                 try:
                     found.append(entry.decode(exponent, timed=True))
                 except ValueError as error:
-                    read.note_fault(f"{file.name}:{entry.line}", str(error))
+                    read.note_fault(f"{file.name}:{entry.offset}", str(error))
             read.records += len(block)
             yield found
             progress(count=read.records, completed=file.read)

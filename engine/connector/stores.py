@@ -15,7 +15,6 @@ KEPT = 50  # calls of a company in its history
 _KEPT_SECONDS = 24 * 3600
 _GATHER_SECONDS = 0.25
 _BREAKER_SECONDS = 600
-_TAGS = 16  # slots over which a cluster spreads breakers
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PastCall).decode
@@ -70,7 +69,7 @@ class CallHistoryWriter(RedisStore):
 
 
 def _breaker_key(prefix: str, company_id: int) -> str:
-    return f"{prefix}breaker-state:{{{company_id % _TAGS}}}:{company_id}"
+    return f"{prefix}breaker-state:{company_id}"
 
 
 class CallHistoryReader(RedisStore):

@@ -50,7 +50,6 @@ _LAG_SECONDS = 1.0
 _PACE_SECONDS, _PACE_A_RECORD = 0.01, 0.002
 _FEW_RECORDS = 250
 _RESTART_SECONDS = 2.0
-_IDENTITY_SECONDS = 3.0
 _COMMITTING = "committing"
 _COMMIT_RETRY_SECONDS = 0.5
 _COMMIT_SECONDS = 10.0
@@ -180,7 +179,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             "fetching": self._start_and_fetch(),
             "commits": self._run_commits(),
             "lag": self._measure_lag(),
-            "topic ids": self._watch_topics(),
         }
         tasks = [asyncio.create_task(each, name=f"{self.role} {n}") for n, each in work.items()]
         try:
@@ -333,19 +331,6 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
             if not await self._commit(dict(self.partitions)):
                 self._may_commit.set()
                 await backoff.pause()
-
-    async def _watch_topics(self) -> None:
-        """Restart partitions whose topic was deleted and created again, until cancelled."""
-        while True:
-            await asyncio.sleep(_IDENTITY_SECONDS)
-            with suppress(KafkaError, OSError, TimeoutError):  # checked again soon
-                topics = {partition.topic for partition in self.partitions}
-                ids = await self._cluster.topic_ids(topics) if topics else {}
-                self._begin_again(
-                    partition
-                    for partition, assigned in self.partitions.items()
-                    if not assigned.committed.may_belong_to(ids.get(partition.topic))
-                )
 
     def _note_progress(self) -> None:
         self._may_commit.set()

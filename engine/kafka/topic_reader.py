@@ -74,15 +74,11 @@ class TopicReader:
         Raises KafkaError, and TimeoutError if no record arrives within the deadline.
         """
         positions = {tp: begin for tp, (begin, _) in ranges.items()}
-        open_ = {tp for tp, (begin, end) in ranges.items() if begin < end}
-        if not open_:
-            return
         self._assign(positions)
-        while open_:
+        while open_ := {tp for tp, position in positions.items() if position < ranges[tp].end}:
             for tp, records in (await self._progress(open_, positions)).items():
                 if within := _before(records, ranges[tp].end):
                     yield within
-            open_ = {tp for tp in open_ if positions[tp] < ranges[tp].end}
 
     async def in_order_of_time(
         self, ranges: Mapping[TopicPartition, OffsetRange]

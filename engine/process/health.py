@@ -111,8 +111,6 @@ class ClockSkew:
                 server=server,
                 seconds_ahead=round(skew, 1),
             )
-        elif abs(skew) <= SKEW_SECONDS < abs(before):
-            log.warning("the clocks agree again", server=server, seconds_ahead=round(skew, 1))
 
 
 def listen(host: str, port: int, setting: str) -> socket.socket:

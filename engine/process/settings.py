@@ -351,14 +351,6 @@ class Settings(BaseModel):
         return 4 * self.batch_records
 
     @model_validator(mode="after")
-    def _ports(self) -> Self:
-        for name in ("metrics_port", "api_metrics_port"):
-            if self.api_port and self.api_port == getattr(self, name):
-                both = f"{variable_name(name)}: {self.api_port} is {variable_name('api_port')} too"
-                raise refused(f"{both}: choose another")
-        return self
-
-    @model_validator(mode="after")
     def _detection_topics(self) -> Self:
         of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}
         for topic in self.detection_topics:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
-from urllib.parse import parse_qsl, urlencode
 
 from dotenv.parser import parse_stream
 from pydantic import SecretStr, ValidationError
@@ -18,7 +17,6 @@ from engine.process.errors import SettingsError
 from engine.process.settings import PREFIX, Settings, unit_of, variable_name
 
 HIDDEN = "********"
-_SECRET_PARAMETERS = ("password", "sslpassword", "ssl_password", "sentinel_password")
 # The prefix of the variables that name servers for the project's tests; they are no settings.
 _OF_TESTS = f"{PREFIX}TEST_"
 
@@ -91,21 +89,15 @@ def shown(value: object) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password."""
+    """The URL without its login, and without the query if a password is in it."""
     address, question, query = url.partition("?")
     if "@" in query:
         return HIDDEN  # perhaps of a password with a question mark: its end is not certain
-    login, at, host = address.rpartition("@")
-    if at:
-        scheme, _, login = login.partition("://")
-        name, colon, _ = login.partition(":")
-        # Without a colon the user may be a password in the wrong place.
-        address = f"{scheme}://{name + colon if colon else ''}{HIDDEN}@{host}"
-    pairs = [
-        (key, HIDDEN if text and key in _SECRET_PARAMETERS else text)
-        for key, text in parse_qsl(query, keep_blank_values=True)
-    ]
-    return address + question + urlencode(pairs, safe="*/,:")
+    scheme, _, rest = address.partition("://")
+    _, at, host = rest.rpartition("@")
+    login = HIDDEN if at else ""
+    shown_query = HIDDEN if "password" in query else query
+    return f"{scheme}://{login}{at}{host}{question}{shown_query}"
 
 
 def shown_servers(settings: Settings) -> dict[str, str]:

@@ -25,7 +25,7 @@ from redis.exceptions import NoScriptError
 from catalog.database import chunked
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, copy_key, decode_copy
-from engine.redis.store import RedisStore
+from engine.redis.store import RedisStore, readable
 from rules.explanation import DeviceHistory, HeldClaim
 from rules.model import Cap
 
@@ -287,13 +287,13 @@ class ClaimReader(RedisStore):
             pipeline.hget(claims_key(self._prefix, device.udid), field)
         places, *values = await self._answer(pipeline.execute())
         copy = await self._answer(self._redis.get(copy_key(self._prefix, device)))
-        record = None if copy is None else decode_copy(copy).record
+        records = readable([copy] if copy else [], decode_copy)
         found = zip(campaign_ids, values, strict=True)
         times = [int.from_bytes(at) for _, at, _ in _PLACE.iter_unpack((places or b"")[_DIGITS:])]
         return DeviceHistory(
             {number: _newest(value) for number, value in found if value},
             tuple(at / 1000 for at in times),
-            None if record is None else record.time_zone,
+            records[0].time_zone if records else None,
         )
 
 

@@ -54,15 +54,8 @@ NO_ANSWER = DeviceRecord(None, None, False)
 _NEVER_READ: tuple[float, DeviceRecord | None] = (float("-inf"), None)
 
 
-class DeviceCopy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record as SQL had it at `read_at` (epoch s); None if SQL had no record."""
-
-    read_at: float
-    record: DeviceRecord | None
-
-
-encode_copy = msgspec.json.Encoder().encode
-decode_copy = msgspec.json.Decoder(DeviceCopy).decode
+_encode_copy = msgspec.json.Encoder().encode
+decode_copy = msgspec.json.Decoder(DeviceRecord).decode
 
 
 _COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
@@ -148,7 +141,7 @@ class DeviceLookup:
         pipeline: Any = self.redis.pipeline(transaction=False)
         for key, record in stored.items():
             if record is not None:
-                copy = encode_copy(DeviceCopy(now, record))
+                copy = _encode_copy(record)
                 pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
         if len(pipeline):
             await self._run(pipeline.execute())
@@ -162,8 +155,8 @@ class DeviceLookup:
         values = await self._run(pipeline.execute())
         for key, value in zip(keys, values or (), strict=bool(values)):
             if value is not None:
-                with suppress(msgspec.DecodeError):  # another program's value
-                    copies[key] = decode_copy(value).record
+                with suppress(msgspec.DecodeError):  # of another version
+                    copies[key] = decode_copy(value)
         return copies
 
     async def _run(self, call: Awaitable[Any]) -> list[Any] | None:

@@ -27,7 +27,7 @@ _EVICTS = (
 
 
 class RedisInspection(RedisStore):
-    """Checks memory and eviction policy of every node; logs when a danger begins and ends."""
+    """Checks memory and eviction policy of every node; logs when a danger begins."""
 
     _dangers = frozenset[str]()
 
@@ -45,8 +45,6 @@ class RedisInspection(RedisStore):
         dangers |= {_EVICTS} if evicts else set()
         for danger in sorted(dangers - self._dangers):
             log.warning(danger)
-        for danger in sorted(self._dangers - dangers):
-            log.info("no longer the case", warning=danger)
         self._dangers = frozenset(dangers)
 
     async def _info(self) -> list[Mapping[str, Any]]:
@@ -67,21 +65,8 @@ def _ratio(node: Mapping[str, Any]) -> float:
 _DAY = 24 * 3600
 
 
-class RoleLine(msgspec.Struct, frozen=True, array_like=True):
-    """A process's report on one of its roles.
-
-    `reported_at` is in epoch seconds. `behind` is the role's lag in seconds, None while unknown.
-    `waits_for` names the checks of /readyz that fail.
-    """
-
-    role: str
-    reported_at: float
-    behind: float | None
-    waits_for: list[str]
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(RoleLine).decode
+_decode = msgspec.msgpack.Decoder(RoleReport).decode  # with the time (epoch s) in place of the age
 
 
 class RoleStateStore(RedisStore):
@@ -91,8 +76,8 @@ class RoleStateStore(RedisStore):
         """Replace the process's report on the role. The report gets the present time."""
         now = await self._answer(shared_time(self._redis))
         key, pipeline = self._key(now), self._pipeline()
-        line = RoleLine(role, now, behind, list(waits_for))
-        pipeline.hset(key, f"{role}:{instance}", _encode(line))
+        report = RoleReport(role, now, behind, tuple(waits_for))
+        pipeline.hset(key, f"{role}:{instance}", _encode(report))
         pipeline.expire(key, 2 * _DAY)
         await self._answer(pipeline.execute())
 
@@ -101,10 +86,8 @@ class RoleStateStore(RedisStore):
         now, found = await self._answer(shared_time(self._redis)), dict[bytes, bytes]()
         for at in (now - _DAY, now):
             found |= await self._answer(self._redis.hgetall(self._key(at)))
-        return [
-            RoleReport(line.role, max(0.0, now - line.reported_at), line.behind, (*line.waits_for,))
-            for line in readable(found.values(), _decode)
-        ]
+        reports = readable(found.values(), _decode)
+        return [each._replace(age=max(0.0, now - each.age)) for each in reports]
 
     def _key(self, at: float) -> str:
         """The key of a day's reports: those of processes that ended are deleted with it."""

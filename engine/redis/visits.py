@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 from aiokafka import TopicPartition
 
-from catalog.redis_connection import RedisClient
 from engine.kafka.messages import ReceivedDevice
 from engine.kafka.workers import PartitionRestartError
 from engine.process.failures import retry
 from engine.process.metrics import Metrics
+from engine.redis.store import RedisStore
 from rules.model import Zone
 from rules.visits import Visit, VisitBook, VisitEvent
 
@@ -44,43 +44,25 @@ class PendingEvent(msgspec.Struct, array_like=True, gc=False):
     offset: int
 
 
-class _Progress(msgspec.Struct, array_like=True):
-    """The state counts up to `offset` of this topic, and up to the time `mark`."""
-
-    offset: int
-    topic_id: str | None
-    mark: float
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode_progress = msgspec.msgpack.Decoder(_Progress).decode
+# The offset, the topic's id and the time (the book's mark) up to which the state counts.
+_decode_progress = msgspec.msgpack.Decoder(tuple[int, str | None, float]).decode
 _decode_visits = msgspec.msgpack.Decoder(list[Visit]).decode
 _decode_event = msgspec.msgpack.Decoder(PendingEvent).decode
 
 
-class VisitStore:
-    """The hash of one assignment of one partition. Waits while Redis does not answer.
-
-    `deadline` (seconds) bounds each call.
-    """
+class VisitStore(RedisStore):
+    """The hash of one assignment of one partition. Waits while Redis does not answer."""
 
     def __init__(
-        self,
-        partition: TopicPartition,
-        topic_id: str | None,
-        *,
-        redis: RedisClient,
-        prefix: str,
-        deadline: float,
-        metrics: Metrics,
+        self, partition: TopicPartition, topic_id: str | None, *, metrics: Metrics, **options: Any
     ) -> None:
-        self._redis = redis
-        self._key = f"{prefix}visits:{{{partition.topic}:{partition.partition}}}"
-        self._deadline = deadline
+        super().__init__(**options)
+        self._key = f"{self._prefix}visits:{{{partition.topic}:{partition.partition}}}"
         self._errors = metrics.redis_errors
         self._topic_id = topic_id
         self._owner, self._held = token_hex(8).encode(), b""
-        self._script = redis.register_script(_WRITE)
+        self._script = self._redis.register_script(_WRITE)
 
     async def load(self, book: VisitBook) -> tuple[int, list[PendingEvent]]:
         """Take the partition's visits over, into `book`, which is empty.
@@ -91,11 +73,10 @@ class VisitStore:
         fields = await retry(self._take_over, self._errors, _OPERATION)
         if b"progress" not in fields:
             return 0, []
-        progress = _decode_progress(fields[b"progress"])
-        if self._topic_id not in (None, progress.topic_id):
+        offset, topic_id, book.mark = _decode_progress(fields[b"progress"])
+        if self._topic_id not in (None, topic_id):
             await self._write([name for name in fields if name != b"owner"], [])
             return 0, []
-        book.mark = progress.mark
         events = []
         for name, value in fields.items():
             if name.startswith(b"d:"):
@@ -104,7 +85,7 @@ class VisitStore:
             elif name.startswith(b"e:"):
                 events.append(_decode_event(value))
         book.changed.clear()
-        return progress.offset, sorted(events, key=_in_order)
+        return offset, sorted(events, key=_in_order)
 
     async def save(
         self,
@@ -117,7 +98,7 @@ class VisitStore:
 
         Raises VisitsTakenOverError; then nothing was written.
         """
-        kept = [b"progress", _encode(_Progress(offset, self._topic_id, book.mark))]
+        kept = [b"progress", _encode((offset, self._topic_id, book.mark))]
         gone = [b"e:" + each for each in published]
         for (company, udid), visits in book.changed.items():
             name = b"d:%d:%b" % (company, udid.encode())

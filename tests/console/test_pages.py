@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from catalog.models import VisitStatistic
-from engine.redis.role_states import RoleLine, RoleStateStore
+from engine.redis.role_states import RoleStateStore
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, decided, device_of, statistic
 from tests.servers.http_service import replying, serving
@@ -227,7 +227,7 @@ async def test_how_the_service_keeps_up(visitor: Visitor):
         "The recorder is 12 s behind",
     ]
     (key,) = [key async for key in redis.scan_iter("proximity:roles:*")]
-    silent = RoleLine("trigger", time.time() - 125, 0.0, [])
-    await redis.hset(key, "trigger:a", msgspec.msgpack.encode(silent))
+    silent = msgspec.msgpack.encode(("trigger", time.time() - 125, 0.0, []))
+    await redis.hset(key, "trigger:a", silent)
     sentence = "No trigger has been heard from for 2 min"
     assert sentence in (await visitor.get(part)).texts

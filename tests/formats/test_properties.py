@@ -4,7 +4,6 @@ import asyncio
 import json
 import math
 import os
-from base64 import b64encode
 from functools import cache
 from typing import Any
 
@@ -18,17 +17,10 @@ from engine.kafka.detections import BeaconKey
 from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from rules.model import Zone
 from tests.formats import registered
-from tests.formats.records import SAMPLES, decoder, refused, report
+from tests.formats.records import BATCH, EVENT, SAMPLES, batch_of, decoder, refused, report
 from tests.kafka.records import detection
 
 EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
-BATCH = [("content-type", b"application/cloudevents-batch+json")]
-HEADERS = [
-    ("ce_specversion", b"1.0"),
-    ("ce_id", b"1"),
-    ("ce_source", b"/"),
-    ("ce_type", b"t"),
-]
 SCHEMAS = {
     "avro": RegisteredSchema(registered.AVRO.text, {}),
     "protobuf": RegisteredSchema(registered.PROTOBUF.answer("serialized")["schema"], {}),
@@ -89,12 +81,6 @@ def other_values(draw: st.DrawFn, sample: bytes) -> bytes:
     return json.dumps(changed(json.loads(sample))).encode()
 
 
-def batch_of(reports: list[bytes]) -> bytes:
-    """A batch of CloudEvents."""
-    event = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
-    return orjson.dumps([event | {"data_base64": b64encode(each).decode()} for each in reports])
-
-
 @pytest.mark.parametrize("envelope", ["", "cloudevents+", "batch"])
 @pytest.mark.parametrize("format_", FORMATS)
 @settings(max_examples=EXAMPLES)
@@ -108,7 +94,7 @@ def test_a_record_is_detections_or_a_dead_letter(
     if format_ in SCHEMAS:
         value, sample = registered.framed(7, value), registered.framed(7, sample)
     key = data.draw(st.sampled_from([None, b"", b"a/b/c/d", b"\xff"]) | st.binary(max_size=20))
-    headers = HEADERS
+    headers = EVENT
     if envelope == "batch":
         reports = [sample] * data.draw(st.integers(0, 2)) + [value] * data.draw(st.integers(0, 2))
         value, headers, envelope = batch_of(reports), BATCH, "cloudevents+"

@@ -1,7 +1,6 @@
 """Detections with a registered schema: what is read, and what becomes a dead letter."""
 
 import asyncio
-import base64
 import json
 import math
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from engine.kafka.detections import Record
 from engine.kafka.messages import Coordinates, ScannedTag
 from rules.model import Zone
 from tests.formats import registered
-from tests.formats.records import ARRIVED_AT, report
+from tests.formats.records import ARRIVED_AT, BATCH, batch_of, report
 from tests.formats.registered import (
     PROTO,
     TEN_IN_PARIS,
@@ -129,10 +128,7 @@ MESSAGE = avro(detection(detected_at=datetime(2026, 11, 20, 9, 0, 0, 0, UTC), rs
 
 def events(*ids: int) -> Record:
     """A batch of CloudEvents, each with a message by one of these schemas."""
-    whole = {"specversion": "1.0", "id": "1", "source": "/", "type": "t"}
-    data = [base64.b64encode(framed(id_, MESSAGE)).decode() for id_ in ids]
-    batch = [whole | {"data_base64": each} for each in data]
-    return report(batch, headers=[("content-type", b"application/cloudevents-batch+json")])
+    return report(batch_of(framed(id_, MESSAGE) for id_ in ids), headers=BATCH)
 
 
 async def test_a_batch_of_cloudevents_names_few_schemas(registry: SchemaRegistryService) -> None:

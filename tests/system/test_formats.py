@@ -1,41 +1,22 @@
 """Topics of three formats, from the report to SQL, `verify`, `replay` and the dead letters."""
 
-import json
 from datetime import UTC, datetime
-from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from sqlalchemy import select
 
-from catalog.models import Beacon, Device
+from catalog.models import Device
 from tests.formats import registered
+from tests.formats.records import EVENT, minew_report
 from tests.servers.proximity import Rig
 from tests.servers.schema import opened
 from tests.servers.schema_registry import SchemaRegistryService
 from tests.servers.waiting import eventually
 from tests.system.topics import TopicSet
-from tests.system.traffic import detection
+from tests.system.traffic import detection, triple_of
 from tests.system.world import World
 
-EVENT = [
-    ("ce_specversion", b"1.0"),
-    ("ce_id", b"1"),
-    ("ce_source", b"/hall"),
-    ("ce_type", b"org.example.detection"),
-]
 NOW = datetime.now(UTC).replace(microsecond=0)
-
-
-def report(*beacons: Beacon) -> bytes:
-    """A Minew gateway's report about these beacons."""
-    at = NOW.isoformat().replace("+00:00", "Z")
-    lines: list[dict[str, Any]] = [{"timestamp": at, "type": "Gateway", "mac": "AC23"}]
-    for beacon in beacons:
-        signal = {"rssi": -50, "ibeaconTxPower": -59, "mac": "C300", "timestamp": at}
-        uuid = beacon.uuid.replace("-", "").upper()
-        triple = {"ibeaconUuid": uuid, "ibeaconMajor": beacon.major, "ibeaconMinor": beacon.minor}
-        lines.append({"type": "iBeacon"} | signal | triple)
-    return json.dumps(lines).encode()
 
 
 async def counters(url: str) -> dict[str, tuple[int, int]]:
@@ -63,12 +44,13 @@ async def test_three_formats_from_end_to_end(
         }
         engine = stores.start("run")
         await engine.until_ready()
+        at = NOW.isoformat().replace("+00:00", "Z")
         phone = detection(first, "phone").value or b""
         triple = {"uuid": first.uuid, "major": first.major, "minor": first.minor}
         fields = {"rssi": -50, "device": {"udid": "tablet"}, "detected_at": NOW}
         async with AIOKafkaProducer(bootstrap_servers=topics.bootstrap) as producer:
             for topic, value, headers in (
-                (minew, report(first, second, first), []),
+                (minew, minew_report(at, *map(triple_of, (first, second, first))), []),
                 (apps, phone, EVENT),
                 (apps, phone[:-1], EVENT),  # cut off: a dead letter
                 (avro, registered.framed(7, registered.avro(triple | fields)), []),

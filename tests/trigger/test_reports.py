@@ -1,7 +1,6 @@
 """Records that hold many detections, on their way through the trigger."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from engine.kafka.producer import OnAcknowledged
 from engine.trigger.grants import Message
+from tests.formats.records import minew_report
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
@@ -25,13 +25,7 @@ async def gateways(trigger_with: MakeTrigger, topic_prefix: str) -> PushedTrigge
 
 
 def report(*minors: int) -> bytes:
-    """The report of a gateway that has received these beacons."""
-    elements: list[dict[str, Any]] = [{"timestamp": AT, "type": "Gateway", "mac": "AC233FC03641"}]
-    for minor in minors:
-        beacon = {"timestamp": AT, "type": "iBeacon", "mac": "C3000025EF6A", "ibeaconUuid": UUID}
-        numbers = {"ibeaconMajor": 1, "ibeaconMinor": minor, "rssi": -50, "ibeaconTxPower": -59}
-        elements.append(beacon | numbers)
-    return json.dumps(elements).encode()
+    return minew_report(AT, *((UUID, 1, minor) for minor in minors))
 
 
 async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedTrigger) -> None:

@@ -1,7 +1,6 @@
 """A cycle takes detections of several partitions and companies together."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,36 +25,38 @@ class Pair:
         self.workers = [trigger.assigned(number) for number in range(2)]
         self._before = self._count()
 
-    def offer(self, *udids: str) -> None:
+    @property
+    def claims(self) -> Any:
+        """Those of the cycle, for a test to replace `take`."""
+        return self.trigger.role.cycle._claims
+
+    def offer(self, *udids: str, seconds: float = 0) -> None:
         """A detection of each device: of the first on the first partition, and so on."""
         for number, udid in enumerate(udids):
-            self.workers[number].offer(self.trigger.records([detection(udid)], number))
+            self.offer_to(number, udid, seconds=seconds)
+
+    def offer_to(self, number: int, *udids: str, seconds: float = 0) -> None:
+        """Detections of devices on one partition."""
+        values = [detection(udid, seconds=seconds) for udid in udids]
+        self.workers[number].offer(self.trigger.records(values, number))
 
     async def until_finished(self, *numbers: int) -> None:
         workers = [self.workers[number] for number in numbers or range(2)]
-        await eventually(
-            lambda: not any(each.pending for each in workers) or self._failed(),
-            what="all is finished",
-        )
-        assert not self._failed()
-
-    def _failed(self) -> list[BaseException]:
-        return [each.failure for each in self.workers if each.failure is not None]
+        await self.trigger.until_finished(*workers)
 
     async def sent(self) -> list[str]:
         """The udids of the notifications, but for the first one."""
-        left = await self.trigger.left("notifications")
-        udids = {json.loads(each.value or b"")["id"]: "" for each in left}
-        assert len(udids) == len(left), "nothing was sent twice"
-        found = (json.loads(each.value or b"")["device"]["udid"] for each in left)
+        bodies = await self.trigger.sent()
+        assert len({each["id"] for each in bodies}) == len(bodies), "nothing was sent twice"
+        found = (each["device"]["udid"] for each in bodies)
         return sorted(udid for udid in found if udid != FIRST)
 
     def cycles(self) -> float:
         """The cycles that took claims."""
         return self._count() - self._before
 
-    def _count(self, step: str = "claim") -> float:
-        return self.trigger.count("batch_seconds_count", role="trigger", step=step)
+    def _count(self) -> float:
+        return self.trigger.count("batch_seconds_count", role="trigger", step="claim")
 
 
 @pytest.fixture
@@ -84,16 +85,13 @@ async def test_one_cycle_is_for_all_partitions(pair: Pair) -> None:
     assert await pair.sent() == ["a", "b"]
     assert [worker.done_offset for worker in pair.workers] == [2, 3]
     assert pair.trigger.count("detection_to_notification_seconds_count") == 3
-    for number, udid in enumerate("ab"):
-        records = pair.trigger.records([detection(udid, seconds=1)], number)
-        pair.workers[number].offer(records)
+    pair.offer("a", "b", seconds=1)
     await pair.until_finished()
     assert pair.cycles() == 1, "each partition remembers its claims"
 
 
 async def test_only_the_same_device_waits_for_an_unanswered_call(pair: Pair) -> None:
-    claims: Any = pair.trigger.role.cycle._claims
-    asked, answered, take = list[list[str]](), asyncio.Event(), claims.take
+    asked, answered, take = list[list[str]](), asyncio.Event(), pair.claims.take
 
     async def delayed(devices: Any, *given: Any) -> Any:
         asked.append([each.udid for each in devices])
@@ -101,7 +99,7 @@ async def test_only_the_same_device_waits_for_an_unanswered_call(pair: Pair) -> 
             await answered.wait()
         return await take(devices, *given)
 
-    claims.take = delayed
+    pair.claims.take = delayed
     pair.offer("a")
     await eventually(lambda: len(asked) == 1, what="Redis is asked")
     pair.offer("b", "a")
@@ -117,17 +115,15 @@ async def test_the_bound_of_a_cycle_is_for_all_its_partitions(
 ) -> None:
     monkeypatch.setattr(cycle_module, "_MOST_CAMPAIGNS", 3)
     monkeypatch.setattr(cycle_module, "_LEAST_SHARE", 1)
-    claims: Any = pair.trigger.role.cycle._claims
-    asked, take = list[int](), claims.take
+    asked, take = list[int](), pair.claims.take
 
     async def noted(devices: Any, *given: Any) -> Any:
         asked.append(sum(len(each.packed) for each in devices) // REQUEST_BYTES)
         return await take(devices, *given)
 
-    monkeypatch.setattr(claims, "take", noted)
+    pair.claims.take = noted
     for number in range(2):
-        values = [detection(f"{number}-{each}") for each in range(4)]
-        pair.workers[number].offer(pair.trigger.records(values, number))
+        pair.offer_to(number, *(f"{number}-{each}" for each in range(4)))
     await pair.until_finished()
     assert (max(asked), sum(asked)) == (3, 8)
     assert len(await pair.sent()) == 8
@@ -137,17 +133,11 @@ def held_up(owner: Any, name: str, *, after: bool) -> tuple[asyncio.Event, async
     """A method that waits, before or after its work: an event that says so, one that ends it."""
     waits, proceed, inner = asyncio.Event(), asyncio.Event(), getattr(owner, name)
 
-    async def wait() -> None:
+    async def slowly(*given: Any) -> Any:
+        found = await inner(*given) if after else None
         waits.set()
         await proceed.wait()
-
-    async def slowly(*given: Any) -> Any:
-        if after:
-            found = await inner(*given)
-            await wait()
-            return found
-        await wait()
-        return await inner(*given)
+        return found if after else await inner(*given)
 
     setattr(owner, name, slowly)
     return waits, proceed
@@ -159,7 +149,7 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
 ) -> None:
     cycle = pair.trigger.role.cycle
     if step == "claims":
-        waits, proceed = held_up(cycle._claims, "take", after=True)
+        waits, proceed = held_up(pair.claims, "take", after=True)
     else:
         waits, proceed = held_up(cycle.letters, "publish_or_dead_letter", after=False)
     pair.offer("a", "b")
@@ -177,15 +167,14 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
     assert pair.trigger.role.claim_memory.held == 2 + 3, "see ClaimMemory"
     # The partition comes back.
     pair.workers[0] = pair.trigger.assigned()
-    pair.workers[0].offer(pair.trigger.records([detection("c")], 0))
+    pair.offer_to(0, "c")
     await pair.until_finished()
     assert "c" in await pair.sent()
 
 
 async def test_a_partition_that_comes_while_the_last_one_leaves_goes_on(pair: Pair) -> None:
     """The end of the old cycle takes nothing of the new partition with it."""
-    claims: Any = pair.trigger.role.cycle._claims
-    take, waits, leaving, proceed = claims.take, *(asyncio.Event() for _ in range(3))
+    take, waits, leaving, proceed = pair.claims.take, *(asyncio.Event() for _ in range(3))
 
     async def ends_slowly(*_: Any) -> None:
         try:
@@ -195,16 +184,16 @@ async def test_a_partition_that_comes_while_the_last_one_leaves_goes_on(pair: Pa
             leaving.set()
             await proceed.wait()
 
-    claims.take = ends_slowly
+    pair.claims.take = ends_slowly
     pair.offer("a")
     await pair.workers[1].abandon()
     async with asyncio.timeout(90):
         await waits.wait()
-        claims.take = take
+        pair.claims.take = take
         last = asyncio.create_task(pair.workers[0].abandon())
         await leaving.wait()
     pair.workers[1] = pair.trigger.assigned(1)
-    pair.workers[1].offer(pair.trigger.records([detection("b")], 1))
+    pair.offer_to(1, "b")
     await pair.until_finished(1)
     proceed.set()
     await last
@@ -227,7 +216,7 @@ async def test_a_partition_without_a_leader_holds_up_only_its_own(pair: Pair) ->
     assert await pair.sent() == [free]
     assert pair.workers[0].pending == 1
     assert pair.workers[0].done_offset in (None, 1)
-    pair.workers[1].offer(pair.trigger.records([detection(udid_on(1, "later"))], 1))
+    pair.offer_to(1, udid_on(1, "later"))
     await pair.until_finished(1)
     assert len(await pair.sent()) == 2
     leader.set()

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from catalog.models import Application, Beacon, Device, Geofence, ScanTag
+from catalog.models import Beacon, Device, ScanTag
 from tests.catalog.records import Records
 from tests.servers.schema import migrated
+from tests.system.world import kind_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TEST_DEVICES = 20
@@ -27,10 +28,6 @@ class Spot(NamedTuple):
     campaign: int
     time_zone: str | None
     counts: bool
-
-
-def _kind(place: Any) -> str:
-    return "geofence" if isinstance(place, Geofence) else getattr(place, "kind", "beacon")
 
 
 def _signals(place: Any) -> list[dict[str, Any]]:
@@ -72,10 +69,7 @@ async def build_estate(url: str) -> Estate:
         for number in range(_BEACONS)
     ]
     campaigns = [records.campaign(venue) for venue in venues]
-    keys = [
-        Application(company=each, name="app", type="ios", api_key=f"key-{each.name}")
-        for each in companies
-    ]
+    keys = [records.application(each, api_key=f"key-{each.name}") for each in companies]
     devices = [
         Device(company=each, udid=f"phone {n}", test=True, create_on=NOW, update_on=NOW)
         for each in companies
@@ -93,7 +87,7 @@ async def build_estate(url: str) -> Estate:
     by_venue = {campaign.venue: campaign.id for campaign in campaigns}
     spots = [
         Spot(
-            kind=_kind(each),
+            kind=kind_of(each),
             signal=signal,
             id=each.id,
             venue=each.venue.id,

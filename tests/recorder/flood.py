@@ -2,9 +2,8 @@
 
 import random
 import uuid
-import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -35,8 +34,6 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 _MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
 
 Device = tuple[int, str]  # company id, udid
-# The number of rows, and a checksum of their values that does not depend on their order.
-Prints = dict[Device, list[int]]
 
 
 class Message(NamedTuple):
@@ -50,19 +47,15 @@ class Message(NamedTuple):
     arrived_ms: int
 
 
-def add_row(prints: list[int], *content: object) -> None:
-    prints[0] += 1
-    prints[1] += zlib.crc32(repr(content).encode())
-
-
 class Expected:
     """The figures that SQL must have in the end."""
 
     def __init__(self) -> None:
         self.nb_beacon: Counter[Device] = Counter()
         self.nb_campaign: Counter[Device] = Counter()
-        self.detections: Prints = defaultdict(lambda: [0, 0])
-        self.authentications: Prints = defaultdict(lambda: [0, 0])
+        # Rows of traces, each behind its device.
+        self.detections: Counter[tuple[Any, ...]] = Counter()
+        self.authentications: Counter[tuple[Any, ...]] = Counter()
         self.receptions: dict[str, tuple[int, str, int]] = {}
         # Detections, those of other places than beacons, and notifications.
         self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -125,7 +118,7 @@ class Flood:
             if company is None:
                 self.expected.dead_letters["authentications"] += 1
             else:
-                add_row(self.expected.authentications[company, udid], at, ip)
+                self.expected.authentications[(company, udid), at, ip] += 1
             yield Message("authentications", udid.encode(), orjson.dumps(body), self._now_ms)
 
     def presence(self, count: int) -> Iterator[Message]:
@@ -197,7 +190,7 @@ class Flood:
         status = zone if is_beacon else "unknown"
         column = {"beacon": 0, "geofence": 1}.get(spot.kind, 2)
         ids = [spot.id if number == column else None for number in range(3)]
-        add_row(self.expected.detections[device], spot.venue, *ids, status, at)
+        self.expected.detections[(device, spot.venue, *ids, status, at)] += 1
         refs = iter((("venue", spot.venue), (spot.kind, spot.id)))
         if _has_a_day("detections", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 0 if is_beacon else 1, udid)
@@ -256,13 +249,13 @@ async def assert_written(database: Database, expected: Expected) -> None:
     """Assert that every row is as expected."""
     devices = {
         row.id: (row.company_id, row.udid)
-        for row in await _rows(database, "SELECT id, company_id, udid FROM device")
+        async for row in _rows(database, "SELECT id, company_id, udid FROM device")
     }
     await _assert_counters(database, expected)
     await _assert_traces(database, devices, expected)
     receptions = {
         str(uuid.UUID(str(row.notification))): (*devices[row.device_id], row.campaign_id)
-        for row in await _rows(database, "SELECT * FROM reception")
+        async for row in _rows(database, "SELECT * FROM reception")
     }
     assert receptions == expected.receptions
     await _assert_figures(database, expected)
@@ -272,32 +265,31 @@ async def assert_written(database: Database, expected: Expected) -> None:
 async def recorded(database: Database) -> int:
     """How many records are recorded, of all topics; -1 while SQL does not answer."""
     try:
-        (row,) = await _rows(database, "SELECT sum(next_offset) AS done FROM recorder_offset")
+        query = "SELECT sum(next_offset) AS done FROM recorder_offset"
+        (done,) = [row.done async for row in _rows(database, query)]
     except (SQLAlchemyError, OSError):
         return -1
-    return int(row.done or 0)
+    return int(done or 0)
 
 
 async def _assert_counters(database: Database, expected: Expected) -> None:
     for counter in ("nb_beacon", "nb_campaign"):
         query = f"SELECT company_id, udid, {counter} AS figure FROM device WHERE {counter} <> 0"
-        found = {(r.company_id, r.udid): r.figure for r in await _rows(database, query)}
+        found = {(r.company_id, r.udid): r.figure async for r in _rows(database, query)}
         assert found == dict(getattr(expected, counter)), counter
 
 
 async def _assert_traces(
     database: Database, devices: dict[int, Device], expected: Expected
 ) -> None:
-    detections: Prints = defaultdict(lambda: [0, 0])
-    query = "SELECT * FROM detection_trace"
-    async for row in _stream(database, query):
-        device = devices[row.device_id]
+    detections: Counter[tuple[Any, ...]] = Counter()
+    async for row in _rows(database, "SELECT * FROM detection_trace"):
         place = (row.venue_id, row.beacon_id, row.geofence_id, row.scan_tag_id)
-        add_row(detections[device], *place, row.status, _ms(row.create_on))
+        detections[(devices[row.device_id], *place, row.status, _ms(row.create_on))] += 1
     assert detections == expected.detections
-    authentications: Prints = defaultdict(lambda: [0, 0])
-    async for row in _stream(database, "SELECT device_id, create_on, ip FROM authentication_trace"):
-        add_row(authentications[devices[row.device_id]], _ms(row.create_on), row.ip)
+    authentications: Counter[tuple[Any, ...]] = Counter()
+    async for row in _rows(database, "SELECT * FROM authentication_trace"):
+        authentications[devices[row.device_id], _ms(row.create_on), row.ip] += 1
     assert authentications == expected.authentications
 
 
@@ -307,7 +299,7 @@ async def _assert_figures(database: Database, expected: Expected) -> None:
             *(row.detections, row.place_detections, row.notifications),
             row.devices,
         )
-        for row in await _rows(database, "SELECT * FROM statistic")
+        async for row in _rows(database, "SELECT * FROM statistic")
     }
     assert found == {
         key: (*figures, len(expected.visitors[key])) for key, figures in expected.figures.items()
@@ -315,22 +307,16 @@ async def _assert_figures(database: Database, expected: Expected) -> None:
 
 
 async def _assert_visits(database: Database, expected: Expected) -> None:
-    rows = await _rows(database, "SELECT * FROM visit_statistic")
     found = {
         (_date_of(row.day), row.kind, row.ref, row.minutes): [row.begun, row.ended, row.seconds]
-        for row in rows
+        async for row in _rows(database, "SELECT * FROM visit_statistic")
     }
     assert found == expected.visits
-    events = await _rows(database, "SELECT id FROM visit_event")
-    assert {str(uuid.UUID(str(row.id))) for row in events} == expected.visit_events
+    events = {row.id async for row in _rows(database, "SELECT id FROM visit_event")}
+    assert {str(uuid.UUID(str(each))) for each in events} == expected.visit_events
 
 
-async def _rows(database: Database, query: str) -> list[Any]:
-    async with database.engine.connect() as connection:
-        return list(await connection.execute(text(query)))
-
-
-async def _stream(database: Database, query: str) -> Any:
+async def _rows(database: Database, query: str) -> AsyncIterator[Any]:
     async with database.engine.connect() as connection:
         async for row in await connection.stream(text(query)):
             yield row

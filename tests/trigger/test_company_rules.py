@@ -49,17 +49,6 @@ async def test_a_capped_device_costs_no_more_requests(trigger: PushedTrigger) ->
     assert Counter(await sent(trigger)) == {("phone", 7): 3, ("other", 7): 1}
 
 
-async def test_a_message_too_large_keeps_no_place(trigger: PushedTrigger) -> None:
-    large = campaign_entry(7, content="x" * 5000, priority=9) | campaign_entry(8)
-    await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(1, HOUR)))
-    trigger.publisher._refusals.note_size(trigger.topics.name("notifications"), 1, 3000)
-    await trigger.push(detection())
-    assert await sent(trigger) == []
-    await trigger.write_index(campaign_entry(7, active=False))
-    await trigger.push(detection(seconds=1), detection(seconds=2))
-    assert await sent(trigger) == [("phone", 8)]
-
-
 async def test_a_call_has_the_caps_that_count_it(trigger: PushedTrigger) -> None:
     call = {"format": "connector", "content": None}
     fields = beacon_entry([7, 8]) | connector_entry("https://shop.example")

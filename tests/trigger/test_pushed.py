@@ -6,7 +6,8 @@ import pytest
 
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.trigger.partition import record_bytes
-from tests.redis.index_writer import beacon_entry, campaign_entry
+from rules.model import Cap
+from tests.redis.index_writer import beacon_entry, campaign_entry, rules_entry
 from tests.rules.records import venue
 from tests.servers.waiting import eventually
 from tests.trigger.pushed import PushedTrigger, Record, detection
@@ -17,11 +18,12 @@ def header(record: Record, name: str) -> str:
     return headers[name].decode()
 
 
-async def test_a_message_too_large_is_a_dead_letter_and_keeps_no_claim(
+async def test_a_message_too_large_is_a_dead_letter_and_keeps_neither_claim_nor_place(
     trigger: PushedTrigger,
 ) -> None:
+    """A cap has room for the other message and for one more."""
     large = campaign_entry(7, delay=3600, content="x" * 5000) | campaign_entry(8, delay=3600)
-    await trigger.write_index(beacon_entry([7, 8]) | large)
+    await trigger.write_index(beacon_entry([7, 8]) | large | rules_entry(Cap(2, 3600)))
     topic = trigger.topics.name("notifications")
     trigger.publisher._refusals.note_size(topic, 1, 3000)
     await trigger.push(detection())

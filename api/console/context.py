@@ -1,7 +1,7 @@
 """The context of a page: a request of a signed-in user, and the operations of /v2 it calls."""
 
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import httpx
 from fastapi import Depends
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -221,36 +220,17 @@ async def page_context(request: Request) -> PageContext:
 Context = Annotated[PageContext, Depends(page_context)]
 
 
-class PageRoute(APIRoute):
-    """Answers an ApiError with a page; if the session has ended, redirects to the sign-in."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of the route, and what becomes of its errors."""
-        handler = super().get_route_handler()
-
-        async def with_refusals(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except ApiError as error:
-                if request.headers.get("accept") == "application/json":
-                    raise  # a script reads the answer of the interface
-                return _to_sign_in(request) if error.status == 401 else _refused(request, error)
-
-        return with_refusals
-
-
-def _to_sign_in(request: Request) -> Response:
-    address = f"{PATH}/sign-in"
-    answer: Response = RedirectResponse(address, 303)
-    if "hx-request" in request.headers:
-        # htmx would put the sign-in form into a part of the page, so the whole page is redirected.
-        answer = Response(status_code=204, headers={"hx-redirect": address})
-    cookies.forget(answer, cookies.SESSION)
-    return answer
-
-
-def _refused(request: Request, error: ApiError) -> Response:
+def refused(request: Request, error: ApiError) -> Response:
+    """The page, or the part of one, that a refused request gets; without a session the sign-in."""
+    is_part = "hx-request" in request.headers
+    if error.status == 401:
+        address = f"{PATH}/sign-in"
+        answer: Response = RedirectResponse(address, 303)
+        if is_part:  # htmx would put the form into the part: redirect the whole page
+            answer = Response(status_code=204, headers={"hx-redirect": address})
+        cookies.forget(answer, cookies.SESSION)
+        return answer
     faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
-    template = "sign_in.html#part" if "hx-request" in request.headers else "sign_in.html"
     values = {"status": error.status, "message": faults or error.message}
+    template = "sign_in.html#part" if is_part else "sign_in.html"
     return rendered(template, translations_for(request), values, error.status)

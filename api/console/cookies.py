@@ -11,7 +11,6 @@ from starlette.responses import Response
 from api.answers import ApiError
 
 PATH = "/console"
-LANGUAGE = "console_language"
 SESSION = "proximity_session"
 NOTICE = "console_done"
 

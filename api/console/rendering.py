@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.console.cookies import PATH
 from api.console.forms import split_delay, tag_text
-from api.console.texts import LANGUAGES, Translations, display_time, display_zone
+from api.console.texts import Translations, display_time, display_zone
 from catalog.models import WEEKDAYS
 from catalog.plain_text import csv_text
 from rules.parsing import DELAY_UNITS
@@ -75,7 +75,6 @@ def _environment() -> Environment:
         asset=_asset_address,
         console=PATH,
         fault=_fault,
-        languages=LANGUAGES,
         display_zone=display_zone,
         split_delay=split_delay,
         tag_text=tag_text,

@@ -1,4 +1,6 @@
-"""The console: its pages, its files, signing in and out, and the language."""
+"""The console: its pages, its files, signing in and out."""
+
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
@@ -6,7 +8,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from api.answers import ApiError
 from api.console import cookies
-from api.console.context import Context, PageRoute, call_interface
+from api.console.context import Context, call_interface, refused
 from api.console.cookies import PATH, SessionKey
 from api.console.forms import read_form
 from api.console.pages import (
@@ -21,18 +23,30 @@ from api.console.pages import (
     venues,
 )
 from api.console.rendering import ASSETS, rendered
-from api.console.texts import LANGUAGES, translations_for
+from api.console.texts import translations_for
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _AREAS = (overview, activity, records, sheets, venues, campaigns, devices, settings, statistics)
 ROUTERS = (*(area.router for area in _AREAS), router)  # the last one answers all other paths
-_YEAR = 365 * 24 * 3600
 
 
-def add_console(app: FastAPI) -> None:
-    """Add the pages to the application."""
+Answer = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def add_console(app: FastAPI, answer: Answer) -> None:
+    """Add the pages to the application. Their refusals are pages; `answer` makes all others."""
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        is_page = request.url.path.startswith(f"{PATH}/") or request.url.path == PATH
+        # A script reads the answer of the interface.
+        if is_page and request.headers.get("accept") != "application/json":
+            assert isinstance(error, ApiError)  # noqa: S101  # by the registration
+            return refused(request, error)
+        return await answer(request, error)
+
     for each in ROUTERS:
         app.include_router(each, prefix=PATH, include_in_schema=False)
+    app.add_exception_handler(ApiError, refuse)
 
 
 @router.get("/static/{name}")
@@ -73,17 +87,6 @@ async def sign_in(request: Request) -> Response:
     answer = RedirectResponse(PATH, 303)
     session = SessionKey(granted["email"], granted["token"])
     cookies.keep_session(answer, request, session, granted["valid"])
-    return answer
-
-
-@router.post("/language")
-async def choose_language(request: Request) -> Response:
-    """Store the chosen language in a cookie."""
-    cookies.refuse_other_sites(request)
-    chosen = (await read_form(request)).get("language", "")
-    answer = RedirectResponse(PATH, 303)
-    if chosen in LANGUAGES:
-        cookies.keep(answer, request, cookies.LANGUAGE, chosen, _YEAR)
     return answer
 
 

@@ -13,10 +13,9 @@ from babel.messages.pofile import read_po
 from starlette.requests import Request
 
 from api.answers import timestamp
-from api.console.cookies import LANGUAGE
 from catalog.fields import ZONES
 
-LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
+LANGUAGES = ("en", "de", "fr", "es")
 _DEFAULT = "en"
 
 
@@ -38,12 +37,9 @@ class Translations:
 
 
 def translations_for(request: Request) -> Translations:
-    """The language that the visitor chose, else the first known one of Accept-Language."""
+    """The first known language of Accept-Language."""
     named = request.headers.get("accept-language", "")[:200].split(",")
-    preferred = [
-        request.cookies.get(LANGUAGE, ""),
-        *(part.partition(";")[0].strip().lower().partition("-")[0] for part in named),
-    ]
+    preferred = [part.partition(";")[0].strip().lower().partition("-")[0] for part in named]
     return load_translations(next((each for each in preferred if each in LANGUAGES), _DEFAULT))
 
 

@@ -62,18 +62,6 @@ async def test_several_are_switched(visitor: Visitor, bodies: Bodies, venue: int
     assert await visitor.read(path) == before
 
 
-async def test_where_a_campaign_is_aimed_is_told(visitor: Visitor, bodies: Bodies, venue: int):
-    for tags in (["shoes"], ["shoes", "hats"], []):
-        await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=tags))
-    await visitor.made(f"/region/{venue}/geofencing", bodies.geofence(tags=["shoes"]))
-    aimed = [{"name": "shoes"}, {"name": "nowhere"}]
-    number = await campaign_with(visitor, bodies, venue, tags=aimed)
-    page = await visitor.get(f"/venues/{venue}/campaigns/{number}")
-    assert "Fires at 2 beacons, 1 geofence by the tag shoes" in page.texts
-    assert "Fires nowhere yet by the tag nowhere" in page.texts
-    assert "shoes" in (await visitor.get(f"/venues/{venue}/campaigns")).texts
-
-
 async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, venue: int):
     beacon = await visitor.made(f"/region/{venue}/beacon", bodies.beacon(tags=["door"]))
     poster = {"name": "Poster", "value": "https://pier.example/", "active": True}

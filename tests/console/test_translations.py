@@ -10,7 +10,7 @@ from api.console.texts import LANGUAGES, read_texts
 from api.reports import ROLES, AwaitedCheck
 from connectors.model import CallFault
 from rules.model import Reason
-from tests.console.visitor import SITE, Visitor
+from tests.console.visitor import Visitor
 
 KINDS = ("venue", "beacon", "geofence", "nfc", "qrcode")
 # Texts whose keys are put together.
@@ -54,16 +54,3 @@ async def test_the_browsers(visitor: Visitor, named: str, language: str, word: s
     page = await visitor.get("", accept_language=named)
     assert page.tags[0] == ("html", {"lang": language})
     assert word in page.texts
-
-
-async def test_the_chosen_one(visitor: Visitor):
-    headers = {"origin": SITE, "accept-language": "fr"}
-    answer = await visitor.client.post(
-        "/console/language", data={"language": "de"}, headers=headers
-    )
-    assert answer.status_code == 303
-    assert "httponly" in answer.headers["set-cookie"].lower()
-    page = await visitor.get("", accept_language="fr")
-    assert "Übersicht" in page.texts
-    await visitor.client.post("/console/language", data={"language": "../x"}, headers=headers)
-    assert "Übersicht" in (await visitor.get("")).texts

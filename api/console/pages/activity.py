@@ -8,13 +8,13 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import Context, PageRoute, RecordList
+from api.console.context import Context, RecordList
 from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
 from rules.model import Reason
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _MOST_NAMES = 100  # of a venue
 
 

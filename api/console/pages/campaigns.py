@@ -1,6 +1,5 @@
 """Campaigns: the list with their states, the form, the preview, and why one does not fire."""
 
-from collections import Counter
 from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import A_PAGE, Context, PageContext, PageRoute
+from api.console.context import A_PAGE, Context, PageContext
 from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
 from api.console.pages.records import CAMPAIGNS, IN_VENUES, store, venue_of
@@ -19,7 +18,7 @@ from api.console.rendering import previewed
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _RESULT_DAYS = 30
 _LIST = "/venues/{id:int}/campaigns"
 _ONE = f"{_LIST}/{{uid:int}}"
@@ -132,7 +131,6 @@ async def _form(
         venue=venue,
         targets=targets,
         chosen=chosen,
-        reached=reached_by_tag(targets),
         state=None if number is None else await campaign_state(context, venue["id"], number),
     )
 
@@ -145,15 +143,6 @@ async def _offered(context: PageContext, name: str, chosen: list[str]) -> list[d
         found = await context.get(kind.list_path(context), limit=ON_THE_PLAN)
         offered |= {str(each["id"]): each for each in found}
     return list(offered.values())
-
-
-def reached_by_tag(targets: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]]:
-    """How many of the venue's places of each kind have each tag."""
-    reached: dict[str, Counter[str]] = {}
-    for kind, places in targets.items():
-        for name in (tag["name"] for place in places for tag in place.get("tags", ())):
-            reached.setdefault(name, Counter())[kind] += 1
-    return dict(sorted(reached.items()))
 
 
 @router.post(f"{_ONE}/explain")

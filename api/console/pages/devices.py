@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import Context, PageRoute
+from api.console.context import Context
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _TRACES = 50
 
 

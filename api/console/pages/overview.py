@@ -8,12 +8,12 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import Context, PageRoute
+from api.console.context import Context
 from api.console.pages.campaigns import StateText, campaign_state
 from api.console.pages.statistics import before, figures_of, last_days
 from api.console.texts import Translations
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _DAYS = 30
 _CAMPAIGNS_AT_ONCE = 20
 _CAMPAIGNS_OF_REASON = 3

@@ -10,11 +10,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import Context, PageContext, PageRoute
+from api.console.context import Context, PageContext
 from api.console.cookies import PATH, Notice
 from api.console.forms import tag_names, tag_text
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 
 
 class FormField(NamedTuple):

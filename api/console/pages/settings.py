@@ -7,12 +7,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import Context, PageContext, PageRoute
+from api.console.context import Context, PageContext
 from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay
 from catalog.models import WEEKDAYS
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 _COMPANY = "/profile/company"
 _MORE_ROWS = 2
 _NEW = {"method": "POST", "auth": "header", "parameters": "[]"}

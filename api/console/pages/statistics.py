@@ -9,11 +9,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import Context, PageContext, PageRoute
+from api.console.context import Context, PageContext
 from api.console.rendering import csv_file
 from rules.visits import VisitKind
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 KINDS = ("campaign", "beacon", "geofence", "nfc", "qrcode", "venue")
 PERIODS = ("7", "30", "90", "month", "last_month")
 _FIGURES = ("detections", "device_days", "notifications")

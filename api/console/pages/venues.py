@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, Response
 
-from api.console.context import Context, PageRoute
+from api.console.context import Context
 from api.console.pages.records import BEACONS
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter()
 ON_THE_PLAN = 1000
 _NAMED = 12
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=]+")

@@ -14,14 +14,13 @@ from catalog.load import LoadError, LoadSummary, load_document
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.cli.command import (
-    CommandError,
     begin_quietly,
     command,
     new_app,
     new_group,
     telling,
 )
-from engine.cli.output import count_of, say
+from engine.cli.output import refused_file, say
 from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
@@ -53,17 +52,11 @@ async def _load(settings: Settings, name: str, raw: bytes) -> None:
         try:
             summary = await write_catalog(settings, database, raw)
         except LoadError as error:
-            raise refused_document(name, error) from None
+            faults = [f"{name}: {each}" for each in error.faults]
+            raise refused_file(name, faults, "nothing was changed") from None
     for kind, count in summary.items():
         outcomes = (f"{count[each]} {each}" for each in ("created", "updated", "unchanged"))
         say(f"{kind}: {', '.join(outcomes)}")
-
-
-def refused_document(name: str, error: LoadError) -> CommandError:
-    """Print the faults of a document on standard error. Returns the error of the command."""
-    for fault in error.faults:
-        say(f"{name}: {fault}", err=True)
-    return CommandError(f"{name} has {count_of(len(error.faults), 'fault')}; nothing was changed")
 
 
 async def write_catalog(settings: Settings, database: Database, raw: bytes) -> LoadSummary:

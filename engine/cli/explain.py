@@ -84,15 +84,17 @@ async def explain(
     decided = None if decided_at is None else parsed("--decided-at", moment, decided_at)
     now = time.time() if decided is None else decided
     detected = now if at is None else parsed("--at", moment, at)
+    question = Question(
+        Zone.IMMEDIATE if proximity is None else parsed("--proximity", parse_zone, proximity),
+        detected,
+        detected if decided is None else decided,
+        settings.max_detection_age,
+        DeviceHistory(time_zone=time_zone),
+        key.kind,
+    )
     async with open_redis(settings) as redis:
         try:
-            found = await explained(
-                *(settings, redis, key, udid),
-                zone=None if proximity is None else parsed("--proximity", parse_zone, proximity),
-                detected_at=detected,
-                decided_at=detected if decided is None else decided,
-                time_zone=time_zone,
-            )
+            found = await _explained(settings, redis, key, udid, question, proximity is None)
         except IndexNotBuiltError:
             raise CommandError("Redis has no index yet: `proximity run` builds it") from None
     fields = _fields(key, udid, found)
@@ -102,43 +104,34 @@ async def explain(
         _show(key, fields)
 
 
-async def explained(
+async def _explained(
     settings: Settings,
     redis: RedisClient,
     key: PlaceKey,
-    udid: str | None = None,
-    *,
-    zone: Zone | None = None,
-    detected_at: float,
-    decided_at: float,
-    time_zone: str | None = None,
+    udid: str | None,
+    question: Question,
+    near_enough: bool,
 ) -> Explained:
-    """Explain a detection by the index and the device's claims; writes nothing.
+    """Answer by the index and the claims of the device; a new one, without `udid`, has none.
 
-    Without `udid` the device has received nothing yet; without `zone` it is just near enough for a
-    beacon. `time_zone` is the device's, None for the catalog's. Raises IndexNotBuiltError and the
+    With `near_enough` the zone is the farthest that triggers. Raises IndexNotBuiltError and the
     errors of Redis.
     """
     options = redis_options(settings, redis)
     index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
     place = await index.look_up(key)
-    history, target = DeviceHistory(), None
-    if place is not None:
-        target = place.target
-        zone = target.reach if zone is None else zone
-        if udid is not None:
-            device = DeviceKey(place.company_reference.id, udid)
-            campaigns = [each.id for each in place.campaigns]
-            history = await ClaimReader(**options).history(device, campaigns)
-    question = Question(
-        Zone.IMMEDIATE if zone is None else zone,
-        detected_at,
-        decided_at,
-        settings.max_detection_age,
-        history._replace(time_zone=time_zone or history.time_zone),
-        key.kind,
-    )
-    return place, question, explain_detection(target, question)
+    if place is None:
+        return None, question, explain_detection(None, question)
+    reach = place.target.reach
+    if near_enough and reach is not None:
+        question = question._replace(zone=reach)
+    if udid is not None:
+        device = DeviceKey(place.company_reference.id, udid)
+        campaigns = [each.id for each in place.campaigns]
+        history = await ClaimReader(**options).history(device, campaigns)
+        time_zone = question.history.time_zone or history.time_zone
+        question = question._replace(history=history._replace(time_zone=time_zone))
+    return place, question, explain_detection(place.target, question)
 
 
 def _fields(key: PlaceKey, udid: str | None, found: Explained) -> dict[str, Any]:

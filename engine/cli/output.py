@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from catalog.plain_text import for_terminal
+from engine.cli.command import CommandError
 from rules.visits import LENGTHS
 
 _WIDTH_OF_A_FILE = 10_000
@@ -35,6 +36,13 @@ def echo_json(fields: Mapping[str, Any]) -> None:
 def count_of(number: int, noun: str) -> str:
     """`1 record`, `2,000 records`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def refused_file(name: str, faults: Sequence[str], done: str) -> CommandError:
+    """Print the faults of a file. Returns the command's error, which ends with what was `done`."""
+    for fault in faults:
+        say(fault, err=True)
+    return CommandError(f"{name} has {count_of(len(faults), 'fault')}; {done}")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:

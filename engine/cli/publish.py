@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
 from engine.cli.detection_file import DetectionFile, FormatOption, form_of
-from engine.cli.output import say, shown_progress
+from engine.cli.output import refused_file, say, shown_progress
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS
 from engine.kafka.producer import Outgoing, Publisher
@@ -23,7 +23,6 @@ from engine.process.settings import DetectionTopic, Settings
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TICK = 0.02  # seconds: items that become due within it form a batch
-_MOST_FAULTS = 20
 
 app = new_app()
 
@@ -75,10 +74,7 @@ def publish(
             count = sum(1 for _ in items())
         done = f"{count:,} detections are valid; {done}" if dry_run else done
         if faults:
-            show = faults if len(faults) > 1 else ()
-            _print_faults(show)
-            what = f"{source.name} has {len(faults):,} faults" if show else faults[0]
-            raise CommandError(f"{what}; {done}")
+            raise refused_file(source.name, faults, done)
     if dry_run:
         say(done)
         raise typer.Exit
@@ -107,16 +103,12 @@ async def _publish(
         async with open_publisher(settings) as publisher:
             async for sent in sending(publisher):
                 progress(count=sent, completed=source.read)
-    _print_faults(faults)
+    for fault in faults:
+        say(fault, err=True)
     seconds = time.monotonic() - begin
     skipped = f", skipped {len(faults):,}" if faults else ""
     done = f"published {sent:,} detections to {topic} in {seconds:.1f} s"
     say(f"{done} ({sent / seconds:,.0f}/s){skipped}")
-
-
-def _print_faults(faults: Sequence[str]) -> None:
-    for fault in faults[:_MOST_FAULTS]:
-        say(fault, err=True)
 
 
 class Item(NamedTuple):

@@ -1,7 +1,7 @@
 """Decodes this project's own detection from Avro's binary encoding, with the writer's schema."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ import fastavro
 import msgspec
 from fastavro.read import LOGICAL_READERS
 
-from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
+from engine.formats.registry import Decode, SchemaKind
 
 _LONGEST_DECIMAL = 32  # bytes
 _decode_json = msgspec.json.Decoder().decode
@@ -33,13 +33,13 @@ for _name in ("bytes-decimal", "fixed-decimal"):
     LOGICAL_READERS[_name] = _bounded(LOGICAL_READERS[_name])
 
 
-def compiled(schema: RegisteredSchema) -> Decode:
+def compiled(schema: str, references: Mapping[str, str]) -> Decode:
     """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
     named: dict[str, Any] = {}
     try:
-        for text in schema.references.values():
+        for text in references.values():
             fastavro.parse_schema(_decode_json(text), named_schemas=named)
-        parsed = fastavro.parse_schema(_decode_json(schema.text), named_schemas=named)
+        parsed = fastavro.parse_schema(_decode_json(schema), named_schemas=named)
     except Exception as error:  # fastavro also raises Python's own errors
         raise ValueError(f"no valid Avro schema: {error}") from error
 

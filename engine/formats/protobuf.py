@@ -5,7 +5,7 @@ text has to be parsed here.
 """
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import (
@@ -19,7 +19,7 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from engine.formats.registry import Decode, RegisteredSchema, SchemaKind
+from engine.formats.registry import Decode, SchemaKind
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPERS = "google.protobuf."
@@ -32,25 +32,18 @@ _MOST_INDEXES = 16
 _ZERO_COUNTS = ("major", "minor", "latitude", "longitude", "kind", "transition")
 
 
-def compiled(schema: RegisteredSchema) -> Decode:
+def compiled(schema: str, references: Mapping[str, str]) -> Decode:
     """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
+    pool = descriptor_pool.DescriptorPool()
     try:
-        file, pool = _loaded(schema)
+        for name, well_known in _WELL_KNOWN.items():
+            if name not in references:
+                pool.AddSerializedFile(well_known)
+        for name, text in references.items():
+            _add(pool, text, name)
+        return _Messages(_add(pool, schema, None), pool)
     except Exception as error:  # protobuf raises TypeError, KeyError and others
         raise ValueError(f"no valid Protobuf schema: {error}") from error
-    return _Messages(file, pool)
-
-
-def _loaded(
-    schema: RegisteredSchema,
-) -> tuple[descriptor_pb2.FileDescriptorProto, descriptor_pool.DescriptorPool]:
-    pool = descriptor_pool.DescriptorPool()
-    for name, well_known in _WELL_KNOWN.items():
-        if name not in schema.references:
-            pool.AddSerializedFile(well_known)
-    for name, text in schema.references.items():
-        _add(pool, text, name)
-    return _add(pool, schema.text, None), pool
 
 
 def _add(

@@ -83,34 +83,24 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """A schema as registered.
-
-    `references` are the texts of the schemas that it refers to, by the name in the reference. A
-    referenced schema follows those that it refers to itself.
-    """
-
-    text: str
-    references: Mapping[str, str]
-
-
 class SchemaKind(NamedTuple):
     """A kind of schema, under its name in the registry.
 
-    `compile` makes a schema's decoder, and raises ValueError for a schema that cannot be used for
-    detections. `form` is the requested form of schemas, as in ?format=.
+    `compile` makes a decoder from the schema's text and the texts of the schemas that it refers to,
+    by the name in the reference; a referenced schema follows those that it refers to itself. It
+    raises ValueError for a schema that cannot be used for detections. `form` is the requested form
+    of schemas, as in ?format=.
     """
 
     name: str
-    compile: Callable[[RegisteredSchema], Decode]
+    compile: Callable[[str, Mapping[str, str]], Decode]
     form: str | None = None
 
 
 _decode_json = msgspec.json.Decoder().decode
 # The message is not validated against the registered JSON Schema, as in Confluent's own consumers
 # by default, but against this project's schema, which is stricter.
-JSON_SCHEMA = SchemaKind("JSON", lambda _schema: _decode_json)
+JSON_SCHEMA = SchemaKind("JSON", lambda _schema, _references: _decode_json)
 
 
 @dataclass(eq=False)
@@ -177,7 +167,7 @@ class RegisteredFormat:
         if answer.schema_type != self.kind.name:
             found = answer.schema_type[:80]
             raise ValueError(f"it is {found}, and the topic's format is {self.kind.name}")
-        return self.kind.compile(RegisteredSchema(answer.schema, references))
+        return self.kind.compile(answer.schema, references)
 
     async def _add_references(self, answer: _Answer, found: dict[str, str], depth: int) -> None:
         """Fetch the referenced schemas, depth first. Raises ValueError for too many."""

@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from catalog.database import chunked
 from engine.kafka.offsets import Position, Positions
 from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
-from engine.process.failures import Backoff, database_may_recover, retry, took_too_long
+from engine.process.failures import database_may_recover, retry, took_too_long
 from engine.process.metrics import Metrics, StepTimer
 from engine.recorder.ledger import DetectionRow, Ledger, LedgerTransaction
 from engine.recorder.readers import NewRows, RecordReader
@@ -32,7 +32,6 @@ log = structlog.get_logger(__name__)
 ROLE = "recorder"
 # A company was deleted, an id was counted, or the day of a trace was created just now.
 _CONFLICTS = (IntegrityError, IntegrityConstraintViolationError)
-_LONGEST_PAUSE = 5.0
 _MINUTE = timedelta(minutes=1)
 
 Result = TypeVar("Result")
@@ -76,7 +75,6 @@ class Recorder:
             "recording",
             may_recover=may_recover,
             deadline=self.deadline,
-            backoff=Backoff(last=_LONGEST_PAUSE),
         )
 
     async def load(self, partitions: Collection[TopicPartition]) -> Positions:

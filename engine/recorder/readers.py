@@ -26,6 +26,7 @@ from engine.kafka.dead_letters import (
 from engine.kafka.detections import DecodedDetection, Record, decode_records
 from engine.kafka.messages import (
     Authentication,
+    Id,
     KnownDevice,
     PresenceEvent,
     ReceivedDevice,
@@ -34,7 +35,6 @@ from engine.kafka.messages import (
     parse,
     parse_text,
 )
-from engine.kafka.messages import CompanyReference as OnlyId
 from engine.kafka.workers import Records
 from engine.recorder.days import DayRule, local_day
 from engine.recorder.ledger import (
@@ -244,17 +244,23 @@ class OwnTopicReader(RecordReader):
         return [each for id_, each in by_id.items() if id_ not in known]
 
 
+class Reference(msgspec.Struct, frozen=True, gc=False):
+    """The id of a campaign, company, venue or place."""
+
+    id: Id
+
+
 class PublishedNotification(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The fields of a notification that the recorder reads."""
 
     id: UUID
-    campaign: OnlyId
-    company: OnlyId
-    venue: OnlyId
-    beacon: OnlyId | None = None
-    geofence: OnlyId | None = None
-    nfc: OnlyId | None = None
-    qrcode: OnlyId | None = None
+    campaign: Reference
+    company: Reference
+    venue: Reference
+    beacon: Reference | None = None
+    geofence: Reference | None = None
+    nfc: Reference | None = None
+    qrcode: Reference | None = None
     device: KnownDevice
     detected_at: Timestamp
 

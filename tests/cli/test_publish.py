@@ -193,7 +193,7 @@ def test_a_dry_run_names_the_faults_and_needs_no_server(rig: Rig) -> None:
     given = b"\n".join([detection("a"), b"{}"])
     done = rig("publish", "-", "--dry-run", given=given, KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert done.returncode == 1
-    assert done.stderr.startswith("proximity: standard input:2: ")
+    assert done.stderr.startswith("standard input:2: ")
     assert done.stderr.endswith("1 detections are valid; nothing was published\n")
 
 

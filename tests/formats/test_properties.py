@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats.registry import RegisteredSchema
 from engine.kafka.detections import BeaconKey
 from engine.process.settings import FORMATS, REGISTERED_FORMATS
 from rules.model import Zone
@@ -22,9 +21,9 @@ from tests.kafka.records import detection
 
 EXAMPLES = 500 if "PROXIMITY_TEST_FULL" in os.environ else 16  # of each format in each envelope
 SCHEMAS = {
-    "avro": RegisteredSchema(registered.AVRO.text, {}),
-    "protobuf": RegisteredSchema(registered.PROTOBUF.answer("serialized")["schema"], {}),
-    "json-schema": RegisteredSchema("{}", {}),
+    "avro": registered.AVRO.text,
+    "protobuf": registered.PROTOBUF.answer("serialized")["schema"],
+    "json-schema": "{}",
 }
 AT = 1_795_165_200_000_000
 VALUES = {format_: [each.value for each in of] for format_, of in SAMPLES.items()} | {
@@ -49,7 +48,7 @@ def decoder_of(format_: str) -> Any:
     bare = format_.removeprefix("cloudevents+")
     if bare in SCHEMAS:
         registry = made.read_report
-        registry._known[7] = registry.kind.compile(SCHEMAS[bare]), math.inf
+        registry._known[7] = registry.kind.compile(SCHEMAS[bare], {}), math.inf
         registry._get = no_such_schema
     return made
 

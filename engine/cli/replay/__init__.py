@@ -19,7 +19,6 @@ from typer import Argument, Option
 
 from catalog.database import chunked
 from catalog.load import LoadError
-from engine.cli.catalog import refused_document
 from engine.cli.command import (
     CommandError,
     Json,
@@ -31,7 +30,7 @@ from engine.cli.command import (
     telling,
 )
 from engine.cli.detection_file import DetectionFile, FormatOption, form_of
-from engine.cli.output import echo_json, shown_progress
+from engine.cli.output import echo_json, refused_file, shown_progress
 from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
 from engine.cli.replay.output import SentCsv, print_results
@@ -121,9 +120,9 @@ async def replay(
                 decided += sum(each.detected_at >= begin for each in part)
                 _move(part, later)
                 for one in replays:
-                    written.add(one.catalog.name, one.decide(part))
+                    written.add(one.catalog, one.decide(part))
         for one in replays:
-            written.add(one.catalog.name, one.finish())
+            written.add(one.catalog, one.finish())
     if read.records and read.records == read.undecodable:
         raise CommandError(f"there is no detection in {read.source}; {read.first_fault}")
     summary = {
@@ -207,7 +206,8 @@ async def _catalogs(
                     async with over as (copy, known):
                         catalogs.append(await read_catalog(copy, name, known))
                 except LoadError as error:
-                    raise refused_document(name, error) from None
+                    faults = [f"{name}: {each}" for each in error.faults]
+                    raise refused_file(name, faults, "nothing was changed") from None
             elif database is not None:
                 catalogs.append(await read_catalog(database, "as it is"))
     return catalogs

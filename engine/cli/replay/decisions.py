@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from catalog.index.entries import application_field, geofences_field
-from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
+from engine.cli.replay.catalogs import ReplayedCatalog
 from engine.kafka.detections import DecodedDetection
 from engine.redis.devices import DeviceKey
 from engine.redis.visits import PendingEvent
@@ -183,7 +183,6 @@ class Grant(NamedTuple):
     detection: DecidedDetection
     place: IndexedPlace
     campaign: CampaignSnapshot
-    named: ReplayedCampaign
 
 
 @dataclass
@@ -239,7 +238,7 @@ class CatalogReplay:
         return self._note(self._fire_moments(self.visits.finish(), 0.0, counted=True))
 
     def _note(self, granting: list[Grant]) -> list[Grant]:
-        for detection, _, campaign, _ in granting:
+        for detection, _, campaign in granting:
             self.reached[campaign.id][detection.device.udid] += 1
             self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
         return granting
@@ -272,8 +271,7 @@ class CatalogReplay:
             if each.beacon is not None:
                 self._claim(each)
                 for campaign in decision.granted:
-                    named = self.catalog.campaigns[campaign.id]
-                    fired[campaign.id] = Grant(each, each.beacon, campaign, named)
+                    fired[campaign.id] = Grant(each, each.beacon, campaign)
         return list(fired.values())
 
     def _decided(

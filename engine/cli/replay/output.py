@@ -8,6 +8,7 @@ from uuid import UUID
 
 from catalog.plain_text import for_csv
 from engine.cli.output import LENGTH_NAMES, count_of, print_table, say
+from engine.cli.replay.catalogs import ReplayedCatalog
 from engine.cli.replay.decisions import Grant
 from engine.kafka.messages import format_instant
 from engine.trigger.grants import notification_ids
@@ -119,14 +120,15 @@ class SentCsv:
         if self._writer is not None:
             self._writer.writerow(_SENT_COLUMNS)
 
-    def add(self, catalog: str, grants: Sequence[Grant]) -> None:
+    def add(self, catalog: ReplayedCatalog, grants: Sequence[Grant]) -> None:
         """Write the notifications of a catalog."""
         if self._writer is None:
             return
-        for detection, place, campaign, named in grants:
+        for detection, place, campaign in grants:
+            named = catalog.campaigns[campaign.id]
             (id_,) = notification_ids(detection, (campaign,))
             cells = (
-                *(catalog, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
+                *(catalog.name, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
                 *(named.company, named.venue, named.campaign_id, named.campaign, named.format),
                 *(place.reference.name, detection.device.udid),
             )

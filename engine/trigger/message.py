@@ -60,17 +60,13 @@ class MessageWriter:
 
     def messages(self, sending: Iterable[DecidedDetection]) -> list[Message]:
         """The messages of the granted campaigns, to be written, noted as not acknowledged."""
-        sending, calls, others = list(sending), self._connector_calls, self._notifications
+        messages, calls, others = list[Message](), self._connector_calls, self._notifications
         for decided in sending:
-            decided.unsent = len(decided.ids)
-        messages = [
-            Message(calls if campaign.format == "connector" else others, decided, campaign, id_)
-            for decided in sending
-            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True)
-        ]
-        if any(each.record.headers for each in sending):  # else there are no traces
-            for message in messages:
-                message.span = self._span_of(message.decided, message.campaign)
+            is_traced, decided.unsent = bool(decided.record.headers), len(decided.ids)
+            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
+                topic = calls if campaign.format == "connector" else others
+                span = self._span_of(decided, campaign) if is_traced else None
+                messages.append(Message(topic, decided, campaign, id_, span))
         return messages
 
     def write(self, messages: Iterable[Message], now: float) -> Iterator[Outgoing]:

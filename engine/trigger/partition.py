@@ -24,6 +24,7 @@ from rules.visits import VisitEvent
 
 _TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
 _LETTERS_AT_ONCE = 16  # so that they delay no other company
+_MOST_UNSAVED = 4000  # records whose visits are not written yet, which a crash repeats
 _SMALLEST_CYCLE = 64 * 1024
 _LARGEST_CYCLE = 1024 * 1024
 
@@ -219,7 +220,7 @@ class TriggerPartition:
             is_idle = not self._queue or self._ahead() >= self._most_ahead
             unsaved, save_at = self.visits.unsaved_from, self.visits.save_at
             if unsaved is not None and (
-                (self._offsets.end or 0) - unsaved >= self._most_ahead // 2
+                (self._offsets.end or 0) - unsaved >= _MOST_UNSAVED
                 or (is_idle and save_at <= now())
             ):
                 await self.visits.save()

@@ -37,8 +37,10 @@ def _mqtt_topic(report: Report) -> list[str]:
 def _timestamp(written: object) -> float | None:
     """Epoch seconds of a text or of a number of epoch seconds, to the millisecond. Raises
     ValueError."""
-    if written is None or isinstance(written, str):
-        return None if written is None else parse_text(written)
+    if written is None:
+        return None
+    if isinstance(written, str):
+        return parse_text(written)
     if isinstance(written, int | float) and 0 <= written <= _LATEST:
         return round(written * 1000) / 1000
     raise ValueError("epoch seconds must be between 0 and the end of year 9999")

@@ -5,7 +5,8 @@ text has to be parsed here.
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from google.protobuf import (
@@ -33,7 +34,8 @@ _ZERO_COUNTS = ("major", "minor", "latitude", "longitude", "kind", "transition")
 
 
 def compiled(schema: str, references: Mapping[str, str]) -> Decode:
-    """The decoder of a schema's messages. Raises ValueError for an invalid schema."""
+    """The decoder of a schema's messages, each of any of its types. Raises ValueError for an
+    invalid schema."""
     pool = descriptor_pool.DescriptorPool()
     try:
         for name, well_known in _WELL_KNOWN.items():
@@ -41,9 +43,29 @@ def compiled(schema: str, references: Mapping[str, str]) -> Decode:
                 pool.AddSerializedFile(well_known)
         for name, text in references.items():
             _add(pool, text, name)
-        return _Messages(_add(pool, schema, None), pool)
+        file = _add(pool, schema, None)
     except Exception as error:  # protobuf raises TypeError, KeyError and others
         raise ValueError(f"no valid Protobuf schema: {error}") from error
+
+    @cache
+    def message_class(indexes: Sequence[int]) -> Any:
+        types, names = file.message_type, [file.package] * bool(file.package)
+        for index in indexes:
+            if index >= len(types):
+                raise ValueError(f"it has no message of the indexes {list(indexes)}")
+            names.append(types[index].name)
+            types = types[index].nested_type
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(".".join(names)))
+
+    def decode(message: bytes) -> object:
+        """The detection in a message that follows the indexes of its type. Raises ValueError."""
+        indexes, at = _indexes(message)
+        try:
+            return _detection(message_class(indexes).FromString(message[at:]))
+        except DecodeError:
+            raise ValueError("the bytes do not match it") from None
+
+    return decode
 
 
 def _add(
@@ -55,40 +77,6 @@ def _add(
         file.name = name
     pool.AddSerializedFile(file.SerializeToString())
     return file
-
-
-class _Messages:
-    """Decodes the messages of one schema; a message may have any of the schema's types."""
-
-    def __init__(
-        self, file: descriptor_pb2.FileDescriptorProto, pool: descriptor_pool.DescriptorPool
-    ) -> None:
-        self._file = file
-        self._pool = pool
-        self._parsers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
-
-    def __call__(self, message: bytes) -> object:
-        """The detection in a message that follows the indexes of its type. Raises ValueError."""
-        indexes, at = _indexes(message)
-        parse = self._parsers.get(indexes)
-        if parse is None:
-            parse = self._parsers[indexes] = self._parser(indexes)
-        try:
-            parsed = parse(message[at:])
-        except DecodeError:
-            raise ValueError("the bytes do not match it") from None
-        return _detection(parsed)
-
-    def _parser(self, indexes: Sequence[int]) -> Callable[[bytes], Any]:
-        types, names = self._file.message_type, [self._file.package] * bool(self._file.package)
-        for index in indexes:
-            if index >= len(types):
-                raise ValueError(f"it has no message of the indexes {list(indexes)}")
-            names.append(types[index].name)
-            types = types[index].nested_type
-        found = self._pool.FindMessageTypeByName(".".join(names))
-        parse: Callable[[bytes], Any] = message_factory.GetMessageClass(found).FromString
-        return parse
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:

@@ -132,10 +132,6 @@ class LedgerTransaction:
         self.connection = connection
         self._sql = sql
 
-    async def positions(self, topic: str) -> Mapping[int, Position]:
-        """The position of the first record that is not recorded, by partition with any records."""
-        return {number: Position(*place) for number, *place in await self.fetch("positions", topic)}
-
     async def move_position(
         self, topic: str, partition: int, old: Position | None, new: Position
     ) -> bool:
@@ -322,8 +318,10 @@ class Ledger:
             yield self._transaction(connection, self._sql)
 
     async def positions(self, topic: str) -> Mapping[int, Position]:
+        """The position of the first record that is not recorded, by partition with any records."""
         async with self.transaction() as transaction:
-            return await transaction.positions(topic)
+            rows = await transaction.fetch("positions", topic)
+        return {number: Position(*place) for number, *place in rows}
 
     async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
         """Create the missing partitions of these UTC days; returns how many were created.

@@ -2,7 +2,8 @@
 
 Four parts: what a company manages, venues with their campaigns, what the recorder writes, and the
 state of processes. The recorder's tables have no foreign keys: their rows are many, and a record
-that a row refers to may be deleted and stays counted.
+that a row refers to may be deleted and stays counted. Values are checked where they are read
+(catalog.inputs), not by constraints.
 """
 
 import uuid
@@ -12,7 +13,6 @@ from typing import Any, Literal, get_args
 from sqlalchemy import (
     JSON,
     BigInteger,
-    CheckConstraint,
     Column,
     Date,
     DateTime,
@@ -67,7 +67,6 @@ class Base(DeclarativeBase):
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
             "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
             "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
             "pk": "pk_%(table_name)s",
         }
@@ -205,10 +204,6 @@ class Connector(HasId, Base):
     """
 
     __tablename__ = "connector"
-    __table_args__ = (
-        CheckConstraint("method IN ('GET', 'POST')", name="method"),
-        CheckConstraint("auth IN ('header', 'get')", name="auth"),
-    )
 
     company_id: Mapped[int] = belongs_to("company", unique=True)
     company: Mapped[Company] = relationship(lazy="raise")
@@ -329,12 +324,7 @@ class Beacon(HasId, SoftDeletable, Base):
     """
 
     __tablename__ = "beacon"
-    __table_args__ = (
-        unique_while_living("beacon", "uuid", "major", "minor"),
-        CheckConstraint("major BETWEEN 0 AND 65535", name="major"),
-        CheckConstraint("minor BETWEEN 0 AND 65535", name="minor"),
-        CheckConstraint("proximity IN ('immediate', 'near', 'far')", name="proximity"),
-    )
+    __table_args__ = (unique_while_living("beacon", "uuid", "major", "minor"),)
 
     venue_id: Mapped[int] = belongs_to("venue", index=True)
     venue: Mapped[Venue] = relationship(lazy="raise")
@@ -372,10 +362,7 @@ class ScanTag(HasId, SoftDeletable, Base):
     """
 
     __tablename__ = "scan_tag"
-    __table_args__ = (
-        unique_while_living("scan_tag", "company_id", "kind", "value"),
-        CheckConstraint("kind IN ('nfc', 'qrcode')", name="kind"),
-    )
+    __table_args__ = (unique_while_living("scan_tag", "company_id", "kind", "value"),)
 
     company_id: Mapped[int] = belongs_to("company")
     company: Mapped[Company] = relationship(lazy="raise")
@@ -403,15 +390,6 @@ class Campaign(HasId, SoftDeletable, Base):
     """
 
     __tablename__ = "campaign"
-    __table_args__ = (
-        CheckConstraint("format IN ('template', 'url', 'html', 'connector')", name="format"),
-        CheckConstraint("weekdays BETWEEN 0 AND 127", name="weekdays"),
-        CheckConstraint("start_minute BETWEEN 0 AND 1439", name="start_minute"),
-        CheckConstraint("end_minute BETWEEN 0 AND 1440", name="end_minute"),
-        CheckConstraint("\"on\" IN ('detection', 'enter', 'dwell', 'exit')", name="on"),
-        CheckConstraint("(\"on\" = 'dwell') = (dwell_minutes IS NOT NULL)", name="dwell_minutes"),
-        CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
-    )
 
     venue_id: Mapped[int] = belongs_to("venue", index=True)
     venue: Mapped[Venue] = relationship(lazy="raise")
@@ -553,12 +531,7 @@ class Statistic(Base):
     """
 
     __tablename__ = "statistic"
-    __table_args__ = (
-        CheckConstraint(
-            "kind IN ('venue', 'beacon', 'geofence', 'nfc', 'qrcode', 'campaign')", name="kind"
-        ),
-        Index(None, "venue_id", "day"),
-    )
+    __table_args__ = (Index(None, "venue_id", "day"),)
 
     day: Mapped[date] = mapped_column(Date, primary_key=True)
     kind: Mapped[str] = mapped_column(String(16), primary_key=True)
@@ -633,7 +606,6 @@ class IndexState(Base):
     """
 
     __tablename__ = "index_state"
-    __table_args__ = (CheckConstraint("id = 1", name="single"),)
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     catalog: Mapped[str] = mapped_column(String(36))

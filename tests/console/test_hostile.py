@@ -162,8 +162,9 @@ async def test_html_of_a_campaign_is_shown_in_a_frame_that_can_do_nothing(
     (button,) = [found for _, found in page.tags if found.get("formtarget") == frame["name"]]
     assert (frame["sandbox"], button["formaction"]) == (None, "/console/preview")
     preview = await visitor.post("/preview", {"format": "html", "html": SCRIPT})
-    assert preview.text == SCRIPT
-    link = await visitor.post("/preview", {"format": "url", "url": SCRIPT})
+    assert preview.text == f"<p><b></b><br></p>{SCRIPT}"
+    texts = {"title": SCRIPT, "push": SCRIPT}
+    link = await visitor.post("/preview", {"format": "url", "url": SCRIPT} | texts)
     assert "<script>" not in link.text
     policy = preview.headers["content-security-policy"].split("; ")
     assert policy[:2] == ["sandbox", "default-src 'none'"]

@@ -108,12 +108,12 @@ async def results(context: Context) -> Response:
 
 @router.post("/preview")
 async def preview(context: Context) -> Response:
-    """Show the account holder's own content, as the form has it, in a sandboxed frame."""
+    """Show the account holder's own texts and content, as the form has them."""
     form, kind = context.form, context.form.get("format", "")
-    if kind == "html":
-        return previewed(form.get("html", ""))
+    title, push = (escape(form.get(name, "")) for name in ("title", "push"))
     text = context.texts("connector_preview") if kind == "connector" else form.get(kind, "")
-    return previewed(f"<pre>{escape(text)}</pre>")
+    content = text if kind == "html" else f"<pre>{escape(text)}</pre>"
+    return previewed(f"<p><b>{title}</b><br>{push}</p>{content}")
 
 
 async def _form(

@@ -1,6 +1,5 @@
 """Statistics of a period beside the period before it: charts, the table of records, CSV files."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, NamedTuple, get_args
@@ -58,7 +57,6 @@ async def _shown(context: PageContext, choice: dict[str, str]) -> dict[str, Any]
         "earlier": earlier,
         "figures": figures_of(days, span, past),
         "found": [_with_all_places(each) for each in found],
-        "held": await _held_back(context, span) if kind == "campaign" else {},
         "visits": await context.get("/statistics/visits", limit=_MOST, **visited),
     }
 
@@ -97,17 +95,6 @@ def before(span: Span) -> Span:
     """The days directly before others, as many as those."""
     first, last = (max(date.fromisoformat(span[each]), _EARLIEST) for each in ("from", "to"))
     return last_days(first - _DAY, (last - first).days + 1)
-
-
-async def _held_back(context: PageContext, span: Span) -> dict[int, list[tuple[str, int]]]:
-    """The refusals of each campaign by reason, the most first."""
-    held: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for each in await context.get("/statistics/reasons", limit=_MOST, **span):
-        for one in each["campaigns"] if each["reason"] != "granted" else []:
-            held[one["id"]].append((each["reason"], one["count"]))
-    for found in held.values():
-        found.sort(key=lambda each: -each[1])
-    return held
 
 
 class Figure(NamedTuple):

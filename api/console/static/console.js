@@ -32,21 +32,11 @@
     show();
   });
 
-  // A button of a form that is pressed again while its form is filled.
-  each("[data-again-on-input]", (button) => {
-    const form = document.getElementById(button.dataset.againOnInput);
-    let waiting;
-    const press = () => form.requestSubmit(button);
-    form.addEventListener("input", () => {
-      clearTimeout(waiting);
-      waiting = setTimeout(press, 400);
-    });
+  // A button that is pressed at first, and again when a field of its form was changed.
+  each("[data-again-on-change]", (button) => {
+    const press = () => button.form.requestSubmit(button);
+    button.form.addEventListener("change", press);
     press();
-  });
-
-  each("[data-mirror]", (shown) => {
-    const field = document.getElementById(shown.dataset.mirror);
-    if (field) field.addEventListener("input", () => { shown.textContent = field.value; });
   });
 
   each("select[data-submits]", (list) => list.addEventListener("change", () => list.form.requestSubmit()));

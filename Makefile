@@ -122,7 +122,7 @@ define sync
 	@echo "installing $(1) into $(VENV): a minute or two the first time"
 	@$(PIP) install --require-hashes -r $(1)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -c "import engine.trigger.refusal_filter" 2>/dev/null || \
+	@$(BIN)/python -c "import engine.trigger.record_filter" 2>/dev/null || \
 		echo "nothing was compiled: for more speed, install a C compiler and Python's headers" \
 		"(Debian: apt install gcc libc6-dev python3-dev), and run make clean first"
 	@touch $@

@@ -1,7 +1,7 @@
 """Compiles the modules that Cython translates, while the project is installed or its wheel built.
 
 Without a C compiler or Python's headers the project is installed without them, and says so; it does
-the same work, slower (docs/decisions/0126). REQUIRE_COMPILED=1 makes that an error.
+the same work, slower (docs/decisions/0007). REQUIRE_COMPILED=1 makes that an error.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("engine.trigger.refusal_filter",)
+MODULES = ("engine.trigger.record_filter",)
 
 
 class CompileHook(BuildHookInterface[Any]):

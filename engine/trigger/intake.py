@@ -1,6 +1,6 @@
 """The first loop of the trigger: makes every decision that needs only memory.
 
-refuse early (compiled) -> decode -> locate -> resolve -> decide from memory
+decide early (compiled) -> decode the others -> locate -> resolve -> decide from memory
 """
 
 import time
@@ -31,7 +31,7 @@ from rules.model import Decision
 
 if TYPE_CHECKING:
     from engine.trigger.partition import TriggerPartition
-    from engine.trigger.refusal_filter import FilteredBatch, RefusalFilter
+    from engine.trigger.record_filter import FilteredBatch, RecordFilter
 
 
 _OFFSET = attrgetter("record.offset")
@@ -52,11 +52,11 @@ class TakenIn(NamedTuple):
 class Intake:
     """The parts that all partitions share. `clock` gives epoch seconds.
 
-    `refusals` is None where nothing is compiled.
+    `filter` is None where nothing is compiled.
     """
 
     decoders: Mapping[str, DetectionDecoder]
-    refusals: "RefusalFilter | None"
+    filter: "RecordFilter | None"
     index: PlaceIndex
     devices: DeviceLookup
     feed: DecisionFeed
@@ -99,12 +99,12 @@ class Intake:
         """The decoded detections, and those that were decided without it."""
         decoder = self.decoders[records[0].topic]
         if (
-            self.refusals is None
+            self.filter is None
             or not isinstance(decoder, OwnFormatDecoder)
             or self.feed.wants(len(records))
         ):
             return await decoder.decode(records), ([], [], [])
-        others, filtered = self.refusals.split(records, partition, version, self.clock())
+        others, filtered = self.filter.split(records, partition, version, self.clock())
         batch = await decoder.decode(others, records)
         self.feed.note_undecoded(filtered[0])
         return batch, filtered

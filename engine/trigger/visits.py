@@ -56,7 +56,7 @@ from rules.visits import (
 )
 
 if TYPE_CHECKING:
-    from engine.trigger.refusal_filter import Sighting
+    from engine.trigger.record_filter import Sighting
 
 _MOST_AT_ONCE = 500  # events of a tick, and messages of a list
 _SAVE_SECONDS = 0.25  # between two writes that lead to no event

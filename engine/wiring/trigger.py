@@ -45,7 +45,7 @@ from engine.wiring.parts import (
 )
 
 if TYPE_CHECKING:
-    from engine.trigger.refusal_filter import RefusalFilter
+    from engine.trigger.record_filter import RecordFilter
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         decoders=detection_decoders(
             settings, limited=True, registry_errors=metrics.registry_errors
         ),
-        refusals=_refusals(settings, cache),
+        filter=_record_filter(settings, cache),
         index=index,
         devices=devices,
         feed=feed,
@@ -185,13 +185,13 @@ def _transactional_worker(
     )
 
 
-def _refusals(settings: Settings, cache: PlaceCache) -> "RefusalFilter | None":
+def _record_filter(settings: Settings, cache: PlaceCache) -> "RecordFilter | None":
     try:
-        from engine.trigger.refusal_filter import RefusalFilter
+        from engine.trigger.record_filter import RecordFilter
     except ImportError:
-        log.info("not compiled: the trigger takes longer", module="refusal_filter")
+        log.info("not compiled: the trigger takes longer", module="record_filter")
         return None
-    return RefusalFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
+    return RecordFilter(cache, settings.max_detection_age, settings.path_loss_exponent)
 
 
 async def _rebuild(stores: Stores, metrics: Metrics) -> None:

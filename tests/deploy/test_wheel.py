@@ -29,7 +29,7 @@ def test_every_file_is_in_the_wheel_and_no_other(wheel: zipfile.ZipFile) -> None
     ours = {name for name in names if name.partition("/")[0] in PACKAGES}
     assert ours == {name for package in PACKAGES for name in _tracked(package)}
     assert {name.partition("/")[0].rpartition(".")[2] for name in names - ours} == {"dist-info"}
-    compiled("engine.trigger.refusal_filter")
+    compiled("engine.trigger.record_filter")
     made = {name for name in wheel.namelist() if name.endswith(".so")}
     assert {name.partition(".cpython")[0] for name in made} == set(COMPILED)
 

@@ -124,7 +124,7 @@ def second(text: str) -> int:
 async def test_visits_under_kills(stores: Rig, topics: TopicSet, decisions: str) -> None:
     """Where no decisions of devices are kept, the compiled filter refuses what holds a visit."""
     if decisions == "0":
-        compiled("engine.trigger.refusal_filter")
+        compiled("engine.trigger.record_filter")
     world = made()
     await world.save(stores.settings["DATABASE_URL"])
     await topics.create()

@@ -40,15 +40,15 @@ async def trigger(
 ) -> PushedTrigger:
     """A trigger that notes no decisions of devices, for which it would decode all small batches."""
     if request.param:
-        compiled("engine.trigger.refusal_filter")
+        compiled("engine.trigger.record_filter")
     else:
-        monkeypatch.setitem(sys.modules, "engine.trigger.refusal_filter", None)
+        monkeypatch.setitem(sys.modules, "engine.trigger.record_filter", None)
     pushed = await trigger_with(recent_decisions=0)
     intake = pushed.role.intake
-    assert (intake.refusals is not None) is request.param
-    if intake.refusals is not None:
-        counting: Any = CountingFilter(intake.refusals)
-        pushed.role = replace(pushed.role, intake=replace(intake, refusals=counting))
+    assert (intake.filter is not None) is request.param
+    if intake.filter is not None:
+        counting: Any = CountingFilter(intake.filter)
+        pushed.role = replace(pushed.role, intake=replace(intake, filter=counting))
         await pushed.worker.abandon()
         pushed.worker = pushed.assigned()
     return pushed
@@ -56,8 +56,8 @@ async def trigger(
 
 def undecoded(trigger: PushedTrigger) -> int:
     """How many detections were refused without being decoded."""
-    refusals = trigger.role.intake.refusals
-    return refusals.refused if isinstance(refusals, CountingFilter) else 0
+    inner = trigger.role.intake.filter
+    return inner.refused if isinstance(inner, CountingFilter) else 0
 
 
 async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> None:
@@ -82,7 +82,7 @@ async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> No
     assert trigger.count("claims_total", outcome="held") == 45
     # Each of the three triples is read from Redis once.
     assert trigger.count("index_lookups_total", layer="process", outcome="hit") == 66 - 3
-    if trigger.role.intake.refusals is not None:
+    if trigger.role.intake.filter is not None:
         assert undecoded(trigger) >= 4 * len(PHONES)
 
 
@@ -97,7 +97,7 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
     assert limit._failing
     await trigger.push(detection(seconds=2), b"no json", detection(seconds=3))
     assert not limit._failing
-    assert undecoded(trigger) == (3 if trigger.role.intake.refusals else 0)
+    assert undecoded(trigger) == (3 if trigger.role.intake.filter else 0)
 
 
 async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
@@ -138,5 +138,5 @@ async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
     )
     kinds = Counter((each["type"], each.get("cause")) for each in bodies)
     assert min(kinds[kind] for kind in MOMENTS) > 3
-    if trigger.role.intake.refusals is not None:
+    if trigger.role.intake.filter is not None:
         assert undecoded(trigger) > len(values) * 0.8

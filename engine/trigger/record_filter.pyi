@@ -18,7 +18,7 @@ Sighting: TypeAlias = tuple[
 # The decisions that refuse detections, those that may fire, and what visits need of all of them.
 FilteredBatch: TypeAlias = tuple[list[Decision], list[DecidedDetection], list[Sighting]]
 
-class RefusalFilter:
+class RecordFilter:
     def __init__(self, cache: PlaceCache, max_age: float, path_loss_exponent: float) -> None: ...
     def split(
         self, records: Records, partition: TriggerPartition, version: int, now: float

@@ -5,7 +5,7 @@ Nearly all detections of a busy topic fire nothing: their device was sent the ca
 too far away, or there is no campaign. This module finds that out without decoding them, and makes
 no object of a detection; of one that fires all campaigns that are open it makes the decided
 detection. It comes to the same decisions as detections.py, locate.py and
-`decide_from_memory` (grants.py), which tests/trigger/test_refusal_filter.py compares. What it
+`decide_from_memory` (grants.py), which tests/trigger/test_record_filter.py compares. What it
 cannot decide for certain it leaves to them. Where visits are followed, it says what was detected.
 
 Cython compiles it while the project is installed. Without a compiler the trigger does without it.
@@ -109,7 +109,7 @@ cdef class _Place:
         return True
 
 
-cdef class RefusalFilter:
+cdef class RecordFilter:
     """Refuses detections for one process.
 
     `max_age` in seconds and `path_loss_exponent` are those of the settings.

@@ -90,8 +90,8 @@ class Mall:
         self.cache = PlaceCache(100)
         self.remembered: RememberedClaims = ClaimMemory(1000).for_assignment()
         self.partition = SimpleNamespace(remembered=self.remembered)
-        module = compiled("engine.trigger.refusal_filter")
-        self.filter = module.RefusalFilter(self.cache, MAX_AGE, EXPONENT)
+        module = compiled("engine.trigger.record_filter")
+        self.filter = module.RecordFilter(self.cache, MAX_AGE, EXPONENT)
         self.now = NOON
         self.put(1, DAILY, HOURLY)
         self.put(2, DAILY, active=False)

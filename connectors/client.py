@@ -349,10 +349,7 @@ def retry_after(value: str, now: float) -> float | None:
 
 
 async def call_service(
-    caller: ServiceCaller,
-    call: Call,
-    agent: str,
-    seen: list[httpx.Request | Reply] | None = None,
+    caller: ServiceCaller, call: Call, agent: str, seen: list[httpx.Request | Reply] | None = None
 ) -> Content | Declined:
     """One try of a call: its request, the exchange, its reply. `seen` gets what there was of them.
 

@@ -6,7 +6,7 @@ Each process has one scheduler.
 import asyncio
 import random
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -104,7 +104,6 @@ class _Company:
     waiting: deque[Call] = field(default_factory=deque)
     unfinished: int = 0
     in_flight: int = 0
-    in_rotation: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -126,7 +125,8 @@ class CallScheduler:
     def __post_init__(self) -> None:
         self.unfinished = 0
         self._companies: dict[int, _Company] = {}
-        self._rotation: deque[_Company] = deque()  # companies of which a call might start
+        # The companies of which a call might start, in turn.
+        self._rotation: OrderedDict[int, _Company] = OrderedDict()
         self._free = self.limits.in_all
         self._unpublished = 0
         self._in_flight: set[asyncio.Task[bool | None]] = set()
@@ -206,15 +206,12 @@ class CallScheduler:
             return
         now, crowding, reserved = time.time(), 0, self.limits.in_all // 8
         while self._free and crowding < len(self._rotation):
-            company = self._rotation[0]
+            _, company = self._rotation.popitem(last=False)
             in_flight = company.in_flight
             if in_flight and in_flight >= self._free - reserved:
-                self._rotation.rotate(-1)
+                self._rotation[company.id] = company
                 crowding += 1
-                continue
-            self._rotation.popleft()
-            company.in_rotation = False
-            if in_flight < self.limits.company and company.breaker.allows(now):
+            elif in_flight < self.limits.company and company.breaker.allows(now):
                 self._start_next(company)
                 self._enter(company)
                 crowding = 0
@@ -227,9 +224,8 @@ class CallScheduler:
             asyncio.get_running_loop().call_soon(self._resume)
 
     def _enter(self, company: _Company) -> None:
-        if company.waiting and not company.in_rotation:
-            company.in_rotation = True
-            self._rotation.append(company)
+        if company.waiting:
+            self._rotation.setdefault(company.id, company)
 
     def _start_next(self, company: _Company) -> None:
         """Start the first waiting call that was not forgotten."""

@@ -35,7 +35,7 @@ async def tail(
     udid: Annotated[str | None, Option(help="Only this device.")] = None,
     campaign: Annotated[str | None, Option(help="Only this campaign: id or name.")] = None,
     from_beginning: Annotated[
-        bool, Option("--from-beginning", help="First show those in the topic, in order of time.")
+        bool, Option("--from-beginning", help="First show those in the topic.")
     ] = False,
     count: Annotated[int | None, Option(min=1, help="End after this many.")] = None,
     as_json: Annotated[bool, Option("--json", help="Each whole message on a line.")] = False,
@@ -70,7 +70,7 @@ async def tail(
 async def published(
     settings: Settings, from_beginning: bool, on_begin: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[bytes, None]:
-    """Notifications as they come; with `from_beginning` first the topic's, in order of time.
+    """Notifications as they come; with `from_beginning` first the topic's.
 
     Never ends; `on_begin` is called when none will be missed. Raises CommandError if there is no
     topic, and KafkaError or TimeoutError.
@@ -82,10 +82,8 @@ async def published(
     async with open_topic_reader(settings, missing="skip") as reader:
         ranges = await reader.ranges(partitions)
         on_begin()
-        if from_beginning:
-            async for record in reader.in_order_of_time(ranges):
-                yield record.value or b""
-        async for records in reader.follow({tp: end for tp, (_, end) in ranges.items()}):
+        begins = {tp: begin if from_beginning else end for tp, (begin, end) in ranges.items()}
+        async for records in reader.follow(begins):
             for record in records:
                 yield record.value or b""
 

@@ -118,14 +118,7 @@ _LONGEST_KEY = 4 * 255  # bytes of a udid
 # The prefix of headers that are copied from the original record: those of CloudEvents, the MQTT
 # topic that names the receiver, and the trace context.
 ORIGINAL = "original-"
-_KEPT = (
-    "ce_",
-    "content-type",
-    "mqtt.topic",
-    "api_key",
-    "traceparent",
-    "tracestate",
-)
+_KEPT = ("ce_", "content-type", "mqtt.topic", "api_key", "traceparent", "tracestate")
 _MOST_ORIGINAL_BYTES = 16 * 1024  # of their names and values together
 
 

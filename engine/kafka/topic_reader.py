@@ -1,11 +1,12 @@
 """Reads topics for commands, outside any consumer group, so that the roles are not disturbed."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -80,38 +81,17 @@ class TopicReader:
                 if within := _before(records, ranges[tp].end):
                     yield within
 
-    async def in_order_of_time(
-        self, ranges: Mapping[TopicPartition, OffsetRange]
-    ) -> AsyncGenerator[ConsumerRecord[bytes, bytes], None]:
-        """Every record of the ranges, merged by the records' timestamps.
-
-        Raises KafkaError, and TimeoutError if no record arrives within the deadline.
-        """
-        positions = {tp: begin for tp, (begin, _) in ranges.items()}
-        waiting: dict[TopicPartition, deque[ConsumerRecord[bytes, bytes]]]
-        waiting = {tp: deque() for tp, (begin, end) in ranges.items() if begin < end}
-        self._assign(positions)
-        while waiting:
-            for tp in {tp for tp, records in waiting.items() if not records}:
-                if positions[tp] >= ranges[tp].end:
-                    del waiting[tp]
-            if empty := {tp for tp, records in waiting.items() if not records}:
-                for tp, fetched in (await self._progress(empty, positions)).items():
-                    waiting[tp] += _before(fetched, ranges[tp].end)
-            elif waiting:
-                yield min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
-
     async def follow(
         self, begins: Offsets
     ) -> AsyncGenerator[list[ConsumerRecord[bytes, bytes]], None]:
-        """Every record from `begins` on, in lists of one partition each. Never ends.
+        """Every record from `begins` on. What is fetched together is a list in order of time.
 
-        Raises KafkaError.
+        Never ends. Raises KafkaError.
         """
         self._assign(begins)
         while True:
-            for records in (await self.consumer.getmany(timeout_ms=_POLL_MS)).values():
-                yield records
+            fetched = (await self.consumer.getmany(timeout_ms=_POLL_MS)).values()
+            yield sorted(chain.from_iterable(fetched), key=attrgetter("timestamp"))
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of partitions that are being read, for the group of the reader.

@@ -127,13 +127,9 @@ def _provider(endpoint: str) -> Any:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
     resource = Resource.create({"service.name": "proximity", "service.version": engine_version()})
-    # A record without a trace context gets no span: this product begins no traces.
-    provider = TracerProvider(
-        sampler=ParentBased(ALWAYS_OFF), resource=resource, shutdown_on_exit=False
-    )
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(
         endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS
     )

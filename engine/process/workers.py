@@ -13,7 +13,6 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,10 +145,10 @@ class WorkersPage:
         async with httpx.AsyncClient(timeout=_PAGE_SECONDS, trust_env=False) as client:
 
             async def fetch(url: str) -> httpx.Response | None:
-                with suppress(httpx.HTTPError, TimeoutError):
-                    async with asyncio.timeout(_PAGE_SECONDS):
-                        return await client.get(url + path, headers={"accept": accepted})
-                return None
+                try:
+                    return await client.get(url + path, headers={"accept": accepted})
+                except httpx.HTTPError:
+                    return None
 
             return await asyncio.gather(*map(fetch, self._urls))
 

@@ -81,10 +81,7 @@ async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
         log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
         await run_services(
             foreground={"management interface": server.serve_until(stop)},
-            background={
-                "outbox drain": drainer.run(),
-                "metrics port": health.serve_until(),
-            },
+            background={"outbox drain": drainer.run(), "metrics port": health.serve_until()},
             stop=stop,
         )
 
@@ -103,10 +100,7 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
     recent = RecentDetectionStore(**stores.redis_options)
     tails = TailStore(**stores.redis_options)
     trials = ConnectorTrials(
-        stores.database,
-        endpoint_decryptor(settings),
-        service_callers(settings),
-        agent=user_agent(),
+        stores.database, endpoint_decryptor(settings), service_callers(settings), agent=user_agent()
     )
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(

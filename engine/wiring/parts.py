@@ -62,10 +62,7 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
         stack.push_async_callback(_close, "SQL", database.close)
         options = redis_options(settings, redis)
         yield Stores(
-            redis=redis,
-            database=database,
-            index_store=IndexStore(**options),
-            redis_options=options,
+            redis=redis, database=database, index_store=IndexStore(**options), redis_options=options
         )
 
 
@@ -225,9 +222,7 @@ def publishing_consumer(
 def outbox_drainer(stores: Stores, metrics: Metrics) -> OutboxDrainer:
     """Updates the index in Redis. Every process with SQL does, so no writer has to live on."""
     return OutboxDrainer(
-        database=stores.database,
-        store=stores.index_store,
-        on_lag=metrics.index_lag.set,
+        database=stores.database, store=stores.index_store, on_lag=metrics.index_lag.set
     )
 
 

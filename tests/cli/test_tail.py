@@ -1,15 +1,12 @@
 """`proximity tail` and `notifications tail`: what they show, and that they end at a signal."""
 
 import json
-import re
 import signal
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from api.reports import LiveDecision, LiveOutcome
 from catalog.redis_connection import connect_redis
@@ -160,23 +157,3 @@ async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(
     await eventually(lambda: "After -> a" in tail.stdout)
     tail.send_signal(signal.SIGINT)
     assert (await tail.ended(), tail.output.count("\n")) == (130, 2)
-
-
-async def test_from_the_beginning_they_are_in_order_of_time(
-    rig: Rig, kafka_bootstrap: str, topic_prefix: str
-) -> None:
-    """Those of all partitions, whichever partition is read first."""
-    rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap, "TOPIC_PREFIX": topic_prefix}
-    await TopicSet(kafka_bootstrap, topic_prefix, topic_prefix, partitions=3).create()
-    topic = f"{topic_prefix}notifications"
-    began = round(time.time() * 1000) - 60_000
-    order = [0, 2, 1, 1, 0, 2, 2, 0, 1, 0]
-    async with AIOKafkaProducer(bootstrap_servers=kafka_bootstrap) as producer:
-        for number, partition in sorted(enumerate(order), key=lambda each: -each[1]):
-            value = notification(f"n{number}", "a")
-            await producer.send_and_wait(
-                topic, value, partition=partition, timestamp_ms=began + number
-            )
-    done = rig("notifications", "tail", "--from-beginning", "--count", str(len(order)))
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r" n(\d) -> a", done.stdout) == [*map(str, range(len(order)))]

@@ -87,7 +87,7 @@ def _published(schema: dict[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def asyncapi(version: str) -> dict[str, Any]:
+def asyncapi() -> dict[str, Any]:
     """The AsyncAPI 3 document of all topics, with the default prefix of topic names."""
     _, components = msgspec.json.schema_components(
         [type_ for type_, _ in _MESSAGES.values()], ref_template="#/components/schemas/{name}"
@@ -108,7 +108,7 @@ def asyncapi(version: str) -> dict[str, Any]:
         "asyncapi": "3.0.0",
         "info": {
             "title": "Proximity engine",
-            "version": version,
+            "version": "1",
             "description": (
                 "Beacon detections in, campaign notifications out. The key of every message is "
                 "the device's udid. Every topic name begins with TOPIC_PREFIX (proximity. by "
@@ -143,7 +143,7 @@ def documents() -> dict[str, str]:
         f"{name}.schema.json": {"$schema": _DIALECT, **_published(msgspec.json.schema(type_))}
         for name, (type_, _) in _MESSAGES.items()
     }
-    files["asyncapi.json"] = asyncapi("1")
+    files["asyncapi.json"] = asyncapi()
     return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
 
 

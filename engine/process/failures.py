@@ -1,4 +1,4 @@
-"""Errors: what may be retried, the only retry, and one log line for each outage of a server.
+"""Errors: what may be retried, the only retry, and the log lines for outages of a server.
 
 A temporary error is retried, every other error stops the process. (Invalid records become dead
 letters where they are decoded. catalog.database sorts errors of SQL, for the management
@@ -27,7 +27,6 @@ Result = TypeVar("Result")
 
 _FIRST_SECONDS = 0.05
 _LAST_SECONDS = 2.0
-_FORGOTTEN_SECONDS = 60.0
 _REFUSALS_THAT_PASS = (
     redis_errors.OutOfMemoryError,
     redis_errors.ReadOnlyError,
@@ -77,12 +76,11 @@ def redis_may_recover(error: Exception) -> bool:
 
 @dataclass(eq=False)
 class ServerErrors:
-    """The failed calls to one server: a counter, a log line for the outage and one for its end.
+    """The failed calls to one server: a counter, a log line for an outage and one for its end.
 
-    `operation` names a kind of call. Some kinds may fail while others succeed (a full Redis answers
-    a ping). So the outage ends when each kind that failed has succeeded, or was not tried for a
-    minute. `may_recover` is the function of failures.py for this server. Without `counter` nothing
-    is counted.
+    `operation` names a kind of call; each has its own outages, because some may fail while others
+    succeed (a full Redis answers a ping). `may_recover` is the function of failures.py for this
+    server. Without `counter` nothing is counted.
     """
 
     server: str
@@ -90,9 +88,7 @@ class ServerErrors:
     _: KW_ONLY
     may_recover: Callable[[Exception], bool]
     clock: Callable[[], float] = time.monotonic
-    _failing: dict[str, float] = field(default_factory=dict)
-    _since: float = 0.0
-    _failures: int = 0
+    _since: dict[str, float] = field(default_factory=dict)
 
     def inc(self) -> None:
         """Count a failed call without a log line."""
@@ -102,29 +98,17 @@ class ServerErrors:
     def failed(self, error: BaseException, operation: str) -> None:
         """Count a failed call that will be retried, and log the beginning of an outage."""
         self.inc()
-        now = self.clock()
-        if not self._failing:
-            self._since, self._failures = now, 0
+        if operation not in self._since:
+            self._since[operation] = self.clock()
             what = {"server": self.server, "what": operation, "error": describe(error)}
             log.error("server failed, trying again", **what)
-        self._failing[operation] = now
-        self._failures += 1
 
     def answered(self, operation: str) -> None:
         """A call succeeded. Costs nothing unless a call failed before."""
-        if not self._failing:
-            return
-        now = self.clock()
-        for kind, last in list(self._failing.items()):
-            if kind == operation or now - last > _FORGOTTEN_SECONDS:
-                del self._failing[kind]
-        if not self._failing:
-            log.warning(
-                "server answers again",
-                server=self.server,
-                seconds=round(now - self._since, 1),
-                failures=self._failures,
-            )
+        since = self._since.pop(operation, None)
+        if since is not None:
+            seconds = round(self.clock() - since, 1)
+            log.warning("server answers again", server=self.server, what=operation, seconds=seconds)
 
 
 class Backoff:

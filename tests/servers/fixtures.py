@@ -19,7 +19,6 @@ Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
 """
 
 import contextlib
-import ctypes
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -28,7 +27,6 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from confluent_kafka import cimpl
 from redis import Redis
 
 from catalog.database import Database
@@ -134,24 +132,8 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def embedded_kafka() -> Iterator[str]:
     broker = EmbeddedBroker()
-    _let_groups_join_at_once(broker)
     yield broker.bootstrap_servers
     broker.close()
-
-
-def _let_groups_join_at_once(broker: EmbeddedBroker) -> None:
-    """The broker lets three seconds pass before the first join of a group. Nothing happens where
-    the library hides the function, which Python's package has not."""
-    library = ctypes.CDLL(cimpl.__file__)
-    with contextlib.suppress(AttributeError):
-        cluster_of = library.rd_kafka_handle_mock_cluster
-        set_delay = library.rd_kafka_mock_group_initial_rebalance_delay_ms
-        cluster_of.restype, cluster_of.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        set_delay.argtypes = [ctypes.c_void_p, ctypes.c_int32]
-        # The first thing in the Python object is librdkafka's handle.
-        handle = ctypes.c_void_p.from_address(id(broker._producer) + object.__basicsize__)
-        if cluster := cluster_of(handle):
-            set_delay(cluster, 0)
 
 
 @pytest.fixture(params=["embedded_kafka", "kafka_bootstrap"])

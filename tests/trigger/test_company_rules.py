@@ -1,23 +1,16 @@
 """Caps, priority and quiet hours in the trigger, through the production wiring."""
 
 import random
-import uuid
 from collections import Counter
 from datetime import UTC, datetime
-from math import inf
 from typing import Any
 
 from sqlalchemy import update
 
 from catalog.models import Company, Device
-from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog
-from engine.kafka.detections import BeaconKey, decode_record
-from engine.trigger.grants import notification_ids
-from engine.trigger.place_cache import IndexedPlace
-from rules.model import Cap, CompanyRules, QuietHours
-from tests.cli.replay_run import catalog_replay
+from rules.model import Cap, QuietHours
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry, rules_entry
-from tests.rules.records import UUID, beacon, campaign, epoch
+from tests.rules.records import epoch
 from tests.trigger.pushed import NOW, PushedTrigger, detection
 
 MINUTE, HOUR = 60, 3600
@@ -102,22 +95,16 @@ async def test_the_zone_of_the_catalog_counts_as_it_is_now(trigger: PushedTrigge
     assert reasons(trigger) == Counter(granted=1, quiet_hours=4)
 
 
-async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: PushedTrigger) -> None:
+async def test_live_traffic_and_a_backlog_send_the_same(trigger: PushedTrigger) -> None:
+    """(That a replay does is in tests/system/test_oracle.py.)"""
     dice = random.Random(29)
     hours = QuietHours(1320, 1439)  # until 23:59 in Paris: for a minute of the traffic
     rules = {"quiet_hours": hours, "time_zone": "Europe/Paris"}
-    caps = Cap(2, 30), Cap(3, 70)
-    campaigns: list[dict[str, Any]] = [
-        {"id": 7, "delay": 20},
-        {"id": 8, "priority": 9, "delay": 5},
-        {"id": 9, "ignores_caps": True, "delay": 40},
-        {"id": 10, "ignores_quiet_hours": True},
-    ]
-    aimed = {2: [7, 8], 3: [8, 9, 10], 4: [7, 10]}
-    fields = rules_entry(*caps, **rules)
-    for each in campaigns:
-        fields |= campaign_entry(each["id"], **{k: v for k, v in each.items() if k != "id"})
-    for minor, numbers in aimed.items():
+    fields = rules_entry(Cap(2, 30), Cap(3, 70), **rules)
+    fields |= campaign_entry(7, delay=20) | campaign_entry(8, priority=9, delay=5)
+    fields |= campaign_entry(9, ignores_caps=True, delay=40)
+    fields |= campaign_entry(10, ignores_quiet_hours=True)
+    for minor, numbers in ((2, [7, 8]), (3, [8, 9, 10]), (4, [7, 10])):
         fields |= beacon_entry(numbers, minor=minor)
     await trigger.write_index(fields)
     trigger.now = epoch("2026-11-20T22:59:00Z")
@@ -140,17 +127,3 @@ async def test_live_traffic_a_backlog_and_a_replay_send_the_same(trigger: Pushed
     both = Counter(each["id"] for each in await trigger.sent())
     assert both == dict.fromkeys(live, 2)
     assert min(reasons(trigger)[each] for each in ("granted", "capped", "quiet_hours")) > 50
-
-    made = {each["id"]: campaign(**each) for each in campaigns}
-    company = CompanyRules(company_id=1, caps=caps, quiet_hours=hours, time_zone="Europe/Paris")
-    places: dict[Any, IndexedPlace] = {
-        BeaconKey(UUID, 1, minor): IndexedPlace(
-            beacon(minor=minor), [made[n] for n in numbers], None, rules=company
-        )
-        for minor, numbers in aimed.items()
-    }
-    named = dict.fromkeys(made, ReplayedCampaign("Mall", "Hall", "c", 7, "html"))
-    replay = catalog_replay(ReplayedCatalog("x", places, named), inf)
-    sent = replay.decide([decode_record(each, 2.0) for each in records])
-    ids = {notification_ids(each.detection, (each.campaign,))[0] for each in sent}
-    assert {str(uuid.UUID(bytes=each)) for each in ids} == set(live)

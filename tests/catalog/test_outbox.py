@@ -14,10 +14,10 @@ from catalog.redis_connection import RedisClient, connect_redis
 from engine.process.lifecycle import cancel
 from tests.catalog.records import Records, drain, fresh_index, index_of
 from tests.servers.redis import RedisServer
+from tests.servers.schema import on_postgres
 from tests.servers.waiting import eventually
 
-# SQLite has one writer at a time.
-on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+# (SQLite has one writer at a time.)
 
 
 class Scene:

@@ -18,9 +18,9 @@ from tests.catalog.records import NOON, Records
 from tests.cli.given import detection as message
 from tests.kafka.records import UUID, detection, record
 from tests.servers.proximity import Rig
+from tests.servers.schema import on_sqlite
 from tests.system.topics import Message, TopicSet
 
-on_one_database = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 BEACONS = {
     BeaconKey(UUID, 1, 1): BeaconFact(company_id=1, active=True),
     BeaconKey(UUID, 1, 2): BeaconFact(company_id=2, active=True),
@@ -117,7 +117,7 @@ async def test_differences_are_shown_and_are_a_failure(
     assert found == {("a", 4, 3), ("a", 0, 1), ("b", 1, 0)}
 
 
-@on_one_database
+@on_sqlite
 async def test_figures_of_topics_that_are_no_more(
     proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
@@ -136,7 +136,7 @@ async def test_figures_of_topics_that_are_no_more(
     assert done.stderr.splitlines()[-1] == "proximity: 1 differences"
 
 
-@on_one_database
+@on_sqlite
 async def test_more_than_an_edit_of_the_catalog_explains(
     proximity: Rig, topics: TopicSet, database: Database
 ) -> None:
@@ -151,7 +151,7 @@ async def test_more_than_an_edit_of_the_catalog_explains(
     assert done.stderr.splitlines()[-1] == "proximity: 1 differences, 1 of them perhaps edits"
 
 
-@on_one_database
+@on_sqlite
 async def test_without_its_beginning_a_topic_shows_only_what_sql_lacks(
     rig: Rig,
     admin: AIOKafkaAdminClient,

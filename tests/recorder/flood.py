@@ -5,7 +5,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
@@ -16,6 +16,7 @@ from catalog.database import Database
 from engine.kafka.messages import format_instant
 from tests.catalog.records import UUID
 from tests.recorder.estate import TEST_DEVICES, Estate, Spot
+from tests.system.topics import Message
 
 VISITED = ("beacon", "geofence")
 LENGTHS = (0, 1, 5, 15, 30, 60, 120, 240)  # minutes
@@ -34,17 +35,6 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 _MALFORMED = (b"no json", b"{}", b'{"uuid": 7}', b"\xff")
 
 Device = tuple[int, str]  # company id, udid
-
-
-class Message(NamedTuple):
-    """A record to publish: the topic's short name, key, value, and when it comes (the record's own
-    timestamp).
-    """
-
-    topic: str
-    key: bytes
-    value: bytes
-    arrived_ms: int
 
 
 class Expected:
@@ -86,12 +76,17 @@ class Flood:
         self._places = [dice.sample(estate.spots, 3) for _ in range(devices)]
         self._sent: list[Message] = []
 
+    def messages(self, **counts: int) -> Iterator[tuple[str, Iterator[Message]]]:
+        """So many of each of these topics."""
+        for topic, count in counts.items():
+            yield topic, getattr(self, topic)(count)
+
     def detections(self, count: int) -> Iterator[Message]:
         """Generate detections, a few of them malformed or of unknown beacons."""
         for _ in range(count):
             fate = self._dice.random()
             if fate < 0.005:
-                yield Message("detections", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+                yield self._malformed()
             else:
                 yield self._detection(unknown=fate < 0.015)
 
@@ -103,7 +98,7 @@ class Flood:
                 yield self._dice.choice(self._sent)
             elif fate < 0.105:
                 self.expected.dead_letters["notifications"] += 1
-                yield Message("notifications", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+                yield self._malformed()
             else:
                 yield self._notification()
 
@@ -119,7 +114,7 @@ class Flood:
                 self.expected.dead_letters["authentications"] += 1
             else:
                 self.expected.authentications[(company, udid), at, ip] += 1
-            yield Message("authentications", udid.encode(), orjson.dumps(body), self._now_ms)
+            yield _message(udid, body, self._now_ms)
 
     def presence(self, count: int) -> Iterator[Message]:
         """Generate enters and exits; some repeat an earlier one, some are of no use."""
@@ -130,7 +125,7 @@ class Flood:
                 yield self._dice.choice(sent)
             elif fate < 0.11:
                 self.expected.dead_letters["presence"] += 1
-                yield Message("presence", b"-", self._dice.choice(_MALFORMED), self._now_ms)
+                yield self._malformed()
             else:
                 sent.append(self._presence())
                 yield sent[-1]
@@ -165,7 +160,7 @@ class Flood:
             figures = self.expected.visits[_day(at, spot), kind, place, minutes]
             figures[ended] += 1
             figures[2] += seconds * ended
-        return Message("presence", udid.encode(), orjson.dumps(body), self._arrival(at))
+        return _message(udid, body, self._arrival(at))
 
     def _detection(self, *, unknown: bool) -> Message:
         dice, udid = self._dice, self._udid()
@@ -180,7 +175,7 @@ class Flood:
         }
         if spot.counts and not unknown:
             self._expect_detection(spot, udid, zone, at, arrived)
-        return Message("detections", udid.encode(), orjson.dumps(body), arrived)
+        return _message(udid, body, arrived)
 
     def _expect_detection(self, spot: Spot, udid: str, zone: str, at: int, arrived: int) -> None:
         device = (spot.company, udid)
@@ -201,8 +196,7 @@ class Flood:
         number = str(uuid.UUID(int=dice.getrandbits(128), version=4))
         at = self._instant() // 1000 * 1000  # as the trigger writes it: whole seconds
         arrived = self._arrival(at)
-        value = orjson.dumps(_body_of(number, spot, udid, at))
-        message = Message("notifications", udid.encode(), value, arrived)
+        message = _message(udid, _body_of(number, spot, udid, at), arrived)
         self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
         self.expected.receptions[number] = (spot.company, udid, spot.campaign)
@@ -210,6 +204,10 @@ class Flood:
         if _has_a_day("notifications", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 2, udid)
         return message
+
+    def _malformed(self) -> Message:
+        value = self._dice.choice(_MALFORMED)
+        return Message(b"-", value, timestamp_ms=self._now_ms)
 
     def _udid(self) -> str:
         return f"phone {self._dice.randrange(len(self._places))}"
@@ -222,6 +220,10 @@ class Flood:
 
     def _instant(self) -> int:
         return self._now_ms - self._dice.randrange(2 * _DAY_MS)
+
+
+def _message(udid: str, body: dict[str, Any], arrived_ms: int) -> Message:
+    return Message(udid.encode(), orjson.dumps(body), timestamp_ms=arrived_ms)
 
 
 def _has_a_day(topic: str, at: int, arrived: int, spot: Spot) -> bool:

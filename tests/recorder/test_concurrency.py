@@ -21,8 +21,9 @@ from engine.kafka.workers import Records
 from engine.process.metrics import Metrics
 from engine.recorder.pipeline import Recorder
 from tests.recorder.estate import Estate, build_estate
-from tests.recorder.flood import Flood, Message, assert_written
+from tests.recorder.flood import Flood, assert_written
 from tests.recorder.scene import ConsumedPartition, ledger_on, record, recorder_over
+from tests.servers.schema import on_postgres
 
 PARTITIONS = 4
 BATCH = 100
@@ -50,19 +51,17 @@ async def record_all(recorder: Recorder, partitions: Partitions) -> None:
             group.create_task(work(place, records))
 
 
-def flooded(estate: Estate, place: Callable[[Message], int]) -> tuple[Flood, Partitions]:
+def flooded(estate: Estate, place: Callable[[bytes], int]) -> tuple[Flood, Partitions]:
     flood = Flood(estate, random.Random(7), devices=60, now_ms=NOW_MS)
     partitions: Partitions = defaultdict(list)
-    for topic, key, value, arrived_ms in (
-        *flood.detections(4000),
-        *flood.notifications(1000),
-        *flood.authentications(200),
-        *flood.presence(1000),
-    ):
-        number = place(Message(topic, key, value, arrived_ms))
-        records = partitions[TopicPartition(topic, number)]
-        made = record(topic, len(records), value)
-        records.append(replace(made, partition=number, key=key, timestamp=arrived_ms))
+    counts = {"detections": 4000, "notifications": 1000, "authentications": 200, "presence": 1000}
+    for topic, messages in flood.messages(**counts):
+        for message in messages:
+            number = place(message.key or b"")
+            records = partitions[TopicPartition(topic, number)]
+            made = record(topic, len(records), message.value)
+            moment = {"timestamp": message.timestamp_ms}
+            records.append(replace(made, partition=number, key=message.key, **moment))
     return flood, partitions
 
 
@@ -79,10 +78,10 @@ async def test_two_recorders_that_both_own_every_partition(
     await assert_written(database, flood.expected)
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@on_postgres
 async def test_days_are_created_while_rows_pour_in(database: Database, estate: Estate) -> None:
     """Rows of a day without a partition go into the default one, until it is created."""
-    flood, partitions = flooded(estate, lambda message: zlib.crc32(message.key) % 4)
+    flood, partitions = flooded(estate, lambda key: zlib.crc32(key) % 4)
     recording = asyncio.create_task(
         record_all(recorder_over(ledger_on(database), Metrics()), partitions)
     )

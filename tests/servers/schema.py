@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from sqlalchemy import make_url
 
 from catalog.database import Database, open_database
 from catalog.migrate import migrate
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 _sqlite: list[bytes] = []
 
 

@@ -9,36 +9,20 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 from sqlalchemy import text
 
 from catalog.database import Database, open_database
 from tests.recorder.estate import build_estate
-from tests.recorder.flood import Flood, Message, assert_written, recorded
+from tests.recorder.flood import Flood, assert_written, recorded
 from tests.servers.postgres import PostgresServer, create_database
 from tests.servers.proximity import Rig
+from tests.servers.schema import on_postgres
 from tests.servers.waiting import eventually
 from tests.system.crew import Crew
 from tests.system.topics import TopicSet
-
-
-async def publish(topics: TopicSet, messages: Iterable[Message]) -> int:
-    """Publish all, keyed as a pipeline would. Returns their number."""
-    return await asyncio.to_thread(_publish, topics, messages)
-
-
-def _publish(topics: TopicSet, messages: Iterable[Message]) -> int:
-    own = {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random"}
-    producer, count = Producer({"bootstrap.servers": topics.bootstrap, **own}), 0
-    for topic, key, value, arrived_ms in messages:
-        producer.produce(topics.name(topic), value, key, timestamp=arrived_ms)
-        count += 1
-    assert producer.flush(200) == 0
-    return count
-
 
 SEED = int(os.environ.get("PROXIMITY_TEST_SEED", "5"))
 FULL = "PROXIMITY_TEST_FULL" in os.environ
@@ -62,13 +46,13 @@ class Recorders(Crew):
     async def publish(self, flood: Flood) -> None:
         """Publish the records of one round: for one recorder, on SQLite, a third."""
         part = 1 if len(self.members) > 1 else 3
-        for messages in (
-            flood.authentications(AUTHENTICATIONS // part),
-            flood.notifications(NOTIFICATIONS // part),
-            flood.presence(PRESENCE // part),
-            flood.detections(DETECTIONS // part),
+        for topic, messages in flood.messages(
+            authentications=AUTHENTICATIONS // part,
+            notifications=NOTIFICATIONS // part,
+            presence=PRESENCE // part,
+            detections=DETECTIONS // part,
         ):
-            self._published += await publish(self._topics, messages)
+            self._published += await self._topics.publish(messages, topic)
 
     async def is_done(self) -> bool:
         return await recorded(self.database) == self._published
@@ -154,7 +138,7 @@ async def until_recorded(database: Database, count: int, before: set[str]) -> se
     return found
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@on_postgres
 @pytest.mark.parametrize("is_away", [False, True])
 async def test_counters_and_traces_are_exact(
     rig: Rig,
@@ -172,8 +156,9 @@ async def test_counters_and_traces_are_exact(
     await topics.create()
 
     async def publish_some(size: int) -> int:
-        made = [*flood.detections(10 * size), *flood.notifications(2 * size)]
-        return await publish(topics, [*made, *flood.authentications(size)])
+        counts = {"detections": 10 * size, "notifications": 2 * size, "authentications": size}
+        made = flood.messages(**counts)
+        return sum([await topics.publish(messages, topic) for topic, messages in made])
 
     recorder = rig.role("recorder")
     first = await until_recorded(database, await publish_some(300), set())

@@ -34,6 +34,7 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes]] = ()
+    timestamp_ms: int | None = None
 
 
 @asynccontextmanager
@@ -106,11 +107,14 @@ class TopicSet:
         for short in shorts:
             producer.list_topics(self.name(short), timeout=60.0)
 
-    async def publish(self, messages: Iterable[Message], short: str = "detections") -> None:
-        """Publish in order, with the messages' keys."""
+    async def publish(self, messages: Iterable[Message], short: str = "detections") -> int:
+        """Publish in order, with the messages' keys. Returns their number."""
+        count = 0
         async with self.publishing(short) as send:
             for message in messages:
                 await send(message)
+                count += 1
+        return count
 
     @asynccontextmanager
     async def publishing(self, short: str = "detections") -> AsyncIterator[Send]:
@@ -119,7 +123,11 @@ class TopicSet:
 
         async def send(message: Message) -> asyncio.Future[object]:
             sent: asyncio.Future[object] = await producer.send(
-                self.name(short), message.value, key=message.key, headers=list(message.headers)
+                self.name(short),
+                message.value,
+                key=message.key,
+                headers=list(message.headers),
+                timestamp_ms=message.timestamp_ms,
             )
             open_.append(sent)
             if len(open_) >= 20_000:

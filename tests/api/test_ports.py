@@ -11,6 +11,7 @@ import httpx
 from catalog.database import Database
 from engine.process.health import HttpServer, listen, reply
 from tests.servers.proximity import Command, Rig
+from tests.servers.schema import on_sqlite
 from tests.servers.waiting import eventually
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -70,6 +71,7 @@ async def test_over_the_most_is_refused() -> None:
         await eventually(is_served)
 
 
+@on_sqlite
 async def test_bodies_that_dribble(served: Command) -> None:
     """A body has a size and a time; the session is checked first."""
     port = served.port + 1
@@ -96,6 +98,7 @@ async def test_bodies_that_dribble(served: Command) -> None:
         assert (await client.get(f"{served.url}/openapi.json")).status_code == 200
 
 
+@on_sqlite
 async def test_a_port_that_is_taken_is_named_with_its_setting(
     processes: Rig, database: Database
 ) -> None:

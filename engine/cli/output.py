@@ -18,6 +18,7 @@ from engine.cli.command import CommandError
 from rules.visits import LENGTHS
 
 _WIDTH_OF_A_FILE = 10_000
+_MOST_FAULTS = 20  # that are printed of a file
 # The classes of the lengths of visits.
 LENGTH_NAMES = [f"{each}-{above} min" for each, above in pairwise(LENGTHS)]
 LENGTH_NAMES.append(f"{LENGTHS[-1]}+ min")
@@ -39,8 +40,9 @@ def count_of(number: int, noun: str) -> str:
 
 
 def refused_file(name: str, faults: Sequence[str], done: str) -> CommandError:
-    """Print the faults of a file. Returns the command's error, which ends with what was `done`."""
-    for fault in faults:
+    """Print the first faults of a file. Returns the command's error, which ends with what was
+    `done`."""
+    for fault in faults[:_MOST_FAULTS]:
         say(fault, err=True)
     return CommandError(f"{name} has {count_of(len(faults), 'fault')}; {done}")
 

@@ -20,6 +20,10 @@ def test_the_day_is_that_of_the_calendar(instant: float, zone: str | ZoneInfo | 
     assert local_day(instant, name) == local.date()
 
 
+def test_a_venue_in_a_zone_that_this_host_does_not_know_has_days_in_utc() -> None:
+    assert local_day(NOW, "Mars/Olympus") == local_day(NOW, None)
+
+
 DAY = 86_400.0
 NOW = 1_795_173_600.0
 RULE = DayRule(max_age=300.0, retention=30 * DAY)

@@ -4,10 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Any
-
-from redis.exceptions import RedisError
 
 from catalog.database import Database
 from catalog.erasure import (
@@ -54,8 +51,6 @@ class DeviceEraser(RedisStore):
 
         Safe to repeat: after an error some traces may be deleted already.
         """
-        # If Redis is down this fails before anything is deleted.
-        await self._answer(self._redis.exists(copy_key(self._prefix, device)))
         kafka = await self._retention()
         async with self._database.read() as session:
             rows = await count_device(session, device.company_id, device.udid)
@@ -65,9 +60,6 @@ class DeviceEraser(RedisStore):
             campaigns = await campaign_ids(session, device.company_id)
             # Before the commit: if Redis is down the device stays in SQL, so a retry finds it.
             keys = await self._in_redis(device, campaigns, only_count=False)
-        # A detection may have cached the record again before the commit. (A copy lives an hour.)
-        with suppress(RedisError, OSError, TimeoutError):
-            await self._answer(self._redis.unlink(copy_key(self._prefix, device)))
         return DeviceData(rows, keys, kafka)
 
     async def _in_redis(

@@ -82,5 +82,5 @@ def test_a_command_that_fails_says_why(
     assert cli.run(["migrate"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("proximity: the database refused: ")
-    assert "PROXIMITY_DATABASE_URL is postgresql://user:********@127.0.0.1:1/name" in error
+    assert "PROXIMITY_DATABASE_URL is postgresql://********@127.0.0.1:1/name" in error
     assert error.count("\n") == 1

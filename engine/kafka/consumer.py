@@ -443,15 +443,13 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         if known is None:
             return Position(begin, topic_id)
         about = self._about(partition)
-        is_same = topic_id is not None and topic_id == known.topic_id
-        if not known.may_belong_to(topic_id) or (known.offset > end and not is_same):
+        if known.offset > end or not known.may_belong_to(topic_id):
+            is_same = topic_id is not None and topic_id == known.topic_id
             event = "the topic is another one, reading it from its beginning"
+            if is_same:
+                event = "the partition has lost its end, going on where it ends"
             log.error(event, known_offset=known.offset, **about)
-            return Position(begin, topic_id)
-        if known.offset > end:
-            event = "the partition has lost its end, going on where it ends"
-            log.error(event, known_offset=known.offset, **about)
-            return Position(end, topic_id)
+            return Position(end if is_same else begin, topic_id)
         if known.offset < begin:
             missing = begin - known.offset
             log.error("records are gone that were never read", missing=missing, **about)

@@ -16,14 +16,6 @@ class SchemaError(ProcessError):
     """The tables are not those of this version; the message says what to run."""
 
 
-class PortInUseError(ProcessError):
-    """A port cannot be opened; the message says which, and which setting chooses another."""
-
-
-class ServiceDiedError(ProcessError):
-    """A background service ended before it was cancelled; the message names the service."""
-
-
 class SchemaRegistryError(ProcessError):
     """The schema registry does not answer, or gives a wrong answer.
 

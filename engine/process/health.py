@@ -18,7 +18,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry, Gauge, make_asgi_app
 
 from catalog.database import within
-from engine.process.errors import PortInUseError
+from engine.process.errors import ProcessError
 from engine.process.failures import ServerErrors
 from engine.process.settings import PREFIX
 
@@ -116,7 +116,7 @@ class ClockSkew:
 def listen(host: str, port: int, setting: str) -> socket.socket:
     """A listening TCP socket; port 0 takes any free port.
 
-    Raises PortInUseError, which names the `setting`.
+    Raises ProcessError, which names the `setting`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns off Nagle's delay (40 ms an answer) only for a socket whose protocol is TCP.
@@ -127,7 +127,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         listener.listen(_BACKLOG)  # only now is a port that another process has bound refused
     except OSError as error:
         listener.close()
-        raise PortInUseError(
+        raise ProcessError(
             f"cannot open {host}:{port}: {error.strerror}; "
             f"choose another with {PREFIX}{setting} (0 for any)"
         ) from None

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import structlog
 
-from engine.process.errors import ServiceDiedError
+from engine.process.errors import ProcessError
 from engine.process.failures import describe
 
 log = structlog.get_logger(__name__)
@@ -113,7 +113,7 @@ async def run_services(
             for task in ended:
                 error = task.exception()
                 if error is None and task in back:
-                    error = ServiceDiedError(f"the background service {task.get_name()!r} ended")
+                    error = ProcessError(f"the background service {task.get_name()!r} ended")
                 if error is not None:
                     log.error("service failed", service=task.get_name(), error=describe(error))
                     failure = failure or error

@@ -22,7 +22,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from catalog.database import parse_database_url
 from catalog.redis_connection import check_redis_url
@@ -65,11 +64,6 @@ def setting(default: Any, meaning: str, *, unit: str = "", **bounds: Any) -> Any
     if unit:
         bounds["json_schema_extra"] = {"unit": unit}
     return Field(default, description=meaning, **bounds)
-
-
-def refused(text: str) -> PydanticCustomError:
-    """The error of settings that do not go together; `text` is the whole message."""
-    return PydanticCustomError("setting", "{text}", {"text": text})
 
 
 def _check_bootstrap_servers(servers: str) -> str:
@@ -356,9 +350,9 @@ class Settings(BaseModel):
         for topic in self.detection_topics:
             if topic.name in of_the_engine:
                 name = variable_name("detection_topics")
-                raise refused(f"{name}: {topic.name} has other messages")
+                raise ValueError(f"{name}: {topic.name} has other messages")
             if topic.format in REGISTERED_FORMATS and self.schema_registry_url is None:
-                raise refused(f"{variable_name('schema_registry_url')} is required by {topic}")
+                raise ValueError(f"{variable_name('schema_registry_url')} is required by {topic}")
         return self
 
     @model_validator(mode="after")
@@ -378,13 +372,13 @@ class Settings(BaseModel):
         for name in (name for name in type(self).model_fields if name in given):
             for prefix, has_effect, reason in no_effect:
                 if name.startswith(prefix) and not has_effect:
-                    raise refused(f"{variable_name(name)} has no effect with {reason}")
+                    raise ValueError(f"{variable_name(name)} has no effect with {reason}")
         required = [(name, mechanism) for name in _OF_OAUTH if has_oauth]
         required += [(name, protocol) for name in _OF_A_PASSWORD if has_sasl and not has_oauth]
         required += [("kafka_ssl_certfile", "KAFKA_SSL_KEYFILE")] * bool(self.kafka_ssl_keyfile)
         for name, reason in required:
             if name not in given:
-                raise refused(f"{variable_name(name)} is required by {reason}")
+                raise ValueError(f"{variable_name(name)} is required by {reason}")
         return self
 
 

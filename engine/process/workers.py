@@ -43,7 +43,7 @@ _ENDED_WELL = (0, -int(signal.SIGTERM))
 async def supervise(role: str, workers: int, settings: Settings, env_file: Path | None) -> int:
     """Run `workers` processes until one ends or a signal arrives. Returns the exit status.
 
-    Raises PortInUseError.
+    Raises ProcessError.
     """
     configure_logs(settings)
     stop = asyncio.Event()

@@ -46,7 +46,7 @@ LOGIN_SECONDS = 300
 
 
 def api_server(app: FastAPI, settings: Settings) -> HttpServer:
-    """Serves the application; the port is open. Raises PortInUseError."""
+    """Serves the application; the port is open. Raises ProcessError."""
     return HttpServer(
         app,
         listen(settings.api_host, settings.api_port, "API_PORT"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.process.errors import ServiceDiedError
+from engine.process.errors import ProcessError
 from engine.process.lifecycle import cancel, run_services
 
 
@@ -46,7 +46,7 @@ async def ends() -> None:
     ("service", "is_background", "error"),
     [
         (fails(OSError("lost")), True, pytest.raises(OSError, match="lost")),
-        (ends(), True, pytest.raises(ServiceDiedError, match="service")),
+        (ends(), True, pytest.raises(ProcessError, match="service")),
         (fails(ValueError("bad")), False, pytest.raises(ValueError, match="bad")),
     ],
 )

@@ -129,7 +129,6 @@ class CallScheduler:
         self._rotation: OrderedDict[int, _Company] = OrderedDict()
         self._free = self.limits.in_all
         self._unpublished = 0
-        self._in_flight: set[asyncio.Task[bool | None]] = set()
         self._resumes_soon = False
         self._stopped = False
         self._error: BaseException | None = None
@@ -177,7 +176,7 @@ class CallScheduler:
                 call.task.cancel()
 
     async def run(self) -> None:
-        """Expire old calls until cancelled. Then none starts, and tries in flight are cancelled."""
+        """Expire old calls until cancelled. Then none starts."""
         try:
             while self._error is None:
                 await asyncio.sleep(_SWEEP_SECONDS)
@@ -185,9 +184,6 @@ class CallScheduler:
             raise self._error
         finally:
             self._stopped = True
-            for task in self._in_flight:
-                task.cancel()
-            await asyncio.gather(*self._in_flight, return_exceptions=True)
 
     def note_unpublished(self, count: int) -> None:
         """Count results that wait to be published, or, below 0, those that wait no longer."""
@@ -238,7 +234,6 @@ class CallScheduler:
         self._free -= 1
         company.in_flight += 1
         call.task = asyncio.create_task(self._try(company, call))
-        self._in_flight.add(call.task)
         decides = company.breaker.begin()
         # A callback frees the slot, because a task that is cancelled before its first step runs
         # nothing, not even its `finally`.
@@ -250,7 +245,6 @@ class CallScheduler:
         """Free the slot of a task that has ended. An error of the task itself ends `run`."""
         self._free += 1
         company.in_flight -= 1
-        self._in_flight.discard(task)
         call.task = None
         error = None if task.cancelled() else task.exception()
         self._error = self._error or error

@@ -1,10 +1,8 @@
 """The names of the topics, and their creation if a broker does not create them by itself."""
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -130,7 +128,12 @@ _UNKNOWN = TopicRetention(is_known=False)
 
 
 async def read_retention(settings: Settings) -> TopicRetention:
-    """The longest time of all topics; unknown if no broker answers, or refuses this login."""
+    """How long the topics keep a message at most; unknown if no broker answers, or refuses this
+    login.
+
+    A segment is deleted when its newest message is `retention.ms` old, and its oldest one may be
+    older by `segment.ms`.
+    """
     resources = [(_TOPIC, name, list(_KEYS)) for name in Topics.of(settings).all()]
     try:
         async with KafkaCluster(settings, _DEADLINE) as cluster:
@@ -139,17 +142,8 @@ async def read_retention(settings: Settings) -> TopicRetention:
         # (aiokafka raises NotImplementedError if the broker lacks the request.)
         log.info("Kafka does not report its retention", error=type(error).__name__)
         return _UNKNOWN
-    return longest_retention(response.to_object()["resources"])
-
-
-def longest_retention(resources: Iterable[Any]) -> TopicRetention:
-    """How long the topics keep a message at most.
-
-    A segment is deleted when its newest message is `retention.ms` old, and its oldest one may be
-    older by `segment.ms`.
-    """
     longest = timedelta()
-    for resource in resources:
+    for resource in response.to_object()["resources"]:
         if resource["error_code"] == NOT_THERE:
             continue
         found = {each["config_names"]: each["config_value"] for each in resource["config_entries"]}

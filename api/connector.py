@@ -25,6 +25,7 @@ from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import of_company, write
 from catalog.errors import DecryptionError
 from catalog.inputs import ConnectorInput, connector_conflicts
+from catalog.limits import lock_company
 from catalog.models import Connector
 from catalog.secrets import Cipher, encrypted
 from connectors.errors import EgressError, HostUnresolvedError, NothingToTryError
@@ -165,8 +166,8 @@ async def update_connector(caller: Writer) -> ConnectorAnswer:
         raise bad_fields({"url": str(error)}) from None
 
     async def work(session: AsyncSession) -> ConnectorAnswer:
-        query = of_company(Connector, caller.company_id).with_for_update()
-        stored = await session.scalar(query)
+        await lock_company(session, caller.company_id)
+        stored = await session.scalar(of_company(Connector, caller.company_id))
         tokens = encrypted(cipher, stored, values)
         if stored is None:
             stored = Connector(company_id=caller.company_id)

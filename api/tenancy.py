@@ -9,22 +9,19 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-import structlog
 from pydantic import TypeAdapter
 from sqlalchemy import JSON, Select, func, or_, select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response, StreamingResponse
 
-from api.answers import Answer, ApiError, bad_fields, not_found, unavailable
+from api.answers import Answer, ApiError, bad_fields, not_found
 from api.bodies import Listing
 from api.permissions import Caller, Services
-from catalog.database import Database, is_lock_conflict
+from catalog.database import Database
 from catalog.errors import LimitError
 from catalog.models import Base, Venue
 
-_log = structlog.get_logger(__name__)
-_TRIES = 4
 PAGE = 500
 T = TypeVar("T")
 M = TypeVar("M", bound=Base)
@@ -159,33 +156,27 @@ async def write(
 ) -> T:
     """Run `work` in a transaction, commit, and have the outbox drained; a dry run is rolled back.
 
-    After a conflict with another writer `work` runs again from the beginning. Raises ApiError (409
-    if a beacon's triple or a tag's value is taken, 400 over a limit) and the errors of SQL.
+    `work` locks what others may change. Raises ApiError (409 if a beacon's triple or a tag's value
+    is taken, 400 over a limit) and the errors of SQL.
     """
-    for _ in range(_TRIES):
-        try:
-            async with services.database.write.begin() as session:
-                result = await work(session)
-                if dry:
-                    await session.rollback()
-        except LimitError as error:
-            if error.field:
-                raise bad_fields({error.field: str(error)}) from None
-            raise ApiError(400, str(error)) from None
-        except DBAPIError as error:
-            if (what := taken(error)) is not None:
-                raise ApiError(409, f"the {what} is taken") from None
-            # An integrity error: meanwhile a tag of this name was added, or a parent was deleted.
-            if not isinstance(error, IntegrityError) and not is_lock_conflict(error):
-                raise
-            _log.info("writing again", error=str(error.orig).partition("\n")[0])
-        else:
-            services.nudge()
-            return result
-    raise unavailable("the record is being changed by too many at once")
+    try:
+        async with services.database.write.begin() as session:
+            result = await work(session)
+            if dry:
+                await session.rollback()
+    except LimitError as error:
+        if error.field:
+            raise bad_fields({error.field: str(error)}) from None
+        raise ApiError(400, str(error)) from None
+    except IntegrityError as error:
+        if (what := taken(error)) is None:
+            raise
+        raise ApiError(409, f"the {what} is taken") from None
+    services.nudge()
+    return result
 
 
-def taken(error: DBAPIError) -> str | None:
+def taken(error: IntegrityError) -> str | None:
     """What must be unique, if another record has it."""
     # The name of the constraint on PostgreSQL, its columns on SQLite.
     text = str(error.orig).partition("\n")[0]

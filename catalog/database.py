@@ -278,8 +278,6 @@ def _create_private(path: str) -> None:
 # All others are about the server, the network, or other transactions.
 _PERMANENT_STATES = ("0A", "21", "22", "23", "28", "3D", "3F", "42", "54", "P0")
 _STATEMENT_EXISTS = "42P05"  # a pooler has changed the connection behind us
-# A conflict with another transaction: an immediate retry succeeds.
-_CONFLICTS = {"40001", "40P01", "55P03"}
 # asyncpg's InterfaceErrors are temporary, except these. A ValueError says that a value or an option
 # does not fit: asyncpg sent nothing, and a retry would not help.
 _REFUSED_BY_ASYNCPG = (ValueError, UnsupportedClientFeatureError, UnsupportedServerFeatureError)
@@ -294,11 +292,6 @@ def sqlstate_of(error: BaseException) -> str | None:
 def took_too_long(error: BaseException) -> bool:
     """Whether the statement was cancelled by the server, an operator or the client's deadline."""
     return isinstance(error, TimeoutError) or sqlstate_of(error) == "57014"
-
-
-def is_lock_conflict(error: BaseException) -> bool:
-    """Whether the transaction failed only because of a conflict with another transaction."""
-    return sqlstate_of(error) in _CONFLICTS
 
 
 def database_may_recover(error: BaseException) -> bool:

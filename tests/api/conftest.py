@@ -13,7 +13,6 @@ from engine.process.settings import Settings
 from tests.api.harness import Bodies, Harness, Headers, app_settings, harness
 from tests.api.process import make_account
 from tests.servers.proximity import Command, Rig
-from tests.servers.schema import make_schema
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +29,6 @@ def settings(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 async def api(settings: Settings) -> AsyncIterator[Harness]:
-    await make_schema(settings.database_url.get_secret_value())
     async with harness(settings) as made:
         yield made
 

@@ -29,6 +29,7 @@ from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
 from engine.wiring.api import build_services
 from engine.wiring.parts import Stores, open_stores
+from tests.servers.schema import make_schema
 
 Headers = dict[str, str]
 Body = dict[str, Any]
@@ -120,8 +121,9 @@ def app_settings(database_url: str, redis_url: str, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIterator[Harness]:
-    """An application with these settings, on a migrated database."""
+async def harness(settings: Settings) -> AsyncIterator[Harness]:
+    """An application with these settings, whose database gets its schema."""
+    await make_schema(settings.database_url.get_secret_value())
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
         drainer = OutboxDrainer(database=stores.database, store=stores.index_store)
@@ -133,7 +135,7 @@ async def harness(settings: Settings, *, with_console: bool = False) -> AsyncIte
             services=services,
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
-            with_console=with_console,
+            with_console=settings.console,
         )
         transport = httpx.ASGITransport(app)
         client = httpx.AsyncClient(transport=transport, base_url="http://api")

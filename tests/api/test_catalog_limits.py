@@ -16,7 +16,6 @@ from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
 from tests.api.harness import CAMPAIGN, Bodies, Harness, Headers, harness
 from tests.catalog.records import UUID
-from tests.servers.schema import make_schema
 
 FEW = {
     "campaign_content_bytes": 2000,
@@ -31,7 +30,6 @@ NOW = datetime.now(UTC)
 @pytest.fixture
 async def api(settings: Settings) -> Any:
     """The interface, with limits that a test can reach."""
-    await make_schema(settings.database_url.get_secret_value())
     async with harness(settings.model_copy(update=FEW)) as made:
         yield made
 

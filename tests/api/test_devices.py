@@ -15,7 +15,6 @@ from engine.redis.devices import DeviceKey, copy_key
 from rules.model import StoredDecision, Zone
 from tests.api.harness import Bodies, Harness, Headers, harness
 from tests.servers.redis import RedisServer
-from tests.servers.schema import make_schema
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PERSON = "anna's phone"
@@ -186,7 +185,6 @@ async def test_without_redis(
     settings: Settings, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, bodies: Bodies
 ):
     """What needs Redis is 503; a deletion that it interrupts is completed by another try."""
-    await make_schema(settings.database_url.get_secret_value())
     changed = settings.model_copy(update={"redis_url": SecretStr(own_redis.url)})
     async with harness(changed) as api:
         owner = await api.account()

@@ -16,7 +16,6 @@ from tests.browser.page import BrowserPage, start_browser
 from tests.console.visitor import Visitor, decided, device_of, statistic
 from tests.servers.missing import skipping
 from tests.servers.process import find_program
-from tests.servers.schema import make_schema
 
 OWNER = "owner@pier.example"
 T = TypeVar("T")
@@ -48,8 +47,7 @@ def _browser() -> Iterator[Chrome]:
 @pytest.fixture
 async def visit(_browser: Chrome, sqlite_url: str, redis_url: str) -> AsyncIterator[BrowserVisit]:
     settings = app_settings(sqlite_url, redis_url, api_port=0)
-    await make_schema(sqlite_url)
-    async with harness(settings, with_console=True) as made:
+    async with harness(settings) as made:
         await make_account(made.database, company="Pier", email=OWNER, password=PASSWORD)
         session = await made.call("POST", "/auth", json={"email": OWNER, "password": PASSWORD})
         token = session.json()["session"]["token"]

@@ -4,26 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from engine.process.settings import Settings
-from tests.api.conftest import bodies, today
-from tests.api.harness import Bodies, Harness, app_settings, harness
+from tests.api.conftest import api, bodies, settings, today
+from tests.api.harness import Bodies, Harness
 from tests.console.visitor import Visitor
-from tests.servers.schema import make_schema
 
-__all__ = ["bodies", "today"]
-
-
-@pytest.fixture
-def settings(sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
-    return app_settings(sqlite_url, redis_url)
+__all__ = ["api", "bodies", "settings", "today"]
 
 
 @pytest.fixture
-async def api(settings: Settings) -> AsyncIterator[Harness]:
-    await make_schema(settings.database_url.get_secret_value())
-    async with harness(settings, with_console=True) as made:
-        yield made
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """A user with real servers, and the fixtures of the interface's tests on SQLite."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,10 +37,10 @@ class User:
 
 @pytest.fixture
 def user(
-    tmp_path: Path, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
-) -> Iterator[User]:
+    rig: Rig, kafka_bootstrap: str, redis_url: str, postgres_url: str, topic_prefix: str
+) -> User:
     """A user with real servers, and with topics and groups of its own."""
-    rig = Rig(tmp_path, {})
+    rig.settings = {}
     settings = {
         "KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
         "DATABASE_URL": postgres_url,
@@ -51,8 +49,7 @@ def user(
         "SECRET_KEY": f"'{SECRET_KEY}'",
         **dict.fromkeys(("TOPIC_PREFIX", "GROUP_PREFIX"), topic_prefix),
     }
-    yield User(rig, settings)
-    rig.close()
+    return User(rig, settings)
 
 
 __all__ = ["database", "database_url", "processes", "served", "user"]

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from catalog.models import Beacon
+from tests.api.harness import Bodies
 from tests.servers.http_service import HttpService, content, replying
 from tests.servers.proximity import Command
 from tests.servers.waiting import eventually
@@ -18,17 +19,9 @@ from tests.system.world import UUIDS
 ROLES = ("trigger", "connector", "recorder")
 VISITORS = {"first", *(f"{when} {role}" for role in ROLES for when in ("before", "after"))}
 EMAIL, PASSWORD = "owner@pier.example", "a password of the company"
-BEACON = {"name": "door", "uuid": UUIDS[1], "major": 0, "minor": 1, "active": 1, "proximity": "far"}
-ALWAYS = {
-    "start": "2026-01-01T00:00:00+0100",
-    "end": "2040-12-31T00:00:00+0100",
-    "start_time": "00:00",
-    "end_time": "24:00",
-    "active": True,
-    "cache": "day",
-    **dict.fromkeys(("monday", "tuesday", "wednesday", "thursday", "friday"), True),
-    **dict.fromkeys(("saturday", "sunday"), True),
-}
+TRIPLE = {"uuid": UUIDS[1], "major": 0, "minor": 1}
+DATES = {"start": "2026-01-01T00:00:00+0100", "end": "2040-12-31T00:00:00+0100"}
+ALWAYS = DATES | {"start_time": "00:00", "end_time": "24:00", "sunday": True}
 
 
 async def call(client: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
@@ -74,20 +67,19 @@ async def add_a_company(client: httpx.AsyncClient, service: HttpService) -> None
     session = await call(client, "POST", "/auth", {"email": EMAIL, "password": PASSWORD})
     token = session["session"]["token"]
     client.headers.update({"x-service-key": EMAIL, "x-service-token": token})
-    place = {"name": "Pier", "address": "x", "active": 1}
-    venue = (await call(client, "POST", "/region", place))["id"]
-    made = await call(client, "POST", f"/region/{venue}/beacon", BEACON)
+    bodies = Bodies()
+    venue = (await call(client, "POST", "/region", bodies.venue()))["id"]
+    beacon = bodies.beacon(**TRIPLE, proximity="far")
+    made = await call(client, "POST", f"/region/{venue}/beacon", beacon)
     for form in ("url", "connector"):
-        texts = {"name": f"by {form}", "title": "Hello", "push": "See", "format": form}
-        targets = {"url": "https://pier.example/today", "beacons": [{"id": made["id"]}]}
-        await call(client, "POST", f"/lieu/{venue}/campaign", texts | targets | ALWAYS)
-    fields = {"name": "Offers", "method": "POST", "auth": "header", "parameters": "[]"}
-    await call(client, "PUT", "/connector", fields | {"url": service.url("/offer")})
+        of = {"name": f"by {form}", "format": form, "beacons": [{"id": made["id"]}]}
+        await call(client, "POST", f"/lieu/{venue}/campaign", bodies.campaign(**of, **ALWAYS))
+    await call(client, "PUT", "/connector", bodies.connector(url=service.url("/offer")))
 
 
 async def walk_in(topics: TopicSet, udid: str) -> None:
     """Publish a detection of the beacon by a device."""
-    await topics.publish([detection(Beacon(uuid=UUIDS[1], major=0, minor=1), udid)])
+    await topics.publish([detection(Beacon(**TRIPLE), udid)])
 
 
 async def until_sent(topics: TopicSet, name: str, udids: set[str]) -> None:

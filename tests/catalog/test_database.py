@@ -161,13 +161,6 @@ def postgres() -> Iterator[TlsPostgresServer]:
         yield server
 
 
-@pytest.fixture
-def other_authority(tmp_path: Path) -> Path:
-    file = tmp_path / "other.pem"
-    trustme.CA().cert_pem.write_to_path(file)
-    return file
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -193,12 +186,14 @@ async def test_tls_is_spoken(postgres: TlsPostgresServer, query: str) -> None:
 @pytest.mark.parametrize("query", ["sslmode=require&sslrootcert={other}", "sslrootcert={other}"])
 def test_an_authority_that_is_named_is_used(
     postgres: TlsPostgresServer,
-    other_authority: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     query: str,
 ) -> None:
-    url = postgres.url(query.format(other=other_authority))
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    url = postgres.url(query.format(other=other))
     monkeypatch.setenv("PROXIMITY_DATABASE_URL", url)
     assert run(["migrate"]) == 1
     error = capsys.readouterr().err

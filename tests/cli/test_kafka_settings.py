@@ -14,7 +14,7 @@ from tests.servers.kafka.secured import LIMITED, OAUTH, PASSWORD, SCRAM, USER, S
 from tests.servers.missing import KAFKA, skipping
 from tests.servers.process import started
 from tests.servers.proximity import Command, Rig
-from tests.servers.token_endpoint import CLIENT, SECRET, TokenEndpointService
+from tests.servers.token_endpoint import TokenEndpointService
 from tests.servers.waiting import eventually
 
 
@@ -41,14 +41,8 @@ def login(password: str = PASSWORD, user: str = USER) -> dict[str, str]:
 
 
 def by_token(endpoint: TokenEndpointService) -> dict[str, str]:
-    return {
-        "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-        "SASL_MECHANISM": "OAUTHBEARER",
-        "SASL_OAUTH_TOKEN_URL": endpoint.address,
-        "SASL_OAUTH_CLIENT_ID": CLIENT,
-        "SASL_OAUTH_CLIENT_SECRET": SECRET,
-        "SASL_OAUTH_EXTENSIONS": "pool=one",
-    }
+    more = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SASL_OAUTH_EXTENSIONS": "pool=one"}
+    return endpoint.settings | more
 
 
 @pytest.mark.parametrize(

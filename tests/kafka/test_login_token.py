@@ -10,9 +10,9 @@ import pytest
 import trustme
 
 from engine.kafka.login_token import LoginTokenError, LoginTokens
-from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 from tests.servers.http_service import Answer, hanging, replying
-from tests.servers.token_endpoint import CLIENT, SECRET, TokenEndpointService, TokenKey
+from tests.servers.token_endpoint import SECRET, TokenEndpointService, TokenKey
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +33,9 @@ class Clock:
         return self.now
 
 
-def tokens(url: str, clock: Clock | None = None, **more: Any) -> LoginTokens:
-    more.setdefault("kafka_sasl_oauth_client_secret", SECRET)
-    settings = Settings(
-        kafka_security_protocol="SASL_SSL",
-        kafka_sasl_mechanism="OAUTHBEARER",
-        kafka_sasl_oauth_token_url=url,
-        kafka_sasl_oauth_client_id=CLIENT,
-        **more,
-    )
+def tokens(endpoint: TokenEndpointService, clock: Clock | None = None, **more: Any) -> LoginTokens:
+    given = {f"kafka_{name.lower()}": value for name, value in endpoint.settings.items()}
+    settings = load_settings(None, kafka_security_protocol="SASL_SSL", **given, **more)
     return LoginTokens(settings, clock or Clock())
 
 
@@ -49,7 +43,7 @@ async def test_it_is_renewed_and_outlives_an_endpoint_that_is_down(
     endpoint: TokenEndpointService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
-    client = tokens(endpoint.address, clock)
+    client = tokens(endpoint, clock)
     first = await client.token()
     clock.now += 239.0
     assert await client.token() == first
@@ -87,7 +81,7 @@ async def test_each_failure_is_named(
     monkeypatch.setattr("engine.kafka.login_token._SECONDS", 0.5 if answer is hanging else 30.0)
     endpoint.answer = answer
     with pytest.raises(LoginTokenError) as caught:
-        await tokens(endpoint.address).token()
+        await tokens(endpoint).token()
     message = str(caught.value)
     assert expected in message
     assert f"{endpoint.address} " in message
@@ -103,6 +97,6 @@ async def test_tls_is_verified(key: TokenKey, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(file)
     async with TokenEndpointService(key).running(tls=context) as endpoint:
         with pytest.raises(LoginTokenError, match="unable to get local issuer certificate"):
-            await tokens(endpoint.address).token()
-        token = await tokens(endpoint.address, kafka_ssl_cafile=file).token()
+            await tokens(endpoint).token()
+        token = await tokens(endpoint, kafka_ssl_cafile=file).token()
     assert token == endpoint.granted[0]

@@ -86,9 +86,10 @@ class TlsPostgresServer(PostgresServer):
         self.authority = directory.parent / f"{directory.name}-ca.pem"
         self._certificate = directory / "server.pem"
 
-    def url(self, query: str, *, host: str = "localhost", password: str = password) -> str:
+    def url(self, query: str) -> str:
         """For the user with TLS."""
-        return f"postgresql://{self.user_with_tls}:{password}@{host}:{self.port}/postgres?{query}"
+        login = f"{self.user_with_tls}:{self.password}"
+        return f"postgresql://{login}@localhost:{self.port}/postgres?{query}"
 
     def prepare(self) -> None:
         super().prepare()

@@ -48,11 +48,8 @@ class TlsRedisServer(RedisServer):
 
     def url_of(self, login: str) -> str:
         """For a user and password, with an @ after them."""
-        files = {
-            "ssl_ca_certs": "ca.pem",
-            "ssl_certfile": "client.pem",
-            "ssl_keyfile": "client.pem",
-        }
+        files = {"ssl_ca_certs": "ca.pem", "ssl_certfile": "client.pem"}
+        files["ssl_keyfile"] = "client.pem"
         query = "&".join(f"{name}={self.directory / file}" for name, file in files.items())
         return f"rediss://{login}127.0.0.1:{self.port}/0?{query}"
 

@@ -54,6 +54,16 @@ class TokenEndpointService(HttpService):
         """For KAFKA_SASL_OAUTH_TOKEN_URL."""
         return self.url(PATH)
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of Kafka for a login by its tokens."""
+        return {
+            "SASL_MECHANISM": "OAUTHBEARER",
+            "SASL_OAUTH_TOKEN_URL": self.address,
+            "SASL_OAUTH_CLIENT_ID": CLIENT,
+            "SASL_OAUTH_CLIENT_SECRET": SECRET,
+        }
+
     async def grant(self, received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         """Answer with a token if the client's id and secret are right."""
         await self._answer(received)(received, writer)

@@ -30,9 +30,12 @@ document.querySelectorAll(".plan").forEach((plan) => {
   };
 
   document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
+    const view = plan.parentElement;
+    const x = (view.scrollLeft + view.clientWidth / 2) / view.scrollWidth, y = (view.scrollTop + view.clientHeight / 2) / view.scrollHeight;
     zoom = Math.min(Math.max(zoom * Number(button.dataset.zoom), 1), 40);
     plan.style.width = `${100 * zoom}%`;
     plan.style.maxHeight = `${65 * zoom}vh`;
+    view.scrollTo(x * view.scrollWidth - view.clientWidth / 2, y * view.scrollHeight - view.clientHeight / 2);
   }));
 
   const save = async (dot) => {
@@ -75,7 +78,10 @@ document.querySelectorAll(".plan").forEach((plan) => {
       if (isDragged && isInside) save(dot);
       else place(dot, dot.saved);
     });
-    handle.addEventListener("click", (event) => { if (isDragged) event.preventDefault(); });
+    handle.addEventListener("click", (event) => {
+      if (isDragged) event.preventDefault();
+      isDragged = false;
+    });
   };
 
   dots.forEach((dot) => {

@@ -49,8 +49,8 @@ class TopicReader:
     async def first_since(
         self, ranges: Mapping[TopicPartition, OffsetRange], instant: float
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, within its range, with a timestamp of `instant`
-        (epoch s) or later. Raises KafkaError or TimeoutError.
+        """The first offset of each partition that is not empty with a timestamp of `instant` (epoch
+        s) or later. Raises KafkaError or TimeoutError.
 
         A partition without such a record is left out; with the embedded broker, which does not know
         timestamps, all are.
@@ -61,11 +61,7 @@ class TopicReader:
         times = dict.fromkeys(partitions, max(0, round(instant * 1000)))
         async with asyncio.timeout(REQUEST_SECONDS):
             found = await self.consumer.offsets_for_times(times)
-        return {
-            tp: min(max(at.offset, ranges[tp].begin), ranges[tp].end)
-            for tp, at in found.items()
-            if at is not None
-        }
+        return {tp: at.offset for tp, at in found.items() if at is not None}
 
     async def records_until(
         self, ranges: Mapping[TopicPartition, OffsetRange]

@@ -275,6 +275,8 @@ _PLACE = Struct(">8s6sc")  # of a company's caps: owner, detected_at (ms), flag 
 
 
 class ClaimReader(RedisStore):
+    """Reads what Claims writes, for people."""
+
     async def history(self, device: DeviceKey, campaign_ids: Collection[int]) -> DeviceHistory:
         """The device's newest claims on these campaigns, what the caps of the company count, and
         the time zone in the copy of the catalog's record, while there is one.

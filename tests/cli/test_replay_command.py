@@ -6,20 +6,18 @@ import io
 import json
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from engine.cli.application import run
-from engine.kafka.messages import Detection, ReceivedDevice, format_instant
-from engine.process.settings import Settings
-from engine.process.settings_sources import load_settings
+from engine.kafka.messages import format_instant
 from rules.model import Reason
-from tests.cli.replay_run import UUID, campaign, document
+from tests.cli.replay_run import TRIPLE, UUID, campaign, document
 from tests.servers.proximity import Rig
+from tests.system.topics import Message, TopicSet
 
 END = {"end": "2040-12-31T00:00:00+0100"}
 # The hall is in Tokyo; its morning of 25 October.
@@ -183,47 +181,26 @@ PERIOD = ("--from", f"{BEGIN + 30 * MINUTE:.0f}000", "--to", f"{BEGIN + 60 * MIN
 CAMPAIGN = campaign("Now and then", cache="10 minutes", end="2040-12-31T00:00:00+0100")
 
 
-@pytest.fixture
-def settings(broker: str, topic_prefix: str) -> Settings:
-    return load_settings(None, kafka_bootstrap_servers=broker, topic_prefix=topic_prefix)
-
-
-def detection(udid: str, at: float) -> bytes:
-    device = ReceivedDevice(udid=udid)
-    made = Detection(uuid=UUID, major=1, minor=1, proximity="near", device=device)
-    return msgspec.json.encode(msgspec.structs.replace(made, detected_at=round(at * 1000)))
-
-
-async def publish(settings: Settings) -> None:
+def messages() -> Iterator[Message]:
     """A detection of each of two devices a minute, every seventh six minutes late, and what is
     none."""
-    topic = f"{settings.topic_prefix}detections"
-    producer = AIOKafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers)
-    await producer.start()
-    try:
-        for number in range(MINUTES):
-            at = BEGIN + number * MINUTE
-            arrived = round((at + (6 * MINUTE if number % 7 == 0 else 0)) * 1000)
-            for udid in ("a", "b"):
-                key = udid.encode()
-                await producer.send(topic, detection(udid, at), key=key, timestamp_ms=arrived)
-            await producer.send(topic, b"{", key=b"x", timestamp_ms=round(at * 1000))
-        await producer.flush()
-    finally:
-        await producer.stop()
+    for number in range(MINUTES):
+        at_ms = round((BEGIN + number * MINUTE) * 1000)
+        arrived_ms = at_ms + (6 * MINUTE * 1000 if number % 7 == 0 else 0)
+        for udid in ("a", "b"):
+            body = TRIPLE | {"proximity": "near", "device": {"udid": udid}, "detected_at": at_ms}
+            yield Message(udid.encode(), json.dumps(body).encode(), timestamp_ms=arrived_ms)
+        yield Message(b"x", b"{", timestamp_ms=at_ms)
 
 
-async def test_a_stretch_of_time(settings: Settings, rig: Rig, tmp_path: Path) -> None:
+async def test_a_stretch_of_time(broker: str, topic_prefix: str, rig: Rig, tmp_path: Path) -> None:
     catalog, sends = tmp_path / "catalog.json", tmp_path / "sends.csv"
     catalog.write_bytes(document(CAMPAIGN))
-    rig.settings |= {
-        "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
-        "TOPIC_PREFIX": settings.topic_prefix,
-    }
+    rig.settings |= {"KAFKA_BOOTSTRAP_SERVERS": broker, "TOPIC_PREFIX": topic_prefix}
     command = ("replay", "--catalog", str(catalog), "--without-sql")
     none = await asyncio.to_thread(rig, *command)
     assert re.search(r"there is no topic .*detections yet", none.stderr)
-    await publish(settings)
+    await TopicSet(broker, topic_prefix, "").publish(messages())
     options = (*PERIOD, "--warm-up", "7 minutes", "--json", "--sends", str(sends))
     done = await asyncio.to_thread(rig, *command, *options)
     found: list[dict[str, Any]] = list(map(json.loads, done.stdout.splitlines()))
@@ -238,5 +215,5 @@ async def test_a_stretch_of_time(settings: Settings, rig: Rig, tmp_path: Path) -
     summary = found[0]
     assert (summary["detections"], summary["begins_cold"]) == (60, False)
     assert 0 < summary["undecodable"] <= MINUTES
-    assert summary["first_fault"].startswith(f"{settings.topic_prefix}detections/")
+    assert summary["first_fault"].startswith(f"{topic_prefix}detections/")
     assert summary["records"] <= 3 * MINUTES

@@ -8,7 +8,9 @@ from aiokafka.errors import InvalidReplicationFactorError
 
 from catalog.erasure import TopicRetention
 from engine.cli.check import check_kafka, findings
-from engine.kafka.topics import ensure_topics, read_retention
+from engine.formats.decoders import detection_decoders
+from engine.kafka.topics import Topics, detection_topics, ensure_topics, read_retention
+from engine.process.settings import DetectionTopic
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
 
@@ -30,6 +32,17 @@ async def test_more_replicas_than_brokers_are_named(
     replicas = found["PROXIMITY_TOPIC_REPLICATION"]
     assert replicas.state == "warning"
     assert replicas.result == "3 replicas need as many brokers: 1 broker found"
+
+
+def test_topics_stand_beside_ours_in_the_order_of_the_setting():
+    settings = load_settings(topic_prefix="p.", detection_topics=" b=own, a = cloudevents+own,")
+    assert detection_topics(settings) == (
+        DetectionTopic("p.detections"),
+        DetectionTopic("b"),
+        DetectionTopic("a", in_cloudevents=True),
+    )
+    assert Topics.of(settings).all()[:4] == ("p.detections", "b", "a", "p.authentications")
+    assert list(detection_decoders(settings)) == ["p.detections", "b", "a"]
 
 
 UNKNOWN = TopicRetention(is_known=False)

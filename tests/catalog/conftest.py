@@ -14,9 +14,8 @@ __all__ = ["_cheap_passwords"]
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[RedisClient]:
-    client = connect_redis(redis_url)
-    yield client
-    await client.aclose()
+    async with connect_redis(redis_url) as client:
+        yield client
 
 
 @pytest.fixture

@@ -31,9 +31,8 @@ DECISION = LiveDecision(
 
 @pytest.fixture
 async def store(embedded_redis_url: str) -> AsyncIterator[TailStore]:
-    redis = connect_redis(embedded_redis_url)
-    yield TailStore(redis=redis, prefix="proximity:", deadline=5.0)
-    await redis.aclose()
+    async with connect_redis(embedded_redis_url) as redis:
+        yield TailStore(redis=redis, prefix="proximity:", deadline=5.0)
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ async def no_sleep(_: float) -> None:
     await asyncio.sleep(0)
 
 
-def errors_of(metrics: Metrics, server: str = "redis") -> float | None:
-    return metrics.registry.get_sample_value(f"proximity_{server}_errors_total")
+def errors_of(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("proximity_redis_errors_total")
 
 
 async def test_a_call_is_tried_until_the_server_answers(metrics: Metrics) -> None:

@@ -72,8 +72,8 @@ def request(
     return ClaimRequest(campaign, udid, owner, NOW + at, delay, counted)
 
 
-def claims_on(redis: RedisClient, metrics: Metrics, prefix: str = PREFIX) -> Claims:
-    return Claims(redis=redis, prefix=prefix, retain=RETAIN, deadline=5.0, metrics=metrics)
+def claims_on(redis: RedisClient, metrics: Metrics) -> Claims:
+    return Claims(redis=redis, prefix=PREFIX, retain=RETAIN, deadline=5.0, metrics=metrics)
 
 
 async def outcomes(

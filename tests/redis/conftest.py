@@ -15,9 +15,8 @@ from tests.redis.index_writer import Writer, beacon_entry, campaign_entry
 
 @pytest.fixture
 async def redis(any_redis_url: str) -> AsyncIterator[RedisClient]:
-    client = connect_redis(any_redis_url)
-    yield client
-    await client.aclose()
+    async with connect_redis(any_redis_url) as client:
+        yield client
 
 
 @pytest.fixture

@@ -49,9 +49,8 @@ FULL = "Redis is nearly full, and then no campaign fires: give it more memory"
 
 @pytest.fixture
 async def redis(own_redis: RedisServer) -> AsyncIterator[RedisClient]:
-    client = connect_redis(own_redis.url, timeout=SECONDS)
-    yield client
-    await client.aclose()
+    async with connect_redis(own_redis.url, timeout=SECONDS) as client:
+        yield client
 
 
 class Reader:

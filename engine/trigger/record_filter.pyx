@@ -34,7 +34,8 @@ from engine.trigger.detection_scan cimport (
 from catalog.index.entries import application_field, geofences_field, rules_field
 from engine.kafka.detections import GeofenceKey, TagKey, beacon_key
 from engine.kafka.messages import EARLIEST_MS, LATEST_MS, ReceivedDevice, parse_text
-from engine.trigger.grants import DecidedDetection, plan_of, unknown
+from engine.trigger.claim_memory import capped_key, claim_key
+from engine.trigger.grants import DecidedDetection, unknown
 from rules.decision import refusal
 from rules.model import Reason, Zone
 from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_NAMES
@@ -69,44 +70,42 @@ _decode_device = msgspec.json.Decoder(ReceivedDevice).decode
 
 cdef class _Place:
     """A place as the rules see it; `written` has a beacon's triples, as devices write them, and
-    `visited` has what `company` follows visits at, None if nothing. `held_by` are the keys of the
-    remembered claims that may deny an open campaign."""
+    `visited` has what `company` follows visits at, None if nothing. `delays` has the key of the
+    claim on each open campaign (claim_memory.py), and its delay."""
 
     cdef object key, indexed, target, refusal, refusals, visited, company
-    cdef object phase, none_granted, all_granted
-    cdef tuple delays, held_by
+    cdef object phase, none_granted, all_granted, capped
+    cdef tuple delays
     cdef bint has_quiet_hours
     cdef list written
     cdef int reach
     cdef double since, until
 
     cdef _enter(self, phase):
-        self.phase, self.delays = phase, phase.delays
+        self.phase, self.since, self.until = phase, phase.since, phase.until
         self.none_granted, self.all_granted = phase.none_granted, phase.all_granted
-        self.since, self.until = phase.since, phase.until
-        self.held_by = tuple(plan_of(phase.all_granted, self.indexed).held_by)
+        self.delays = tuple([(claim_key(campaign), delay) for _, delay, campaign in phase.delays])
 
-    cdef bint _may_be_throttled(self, dict claims) except -1:
-        for key in self.held_by:
-            if PyDict_GetItem(claims, key) != NULL:
-                return True
-        return False
-
-    cdef bint _all_throttled(self, dict claims, double at) except -1:
-        """Whether the claims deny every open campaign to a detection at this time."""
+    cdef object _by_claims(self, dict claims, double at):
+        """The decision at this time: if the claims throttle all open campaigns, or say nothing of
+        any; else None."""
         cdef PyObject *held
         cdef double since, delay
+        cdef bint any_known = PyDict_GetItem(claims, self.capped) != NULL
+        cdef bint all_throttled = True
         cdef tuple each
         for each in self.delays:
-            number, delay = each[0], each[1]
-            # Those of connector campaigns are remembered apart (claim_memory.py).
-            held = PyDict_GetItem(claims, -number if each[2].format == "connector" else number)
+            held = PyDict_GetItem(claims, each[0])
             if held == NULL:
-                return False
-            since = <double><object>held
+                all_throttled = False
+                continue
+            any_known = True
+            since, delay = <double><object>held, each[1]
             if not since < at < since + delay:
-                return False
-        return True
+                all_throttled = False
+        if all_throttled:
+            return self.none_granted
+        return None if any_known else self.all_granted
 
 
 cdef class RecordFilter:
@@ -272,9 +271,7 @@ cdef class RecordFilter:
         if place.has_quiet_hours:  # the device's time zone decides
             return None
         found = PyDict_GetItem(self._claims, udid)
-        if found == NULL or not place._may_be_throttled(<dict>found):
-            return place.all_granted
-        return place.none_granted if place._all_throttled(<dict>found, at) else None
+        return place.all_granted if found == NULL else place._by_claims(<dict>found, at)
 
     cdef object _others(self, DetectionText *text, double at):
         """The places of a detection at no beacon; None for one of which the index must be asked."""
@@ -341,6 +338,7 @@ cdef class RecordFilter:
             place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.has_quiet_hours = target.rules.quiet_hours is not None
+            place.capped = capped_key(place.company)
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
         return place
 

@@ -298,7 +298,7 @@ def test_mutated_records_are_decided_only_as_the_rules_decide_them() -> None:
                 pytest.fail(f"decided, and not decodable: {value!r} (seed {seed})")
     for kind, counts in outcomes.items():
         assert counts["refused"] >= tried / 4, outcomes
-        assert bool(counts["granted"]) == (kind != "position"), outcomes
+        assert counts["granted"] >= (0 if kind == "position" else tried / 100), outcomes
 
 
 def test_a_position_outside_may_end_a_visit() -> None:

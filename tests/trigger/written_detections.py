@@ -139,7 +139,11 @@ FIELDS: dict[str, Spellings] = {
     "detected_at_ms": (("0",), ANYTHING),
 }
 DEVICE_FIELDS: dict[str, Spellings] = {
-    "udid": (('"sent"', '"read"', '"old"'), (*(f'"{each}"' for each in DEVICES), '""', '"c"', "1")),
+    # The fourth one was sent nothing.
+    "udid": (
+        ('"sent"', '"read"', '"old"', '"first"'),
+        (*(f'"{each}"' for each in DEVICES), '""', '"c"', "1"),
+    ),
     "udid2": (("1",), ANYTHING),
     **dict.fromkeys(("name", "version", "model", "token_push"), TEXT),
     "id_connector": (("7", "null"), ("1.5", '"7"')),

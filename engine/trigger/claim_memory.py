@@ -100,18 +100,17 @@ class RememberedClaims:
     def remember(
         self,
         udid: str,
-        claims: Iterable[int],
-        at: float,
+        claims: Mapping[int, float],
         now: float,
         *,
-        read: Mapping[int, float] | None = None,
+        are_all: bool = False,
         briefly: bool = False,
     ) -> None:
-        """Remember claims of a device (claim_keys) at `at`, each if it is the newest of its
+        """Remember claims of a device, times by key (claim_keys), each if it is the newest of its
         campaign.
 
-        `read` has all that Redis had. Claims of connector campaigns, and those remembered
-        `briefly`, are forgotten some seconds after `now`: they may be given back.
+        With `are_all` they are all that Redis had. Claims of connector campaigns, and those
+        remembered `briefly`, are forgotten some seconds after `now`: they may be given back.
         """
         if self._is_closed:
             return
@@ -119,11 +118,9 @@ class RememberedClaims:
         if known is None:
             known = self.by_device[udid] = {}
         before = len(known)
-        if read is not None:
+        if are_all:
             known[READ] = 0.0
-            for campaign_id, since in read.items():
-                known[campaign_id] = max(since, known.get(campaign_id, since))
-        for key in claims:
+        for key, at in claims.items():
             if known.get(key, at) <= at:
                 known[key] = at
             if briefly or key < 0:

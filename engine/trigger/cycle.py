@@ -10,7 +10,7 @@ its bounds. It does not wait for acknowledgements: these finish the records in t
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -309,14 +309,14 @@ class Cycle:
             lambda: self._claims.take(requests, now), self._redis_errors, "claims"
         )
         for each, forbidden, request in zip(claiming, answers.forbidden_by, requests, strict=True):
-            udid, read = request.udid, None
-            if request.read:
-                read = answers.read.get(udid)
+            udid, remembered = request.udid, each.partition.remembered
+            if request.read and (found := answers.read.get(udid)) is not None:
+                remembered.remember(udid, found, now, are_all=True)
             if any(forbidden):
-                _note_denied(each, forbidden, read, now)
+                _note_denied(each, forbidden, now)
             else:
-                at = each.detected_at
-                each.partition.remembered.remember(udid, each.plan.claims, at, now, read=read)
+                claims = dict.fromkeys(each.plan.claims, each.detected_at)
+                remembered.remember(udid, claims, now)
 
     async def _find_devices(self, sending: list[DecidedDetection]) -> None:
         """Find the records of devices; calls need none."""
@@ -366,8 +366,8 @@ class Cycle:
             if not (campaign.delay or caps):
                 continue
             udid, remembered = decided.device.udid, decided.partition.remembered
-            claims = claim_keys([campaign])
-            remembered.remember(udid, claims, at, now, briefly=True)
+            claims = dict.fromkeys(claim_keys([campaign]), at)
+            remembered.remember(udid, claims, now, briefly=True)
             place = None
             if caps:  # what they have denied meanwhile may be free again
                 company = decided.decision.company_id
@@ -472,27 +472,21 @@ def _caps_of(message: Message) -> tuple[Cap, ...]:
     return () if beacon is None or message.campaign.ignores_caps else beacon.target.rules.caps
 
 
-def _note_denied(
-    each: DecidedDetection,
-    forbidden: list[Answer],
-    read: Mapping[int, float] | None,
-    now: float,
-) -> None:
+def _note_denied(each: DecidedDetection, forbidden: list[Answer], now: float) -> None:
     """Remember the answers, and take the denied campaigns from the decision.
 
     The claim that denies a campaign is remembered like one that was read.
     """
-    udid, at = each.device.udid, each.detected_at
     remembered, left = each.partition.remembered, iter(forbidden)
-    answers: list[Answer] = []
-    remembered.remember(udid, (), at, now, read=read)
-    for _, _, _, _, asked, claims in each.plan.requests:
+    answers, claims = list[Answer](), dict[int, float]()
+    for _, _, _, _, asked, keys in each.plan.requests:
         by = next(left) if asked else 0
         answers.append(by)
         if isinstance(by, list):
-            remembered.remember_capped(udid, each.decision.company_id, by, now)
+            remembered.remember_capped(each.device.udid, each.decision.company_id, by, now)
         else:
-            remembered.remember(udid, claims, by / 1000 if by else at, now)
+            claims |= dict.fromkeys(keys, by / 1000 if by else each.detected_at)
+    remembered.remember(each.device.udid, claims, now)
     each.deny(answers)
 
 

@@ -27,6 +27,7 @@ SECONDS = 36
 # What arrives later than the silence is late: a walk with a step that takes longer is repeated.
 LONGEST_STEP = 2.0
 WALKS = 3
+MOST_SECONDS = 10.0  # on a machine that may stand still; 2 on a quiet one
 
 Visit = tuple[int, int, int]
 
@@ -143,7 +144,7 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet, decisions: str)
         else:
             pytest.fail(f"in each walk Kafka took {LONGEST_STEP} s or longer for a step")
     await pair.until_ready()
-    wanted = walkers.visits()
+    end, wanted = time.time(), walkers.visits()
     count = sum(map(len, wanted.values()))
 
     async def all_have_left() -> bool:
@@ -159,6 +160,16 @@ async def test_visits_under_kills(stores: Rig, topics: TopicSet, decisions: str)
     assert sorted((each["on"], each["visit_id"]) for each in sent) == sorted(
         (on, visit) for on in ("enter", "exit") for visit in of_beacons
     )
+    # How long after its silence each exit came, for those after the end, on an idle topic.
+    # (Messages have whole seconds.)
+    late = sorted(
+        record.timestamp / 1000 - second(body["exited_at"]) - 1 - SILENCE
+        for record, body in zip(
+            await topics.read("presence"), await topics.bodies("presence"), strict=True
+        )
+        if "exited_at" in body and second(body["exited_at"]) + SILENCE > end
+    )
+    assert not late or late[len(late) // 2] < MOST_SECONDS
 
 
 def visits_of(events: list[dict[str, Any]]) -> dict[tuple[str, str, int], list[Visit]]:

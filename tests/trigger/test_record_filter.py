@@ -126,10 +126,10 @@ class Mall:
         self.companies |= grids | {rules_field(company): each for company, each in rules.items()}
         self.cache.keep(self.companies, self.cache.version)
         for udid in DEVICES:
-            self.remembered.remember(udid, claim_keys([DAILY]), NOON - 70, NOON)
-        self.remembered.remember("sent", claim_keys([HOURLY, CALL]), NOON - 30, NOON)
+            self.remembered.remember(udid, {1: NOON - 70}, NOON)
+        self.remembered.remember("sent", {2: NOON - 30, -3: NOON - 30}, NOON)
         read = {1: NOON - 100, 2: NOON - 40, 3: NOON - 10}
-        self.remembered.remember("read", [], NOON, NOON, read=read)
+        self.remembered.remember("read", read, NOON, are_all=True)
         self.remembered.by_device.pop("new")
         self.remembered.by_device.pop(LONG)
 
@@ -157,8 +157,8 @@ class Mall:
             known = dice.choice((None, IndexedPlace(beacon(minor=7), [DAILY], CONNECTOR)))
             self.cache.keep({BeaconKey(UUID, 1, 7): known}, self.cache.version)
         self.now = NOON + dice.choice((0, 0, 5, 60))
-        taken = claim_keys(dice.sample(CAMPAIGNS, 2))
-        self.remembered.remember("new", taken, NOON - 30, self.now, briefly=True)
+        taken = dict.fromkeys(claim_keys(dice.sample(CAMPAIGNS, 2)), NOON - 30)
+        self.remembered.remember("new", taken, self.now, briefly=True)
         capped = (MS - 5000, MS + dice.choice((0, 5000)), 0)
         self.remembered.remember_capped(dice.choice(DEVICES), 1, capped, self.now)
 

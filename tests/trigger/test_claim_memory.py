@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.trigger.claim_memory import ClaimMemory, RememberedClaims, claim_keys
+from engine.trigger.claim_memory import ClaimMemory, RememberedClaims
 from rules.model import CampaignSnapshot
 from tests.rules.records import campaign
 
@@ -33,16 +33,16 @@ def test_what_was_read_denies_no_call() -> None:
     one = memory.for_assignment()
     one.remember("phone", {3: 100.0}, NOW, are_all=True)
     assert free(one, 101, CALL) == [3]
-    one.remember("phone", dict.fromkeys(claim_keys([CALL]), 100.0), NOW)
+    one.remember("phone", {-3: 100.0}, NOW)
     assert free(one, 101, CALL) == []
     one.forget_expired(NOW + 4.9)
     assert free(one, 101, CALL) == []
-    one.remember("other", dict.fromkeys(claim_keys([HOURLY]), 100.0), NOW, briefly=True)
+    one.remember("other", {1: 100.0}, NOW, briefly=True)
     one.forget_expired(NOW + 5)
     assert free(one, 101, CALL) == [3]
     assert free(one, 101, udid="other") == [1, 2]
     one.close()
-    one.remember("phone", dict.fromkeys(claim_keys([HOURLY]), 100.0), NOW)
+    one.remember("phone", {1: 100.0}, NOW)
     assert (memory.held, one.by_device) == (0, {})
 
 
@@ -50,7 +50,7 @@ def test_full_memory_forgets_what_it_has_known_longest() -> None:
     memory = ClaimMemory(100)
     one = memory.for_assignment()
     for number in range(1000):
-        one.remember(f"phone {number}", dict.fromkeys(claim_keys([HOURLY]), 100.0), NOW)
+        one.remember(f"phone {number}", {1: 100.0}, NOW)
         assert memory.held <= 400
     assert free(one, 101, udid="phone 999") == [2]
     assert free(one, 101, udid="phone 10") == [1, 2]
@@ -69,12 +69,7 @@ def test_it_never_invents_a_claim_and_stays_within_its_bound(
         one, truth = remembered[number], stored[number]
         kind, udid, id_, at, briefly = events.draw(EVENTS)
         if kind == "remember":
-            one.remember(
-                udid,
-                dict.fromkeys(claim_keys([campaign(id=id_, delay=60)]), at),
-                at,
-                briefly=briefly,
-            )
+            one.remember(udid, {id_: at}, at, briefly=briefly)
             truth.setdefault((udid, id_), []).append(at)
         elif kind == "expire":
             one.forget_expired(at)

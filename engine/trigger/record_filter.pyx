@@ -109,7 +109,7 @@ cdef class _Place:
 
 
 cdef class RecordFilter:
-    """Refuses detections for one process.
+    """Decides detections for one process.
 
     `max_age` in seconds and `path_loss_exponent` are those of the settings.
     """
@@ -173,7 +173,7 @@ cdef class RecordFilter:
         for place in places:
             if place is None or (place.visited is not None and text.place == POSITION):
                 return False
-            decision = self._refusal(place, zone, at, udid)
+            decision = self._decision(place, zone, at, udid)
             if decision is None:
                 return False
             if decision is not place.all_granted:
@@ -241,7 +241,7 @@ cdef class RecordFilter:
             self._time_written = written
         return self._time if self._time >= 0 else _UNREADABLE
 
-    cdef object _refusal(self, _Place place, int zone, double at, udid):
+    cdef object _decision(self, _Place place, int zone, double at, udid):
         """The decision that refuses a detection or grants all open campaigns, or None.
 
         The checks and their order are those of `decide`.
@@ -257,9 +257,9 @@ cdef class RecordFilter:
             return place.refusals.stale
         if at > self._newest:
             return place.refusals.future
-        return self._throttled(place, udid, at)
+        return self._in_phase(place, udid, at)
 
-    cdef object _throttled(self, _Place place, udid, double at):
+    cdef object _in_phase(self, _Place place, udid, double at):
         cdef PyObject *found
         phase = place.target.current
         if place.phase is not phase:

@@ -23,17 +23,21 @@ _BATCH = 5000
 _NEAR_ENOUGH = ("immediate", "near", "far")
 
 
-async def main() -> None:
-    """Until all is done."""
-    campaigns, watch = campaigns_by_beacon(), Stopwatch()
-    redis = Redis.from_url(os.environ["BENCH_REDIS"])
-    consumer = AIOKafkaConsumer(
+def detections() -> AIOKafkaConsumer:
+    """A consumer of the detections, which does not commit by itself."""
+    return AIOKafkaConsumer(
         os.environ["BENCH_DETECTIONS"],
         bootstrap_servers=_SERVERS,
         group_id=os.environ["BENCH_GROUP"],
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )
+
+
+async def main() -> None:
+    """Until all is done."""
+    campaigns, watch = campaigns_by_beacon(), Stopwatch()
+    redis, consumer = Redis.from_url(os.environ["BENCH_REDIS"]), detections()
     producer = AIOKafkaProducer(
         bootstrap_servers=_SERVERS, enable_idempotence=True, linger_ms=5, max_batch_size=500_000
     )

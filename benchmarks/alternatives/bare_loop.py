@@ -15,9 +15,9 @@ from struct import Struct
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 
-from benchmarks.alternatives.aiokafka_loop import Stopwatch, campaigns_by_beacon
+from benchmarks.alternatives.aiokafka_loop import Stopwatch, campaigns_by_beacon, detections
 from catalog.redis_connection import connect_redis
 from engine.kafka.detections import DecodedDetection, decode_record
 from engine.kafka.messages import format_instant
@@ -55,17 +55,13 @@ async def main() -> None:
     """Until all is done."""
     watch, topic = Stopwatch(), os.environ["BENCH_NOTIFICATIONS"]
     campaigns = {key: [*map(_Campaign, found)] for key, found in campaigns_by_beacon().items()}
-    redis, servers = connect_redis(os.environ["BENCH_REDIS"]), os.environ["BENCH_KAFKA"]
+    redis = connect_redis(os.environ["BENCH_REDIS"])
     claims = Claims(redis=redis, prefix="", retain=600.0, deadline=5.0, metrics=Metrics())
-    consumer = AIOKafkaConsumer(
-        os.environ["BENCH_DETECTIONS"],
-        bootstrap_servers=servers,
-        group_id=os.environ["BENCH_GROUP"],
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-    )
+    consumer = detections()
     producer = AIOKafkaProducer(
-        bootstrap_servers=servers, enable_idempotence=True, max_batch_size=1_000_000
+        bootstrap_servers=os.environ["BENCH_KAFKA"],
+        enable_idempotence=True,
+        max_batch_size=1_000_000,
     )
     await consumer.start()
     await producer.start()

@@ -378,6 +378,7 @@ class Publisher:
 
 
 def key_hash(key: bytes | None) -> int:
+    """What says the partition of a message with this key, modulo their number."""
     if key is None:
         return 0
     return crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF

@@ -339,11 +339,6 @@ class Settings(BaseModel):
     connector_company_calls: Count = setting(32, "most calls of a company in flight")
     connector_calls: Count = setting(512, "most calls of a process in flight")
 
-    @property
-    def in_flight_records(self) -> int:
-        """Records in flight (fetched and not finished) at which fetching pauses."""
-        return 4 * self.batch_records
-
     @model_validator(mode="after")
     def _detection_topics(self) -> Self:
         of_the_engine = {f"{self.topic_prefix}{name}" for name in _OTHER_TOPICS}

@@ -38,7 +38,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     recorder = recorder_of(parts, ledger, on_recent=recent.note)
     # A recorder that is behind writes all that may be in flight in one transaction, which adds up
     # what it has several times of a device or a beacon.
-    at_once = settings.in_flight_records
+    at_once = 4 * settings.batch_records
     consumer = PartitionedConsumer(
         settings=settings,
         role=ROLE,

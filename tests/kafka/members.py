@@ -97,7 +97,7 @@ async def member(
         worker_for=partial(HandlingWorker, handle, size),
         metrics=metrics or Metrics(),
         batch_records=size,
-        in_flight_records=in_flight or settings.in_flight_records,
+        in_flight_records=in_flight or 4 * size,
     )
     task = asyncio.create_task(consumer.run(stop))
     try:

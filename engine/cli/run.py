@@ -80,8 +80,8 @@ async def run(
 async def api(context: typer.Context) -> None:
     """Serve the management interface until SIGTERM or SIGINT.
 
-    Serves /v2, /docs for people, /openapi.json for programs, /healthz and /readyz; metrics are on
-    API_METRICS_PORT.
+    Serves /v2, the console, /docs for people and /openapi.json for programs; metrics, /healthz and
+    /readyz are on API_METRICS_PORT.
     """
     from engine.process.logs import configure_logs
     from engine.wiring.api import serve_api

@@ -1,6 +1,6 @@
 """Starting and stopping: signals, named background services, the order of a shutdown.
 
-A shutdown has these steps (docs/architecture.md numbers them too):
+A shutdown has these steps:
 1. SIGTERM or SIGINT sets `stop`; /readyz says no.
 2. Each consumer stops fetching; the batches in flight finish within DRAIN_TIMEOUT.
 3. Their offsets are committed and the group is left.

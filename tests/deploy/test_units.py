@@ -81,26 +81,51 @@ def test_systemd_understands_them(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "proximity" in line] == []
 
 
-@pytest.mark.parametrize("name", ["operations.md", "runbook.md"])
-def test_settings_commands_and_links_of_a_document_exist(name: str) -> None:
-    document = ROOT / "docs" / name
+FILES_OF_GIT = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+).stdout.splitlines()
+DOCUMENTS = [
+    name
+    for name in FILES_OF_GIT
+    if name.endswith(".md") and not name.startswith(("tests/", "api/", "CHANGELOG"))
+]
+# Code at the beginning of a line, or in a span; `proximity` there begins a command.
+_COMMAND = re.compile(r"(?:`|^ {4,})(?:\.venv/bin/)?proximity ([a-z][^`\n]*)", re.MULTILINE)
+_FILE = re.compile(r"`(\w[\w./-]*\.(?:pyx?|lua|sql|json|yaml|service|target|md))`")
+
+
+def anchors_of(document: Path) -> set[str]:
+    """The anchors of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_settings_commands_files_and_links_of_a_document_exist(name: str) -> None:
+    document = ROOT / name
     text = document.read_text()
     known = {variable_name(field) for field in Settings.model_fields} | FILES
-    others = {"PROXIMITY_TEST_FULL", "SASL_SSL"}  # the latter is a value
-    named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) - others
-    assert named <= known | {each.removeprefix(PREFIX) for each in known}
-    # A command in a span of code, or at the begin of a line of code.
-    lines = re.findall(r"(?:`|^    )(?:\.venv/bin/)?proximity ([a-z][^`\n]*)", text, re.MULTILINE)
-    assert lines
-    for line in lines:
-        words = line.split()
-        group: Any = cli.command_group().load()
-        while hasattr(group, "commands"):
-            group = group.commands[words.pop(0)]
-        options = {option for each in group.params for option in each.opts}
-        assert set(re.findall(r"--[a-z-]+", line)) <= options, line
-    for link in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (document.parent / link).exists(), link
+    assert set(re.findall(rf"{PREFIX}(?!TEST_)[A-Z_]+(?==)", text)) <= known
+    if name in ("docs/operations.md", "docs/runbook.md"):
+        others = {"PROXIMITY_TEST_FULL", "SASL_SSL"}  # the latter is a value
+        named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) - others
+        assert named <= known | {each.removeprefix(PREFIX) for each in known}
+    commands: Any = cli.command_group().load()
+    for line in _COMMAND.findall(text):
+        words, group = line.split(), commands
+        while hasattr(group, "commands") and words and not words[0].startswith("-"):
+            first, *more = words.pop(0).rstrip(",:").split(r"\|")
+            assert group.commands.keys() >= {first, *more}, line
+            group = group.commands[first]
+        options = {"--help", *(option for each in group.params for option in each.opts)}
+        assert set(re.findall(r"(?<![\w-])--[a-z-]+", line)) <= options, line
+    for file in _FILE.findall(text):
+        assert any(f"/{path}".endswith(f"/{file}") for path in FILES_OF_GIT), file
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target), link
 
 
 DEPLOY = ROOT / "deploy"

@@ -32,13 +32,13 @@ class DayRule(NamedTuple):
             return day
         return None
 
-    def leaves_trace(self, detected_at: float, arrived_at: float, now: float) -> bool:
+    def leaves_trace(self, detected_at: float, now: float) -> bool:
         """Whether a trace row is written.
 
         A row from before the retention would be deleted at once, and a row far in the future not
         for years.
         """
-        return now - self.retention - DAY <= detected_at <= self.credible(arrived_at, now) + DAY
+        return now - self.retention <= detected_at <= now + DAY
 
     def credible(self, arrived_at: float, now: float) -> float:
         """`arrived_at`, or `now` if no record can have arrived at that time.

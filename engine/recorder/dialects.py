@@ -1,14 +1,12 @@
 """The ledgers: on PostgreSQL, through asyncpg, with COPY for the traces of detections; on SQLite.
 
 In PostgreSQL a trace row goes into the partition of its UTC day, so that dropping a day costs
-nothing. Retention creates days ahead. A row of a day without one goes into the default partition,
-until it is created.
+nothing. Retention creates days ahead. A batch with a row of a day that is not created yet waits.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
@@ -54,30 +52,29 @@ class PostgresLedger(Ledger):
     """`engine` uses asyncpg."""
 
     _row_id, _among = "ctid", "= ANY (ARRAY({}))"
-    _traces = tuple(f"{table}_default" for table in _TRACES)
     _transaction = PostgresTransaction
     _sql = _POSTGRESQL
 
-    async def create_days(self, days: Collection[date]) -> int:
+    async def create_days(self, first: date, last: date) -> int:
+        days = [first + _DAY * number for number in range((last - first).days + 1)]
         created = 0
         for parent in _TRACES:
             async with self.engine.begin() as connection:
                 there = await _locked_partitions(connection, parent)
-                missing = [day for day in sorted(set(days)) if _name(parent, day) not in there]
-                for day in missing:
-                    await _create(connection, parent, day)
-            created += len(missing)
+                for day in days:
+                    if (name := _name(parent, day)) not in there:
+                        await _create(connection, parent, name, day)
+                        created += 1
         return created
 
-    async def drop_days(self, first: date) -> int:
+    async def _delete_traces(self, since: datetime) -> int:
         dropped = 0
         for parent in _TRACES:
             async with self.engine.begin() as connection:
-                there = _days_in(parent, await _locked_partitions(connection, parent))
-                old = [day for day in there if day < first]
-                for day in old:
-                    await connection.execute(text(f"DROP TABLE {_name(parent, day)}"))
-            dropped += len(old)
+                for name in await _locked_partitions(connection, parent):
+                    if name < _name(parent, since):
+                        await connection.execute(text(f"DROP TABLE {name}"))
+                        dropped += 1
         return dropped
 
 
@@ -88,33 +85,18 @@ async def _locked_partitions(connection: AsyncConnection, parent: str) -> set[st
     return set((await connection.execute(_PARTITIONS, {"parent": parent})).scalars())
 
 
-async def _create(connection: AsyncConnection, parent: str, day: date) -> None:
+async def _create(connection: AsyncConnection, parent: str, name: str, day: date) -> None:
     """Create the table beside its parent first: attaching it waits for no reader or writer."""
-    name = _name(parent, day)
-    begin = datetime.combine(day, datetime.min.time(), UTC)
-    since, until = begin.isoformat(), (begin + _DAY).isoformat()
-    within = f"create_on >= '{since}' AND create_on < '{until}'"
+    range_ = f"FROM ('{day} 00:00+00') TO ('{day + _DAY} 00:00+00')"
     for statement in (
         f"CREATE TABLE {name} (LIKE {parent} INCLUDING DEFAULTS INCLUDING INDEXES)",
-        f"LOCK TABLE {parent}_default IN ACCESS EXCLUSIVE MODE",
-        f"WITH moved AS (DELETE FROM {parent}_default WHERE {within} RETURNING *) "  # noqa: S608
-        f"INSERT INTO {name} SELECT * FROM moved",
-        f"ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ('{since}') TO ('{until}')",
+        f"ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES {range_}",
     ):
         await connection.execute(text(statement))
 
 
 def _name(parent: str, day: date) -> str:
     return f"{parent}_{day:%Y%m%d}"
-
-
-def _days_in(parent: str, names: Iterable[str]) -> set[date]:
-    days = set()
-    for name in names:
-        with suppress(ValueError):  # the default partition
-            at = datetime.strptime(name.removeprefix(f"{parent}_"), "%Y%m%d").replace(tzinfo=UTC)
-            days.add(at.date())
-    return days
 
 
 def _rows_of(columns: str) -> str:
@@ -148,8 +130,13 @@ class SqliteLedger(Ledger):
     """One transaction writes at a time, others wait for it. `engine` is aiosqlite's."""
 
     _row_id, _among = "rowid", "IN ({})"
-    _traces = ("detection_trace", "authentication_trace")
     _sql = _SQLITE
 
     def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(with_write_lock(engine))
+
+    async def create_days(self, first: date, last: date) -> int:  # noqa: ARG002
+        return 0
+
+    async def _delete_traces(self, since: datetime) -> int:
+        return sum([await self._delete(trace, "create_on", since) for trace in _TRACES])

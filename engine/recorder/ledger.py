@@ -6,10 +6,11 @@ engine.process.failures says which of them are temporary. Instants in rows are a
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
@@ -294,7 +295,7 @@ async def find_places(
     return [(each, found[key]) for each, key in keyed if key in found]
 
 
-class Ledger:
+class Ledger(ABC):
     """The recorder's port to SQL. It shares the engine's pool and deadlines.
 
     Table names in its statements are constants, never from a user.
@@ -303,8 +304,6 @@ class Ledger:
     # How a statement finds the rows that a query names by the system's own row ids.
     _row_id: str
     _among: str
-    # The tables of traces from which rows are deleted one by one.
-    _traces: Sequence[str]
     _transaction = LedgerTransaction
     _sql: Mapping[str, str]
 
@@ -323,34 +322,33 @@ class Ledger:
             rows = await transaction.fetch("positions", topic)
         return {number: Position(*place) for number, *place in rows}
 
-    async def create_days(self, days: Collection[date]) -> int:  # noqa: ARG002
+    @abstractmethod
+    async def create_days(self, first: date, last: date) -> int:
         """Create the missing partitions of these UTC days; returns how many were created.
 
         Several processes may call it at once.
         """
-        return 0
 
-    async def drop_days(self, first: date) -> int:  # noqa: ARG002
-        """Drop the partitions of the days before `first`; returns how many."""
-        return 0
+    @abstractmethod
+    async def _delete_traces(self, since: datetime) -> int:
+        """Delete the traces of earlier days; `since` is the beginning of a UTC day."""
 
-    async def delete_old(self, since: datetime, day: date) -> int:
+    async def delete_old(self, first: date, counted: date) -> int:
         """Delete old rows; returns how many partitions were dropped and rows deleted.
 
-        Kept are traces dated from `since` on, receptions, presences and visit events recorded since
-        then, and the devices that the figures from `day` on count. (No trace is far in the future:
-        see DayRule.)
+        Kept are traces dated from the UTC day `first` on, receptions, presences and visit events
+        recorded since then, and the devices that the figures from `counted` on count. (No trace is
+        far in the future: see DayRule.)
         """
-        deleted = await self.drop_days(since.date())
-        for trace in self._traces:
-            deleted += await self._delete(trace, "create_on < :limit", since)
+        since = datetime.combine(first, time(), UTC)
+        deleted = await self._delete_traces(since)
         for table in ("reception", "presence", "visit_event"):
-            deleted += await self._delete(table, "recorded_on < :limit", since)
-        return deleted + await self._delete("statistic_device", "day < :limit", day)
+            deleted += await self._delete(table, "recorded_on", since)
+        return deleted + await self._delete("statistic_device", "day", counted)
 
-    async def _delete(self, table: str, condition: str, limit: date) -> int:
+    async def _delete(self, table: str, column: str, limit: date) -> int:
         """Delete rows in pieces, so that no transaction is long."""
-        rows = f"SELECT {self._row_id} FROM {table} WHERE {condition} LIMIT {_ROWS}"  # noqa: S608
+        rows = f"SELECT {self._row_id} FROM {table} WHERE {column} < :limit LIMIT {_ROWS}"  # noqa: S608
         statement = text(f"DELETE FROM {table} WHERE {self._row_id} {self._among.format(rows)}")  # noqa: S608
         type_ = Instant if isinstance(limit, datetime) else Date
         deleted = 0

@@ -30,7 +30,7 @@ from engine.redis.figures import BeaconMinute
 log = structlog.get_logger(__name__)
 
 ROLE = "recorder"
-# A company was deleted, an id was counted, or the day of a trace was created just now.
+# A company was deleted, an id was counted, or the day of a trace is not created yet.
 _CONFLICTS = (IntegrityError, IntegrityConstraintViolationError)
 _MINUTE = timedelta(minutes=1)
 

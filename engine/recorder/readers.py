@@ -187,7 +187,7 @@ class DetectionReader(RecordReader):
             message, device, at, _, ((id_, venue_id, _, time_zone, kind), zone) = each
             device_id, is_test = devices[device]
             is_beacon, arrived = kind == "beacon", each.arrived_at
-            if traced and rule.leaves_trace(at, arrived, now):
+            if traced and rule.leaves_trace(at, now):
                 # The columns beacon_id, geofence_id and scan_tag_id.
                 beacon = id_ if is_beacon else None
                 geofence = id_ if kind == "geofence" else None
@@ -372,7 +372,7 @@ class AuthenticationReader(OwnTopicReader):
                     "ip": _stored_address(each.message.ip),
                 }
                 for each in counted
-                if self.rule.leaves_trace(each.at, each.arrived_at, now)
+                if self.rule.leaves_trace(each.at, now)
             ]
         )
 
@@ -416,7 +416,7 @@ class PresenceReader(OwnTopicReader):
         rows = NewRows()
         for each in counted:
             message, (time_zone, is_test) = each.message, each.place
-            if not self.rule.leaves_trace(each.at, each.arrived_at, now):
+            if not self.rule.leaves_trace(each.at, now):
                 continue
             rows.visit_events.append(
                 {"id": UUID(message.id), "company_id": each.device[0], "at": each.instant}

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta
+from datetime import timedelta
 
 import structlog
 from redis.exceptions import RedisError
@@ -65,15 +65,12 @@ class Retention:
         async with self.ledger.transaction() as transaction:
             today = (await transaction.now()).date()
         first, last = today - timedelta(days=self.days), today + timedelta(days=DAYS_AHEAD)
-        created = await self.ledger.create_days(
-            [first + timedelta(days=number) for number in range((last - first).days + 1)]
-        )
+        created = await self.ledger.create_days(first, last)
         if not await self.clocks.all_agree_within(MOST_SKEW):
             log.error("nothing old is deleted: this process's clock is far from another one")
             return
-        since = datetime.combine(first, time(), UTC)
         counted = first - timedelta(days=_DAYS_IN_EVERY_ZONE + -(-self.max_age // 86_400))
-        deleted = await self.ledger.delete_old(since, counted)
+        deleted = await self.ledger.delete_old(first, counted)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
 

@@ -14,10 +14,17 @@ from engine.redis.decisions import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey, copy_key
 from rules.model import StoredDecision, Zone
 from tests.api.harness import Bodies, Harness, Headers, harness
+from tests.recorder.scene import ledger_on
 from tests.servers.redis import RedisServer
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PERSON = "anna's phone"
+
+
+@pytest.fixture(autouse=True)
+async def days(api: Harness) -> None:
+    """Of the traces, as the recorder creates them."""
+    await ledger_on(api.database).create_days(NOW.date(), NOW.date())
 
 
 async def device_of(

@@ -222,12 +222,19 @@ async def open_scene(database_url: str) -> AsyncIterator[Scene]:
     async with migrated(database_url) as database:
         scene = Scene(database)
         await scene.save()
+        await create_days(scene.ledger)
         yield scene
 
 
 def ledger_on(database: Database) -> Ledger:
     kind = PostgresLedger if database.dialect == "postgresql" else SqliteLedger
     return kind(database.engine)
+
+
+async def create_days(ledger: Ledger) -> None:
+    """As retention does it."""
+    today = datetime.now(UTC).date()
+    await ledger.create_days(today - timedelta(days=31), today + timedelta(days=2))
 
 
 async def next_offsets(ledger: Ledger, topic: str) -> dict[int, int]:

@@ -10,11 +10,9 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiokafka import TopicPartition
-from sqlalchemy import text
 
 from catalog.database import Database
 from engine.kafka.workers import Records
@@ -22,8 +20,9 @@ from engine.process.metrics import Metrics
 from engine.recorder.pipeline import Recorder
 from tests.recorder.estate import Estate, build_estate
 from tests.recorder.flood import Flood, assert_written
-from tests.recorder.scene import ConsumedPartition, ledger_on, record, recorder_over
+from tests.recorder.scene import ConsumedPartition, create_days, ledger_on, record, recorder_over
 from tests.servers.schema import on_postgres
+from tests.servers.waiting import eventually
 
 PARTITIONS = 4
 BATCH = 100
@@ -72,6 +71,7 @@ async def test_two_recorders_that_both_own_every_partition(
     dice = random.Random(4)
     flood, partitions = flooded(estate, lambda _: dice.randrange(PARTITIONS))
     metrics = Metrics()
+    await create_days(ledger_on(database))
     await asyncio.gather(
         *(record_all(recorder_over(ledger_on(database), metrics), partitions) for _ in range(2))
     )
@@ -80,15 +80,14 @@ async def test_two_recorders_that_both_own_every_partition(
 
 @on_postgres
 async def test_days_are_created_while_rows_pour_in(database: Database, estate: Estate) -> None:
-    """Rows of a day without a partition go into the default one, until it is created."""
+    """A batch with a row of a day without a partition waits for it."""
     flood, partitions = flooded(estate, lambda key: zlib.crc32(key) % 4)
+    metrics = Metrics()
     recording = asyncio.create_task(
-        record_all(recorder_over(ledger_on(database), Metrics()), partitions)
+        record_all(recorder_over(ledger_on(database), metrics), partitions)
     )
-    last = datetime.fromtimestamp(NOW_MS / 1000, UTC).date()
-    for age in range(4):  # the flood is of three days
-        await ledger_on(database).create_days([last - timedelta(days=age)])
+    read = metrics.registry.get_sample_value
+    await eventually(lambda: read("proximity_sql_errors_total"), what="a row has no partition")
+    await create_days(ledger_on(database))
     await recording
     await assert_written(database, flood.expected)
-    async with database.read() as session:
-        assert await session.scalar(text("SELECT count(*) FROM detection_trace_default")) == 0

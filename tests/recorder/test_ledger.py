@@ -11,7 +11,6 @@ from engine.recorder.ledger import DetectionRow, Ledger
 from tests.recorder.scene import NOW, Scene, next_offsets, open_scene
 from tests.servers.waiting import eventually
 
-TODAY = NOW.date()
 TOPIC = "t.detections"
 
 
@@ -52,7 +51,6 @@ async def no_transaction_is_idle(scene: Scene) -> bool:
 async def test_a_copy_that_is_cut_off_leaves_nothing_behind(postgres_url: str):
     """The connection is in the middle of a COPY then, and accepts no statement."""
     async with open_scene(postgres_url) as scene:
-        await scene.ledger.create_days([TODAY])
 
         async def copy() -> None:
             async with scene.ledger.transaction() as transaction:

@@ -193,7 +193,6 @@ async def test_a_batch_that_is_too_slow_is_halved(scene: Scene, monkeypatch: pyt
         return await count(reader, transaction, batch)
 
     monkeypatch.setattr(DetectionReader, "count", slow_count)
-    await scene.ledger.create_days([NOW.date()])
     await scene.recorder(DETECTIONS).handle(scene.detections(range(37)))
     assert batches == [10, 9, 9, 9]
     assert await scene.counters() == (37, 0)

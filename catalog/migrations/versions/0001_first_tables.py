@@ -18,8 +18,5 @@ def upgrade() -> None:
     """Make the tables and the row of `index_state`, which gives the database its identity."""
     connection = op.get_bind()
     Base.metadata.create_all(connection, checkfirst=False)
-    if connection.dialect.name == "postgresql":  # for rows of days without a partition
-        for trace in ("detection_trace", "authentication_trace"):
-            op.execute(f"CREATE TABLE {trace}_default PARTITION OF {trace} DEFAULT")
     state = {"id": 1, "catalog": str(uuid.uuid4()), "generation": 0}
     op.bulk_insert(IndexState.__table__, [state])  # type: ignore[arg-type]  # a Table

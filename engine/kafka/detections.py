@@ -10,7 +10,7 @@ import msgspec
 from aiokafka import ConsumerRecord
 
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
-from engine.kafka.messages import LONGEST_UUID, LONGEST_VALUE, Detection, check_device, parse, shown
+from engine.kafka.messages import LONGEST_VALUE, Detection, check_device, parse, shown
 from engine.kafka.workers import Records
 from rules.model import PlaceKind, Zone
 from rules.parsing import USUAL_NAMES, parse_zone, zone_from_rssi
@@ -65,7 +65,6 @@ def failure_reason(error: Exception) -> DeadLetterReason:
 
 
 _HIGHEST = 65535
-_LONGEST_NUMBER = 5
 _UUID = re.compile(
     r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
 )
@@ -168,15 +167,9 @@ def _other_place(message: Detection) -> GeofenceKey | None:
     return None
 
 
+@lru_cache(maxsize=65_536)  # because few beacons are new; the parts are short
 def beacon_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
     """The key of a triple as written. Raises ValueError."""
-    if len(uuid) > LONGEST_UUID:
-        raise ValueError(f"uuid: {shown(uuid)} is longer than {LONGEST_UUID} characters")
-    return _known_key(uuid, major, minor)
-
-
-@lru_cache(maxsize=65_536)  # because few beacons are new; the parts are short
-def _known_key(uuid: str, major: int | str, minor: int | str) -> BeaconKey:
     try:
         canonical = canonical_uuid(uuid)
     except ValueError as error:
@@ -195,8 +188,7 @@ def canonical_uuid(text: str) -> str:
 
 def _number(field: str, written: str | int) -> int:
     digits = written.strip() if isinstance(written, str) else str(written)
-    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER
-    if not is_number or int(digits) > _HIGHEST:
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > _HIGHEST:
         raise ValueError(f"{field}: {shown(written)} is no whole number from 0 to {_HIGHEST}")
     return int(digits)
 

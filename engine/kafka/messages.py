@@ -21,7 +21,6 @@ LATEST_MS = 253_402_300_799_000  # 9999-12-31T23:59:59Z: the last instant a date
 # The longest strings of a message. A longer one makes the record a dead letter, so that one sender
 # can fill no cache.
 LONGEST_UDID = 255
-LONGEST_UUID = 64
 LONGEST_VALUE = 1024  # of a tag
 LONGEST_DELAY = 99_999_999_999  # seconds; in Redis, as milliseconds of 14 digits
 
@@ -30,7 +29,7 @@ Unsigned16 = Annotated[int, Meta(ge=0, le=65535)]
 DigitString = Annotated[
     str,
     # detections.py checks it, and says in words what is wrong.
-    Meta(max_length=16, extra_json_schema={"pattern": r"^\s*[0-9]{1,5}\s*$"}),
+    Meta(max_length=16, extra_json_schema={"pattern": r"^\s*[0-9]+\s*$"}),
 ]
 Timestamp = (
     Annotated[

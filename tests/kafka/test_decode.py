@@ -37,6 +37,7 @@ def letter_of(**fields: Any) -> DeadLetter:
         ({"uuid": UUID.upper()}, (UUID, 1, 42)),
         ({"uuid": UUID.replace("-", "")}, (UUID, 1, 42)),
         ({"major": "0", "minor": "65535"}, (UUID, 0, 65535)),
+        ({"major": "1".zfill(16), "minor": "00042"}, (UUID, 1, 42)),
         ({"battery": 0.5}, (UUID, 1, 42)),
     ],
 )

@@ -305,7 +305,7 @@ async def explain_campaign_of_venue(
     if udid is not None and caller.account.level(AREAS["device"]) < inputs.READ:
         raise forbidden(AREAS["device"], inputs.READ)
     async with services.database.read() as session:
-        chosen = await _place(session, company, values)
+        chosen = await _place(session, caller, values)
         device = select(Device.time_zone).filter_by(company_id=company, udid=udid)
         time_zone = await session.scalar(device)
         subject = await reading.read_campaign_at_place(session, company, venue_id, number, chosen)
@@ -342,7 +342,7 @@ async def explain_campaign_of_venue(
 
 
 async def _place(
-    session: AsyncSession, company_id: int, values: Values
+    session: AsyncSession, caller: Caller, values: Values
 ) -> tuple[reading.PlaceTable, int] | None:
     given = [kind for kind in _PLACES if kind in values]
     if len(given) > 1:
@@ -350,7 +350,7 @@ async def _place(
     for kind in given:
         field, table = _PLACES[kind]
         try:
-            (found,) = await find_referenced(session, company_id, field, [values[kind]])
+            (found,) = await find_referenced(session, Scope(caller), field, [values[kind]])
         except ApiError:
             message = f"{values[kind]}: not a {kind} of this company"
             raise bad_fields({kind: message}) from None

@@ -5,6 +5,7 @@ records: a tag by its name (created if it is new) or id, a beacon by its id or t
 by its id. All must belong to the company, and other places than beacons to the campaign's venue.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,8 +14,7 @@ from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field
-from sqlalchemy import or_, tuple_
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
@@ -32,7 +32,7 @@ from api.bodies import (
     refuse,
 )
 from api.permissions import Caller, may_read, may_write
-from api.tenancy import PAGE, M, Query, find, listed, of_company, taken, write
+from api.tenancy import PAGE, M, Query, find, listed, of_company, write
 from catalog.fields import Fields, joined
 from catalog.inputs import ByName, Name, Triple, TripleFields
 from catalog.limits import lock_company
@@ -44,11 +44,15 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scope:
-    """The caller, and what the path names: a venue or the company, and perhaps one record of it."""
+    """The caller, and what the path names: a venue or the company, and perhaps one record of it.
+
+    `found` has the records that references of the request name, by field and reference.
+    """
 
     caller: Caller
     venue_id: int | None = None
     number: int = 0
+    found: dict[str, dict["Reference", Any]] = field(default_factory=lambda: defaultdict(dict))
 
     async def lock(self, session: AsyncSession) -> None:
         """Lock the company and the venue, if there is one. Raises ApiError 404."""
@@ -74,8 +78,8 @@ class Records(Generic[M]):
     - `options` load what the answer shows; a list is read `page` records at a time.
     - `columns` are the attributes to set for values, given the record if it is not a new one.
     - `check` raises LimitError, given the records that were written and whether they were added.
-    - With `listed` a POST may have a list of records. `unique` is the attribute at fault if another
-      record has what makes one of the list unique.
+    - With `listed` a POST may have a list of records. `unique` are the attributes that no two
+      records may share; the last one is at fault.
     """
 
     kind: str
@@ -96,7 +100,7 @@ class Records(Generic[M]):
     )
     check: Callable[[AsyncSession, Scope, Sequence[M], bool], Awaitable[None]] = _unlimited
     listed: bool = False
-    unique: str = ""
+    unique: Sequence[str] = ()
 
     def query(self, scope: Scope) -> Query[M]:
         """The records that the scope has, with what their answers show."""
@@ -161,6 +165,8 @@ class Records(Generic[M]):
                 records = await self._of_list(session, scope, numbers)
             elif numbers:
                 records = [await find(session, self.query(scope), scope.number, lock=True)]
+            if in_list and self.unique:
+                await self._refuse_taken(session, scope, given, numbers)
             for at, values in enumerate(given):
                 with at_place(f"[{at}]" if in_list else ""):
                     columns = await self.columns(session, scope, values, records[at])
@@ -169,8 +175,6 @@ class Records(Generic[M]):
                     session.add(records[at])
                 for name, value in columns.items():
                     setattr(records[at], name, value)
-                if in_list and self.unique:
-                    await self._flush(session, at)
             return await self._written(session, scope, records, added=not numbers)
 
         return await write(scope.caller.services, work, dry=dry)
@@ -185,15 +189,24 @@ class Records(Generic[M]):
         refuse(dict.fromkeys(unknown, f"not a {self.kind} of this venue"))
         return [found[number] for number in numbers]
 
-    async def _flush(self, session: AsyncSession, at: int) -> None:
-        """Write a record of a list. Raises ApiError 409, with its index, if it is taken."""
-        try:
-            await session.flush()
-        except IntegrityError as error:
-            if (what := taken(error)) is None:
-                raise
-            fields = {f"[{at}].{self.unique}": "taken"}
-            raise ApiError(409, f"the {what} is taken", fields=fields) from None
+    async def _refuse_taken(
+        self, session: AsyncSession, scope: Scope, given: Sequence[Values], numbers: Sequence[int]
+    ) -> None:
+        """Raise ApiError 409 for the first record of a list that shares what must be unique."""
+        model: Any = self.model
+        columns = tuple_(*(getattr(model, name) for name in self.unique))
+        keys = [tuple(values[name] for name in self.unique) for values in given]
+        query = select(*columns.clauses).where(columns.in_(keys), model.id.not_in(numbers))
+        if self.constants:
+            query = query.filter_by(**self.constants, company_id=scope.caller.company_id)
+        seen = {tuple(row) for row in await session.execute(query)}
+        for at, key in enumerate(keys):
+            if key in seen:
+                names = ", ".join(self.unique)
+                what = names if len(key) == 1 else f"triple {names}"
+                fields = {f"[{at}].{self.unique[-1]}": "taken"}
+                raise ApiError(409, f"the {what} is taken", fields=fields)
+            seen.add(key)
 
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""
@@ -353,49 +366,42 @@ async def with_references(session: AsyncSession, scope: Scope, values: Values) -
 
     In a venue, places other than beacons must be that venue's.
     """
-    company, venue = scope.caller.company_id, scope.venue_id
     found = {
-        field: await find_referenced(session, company, field, values[field], venue)
+        field: await find_referenced(session, scope, field, values[field])
         for field in _KINDS.keys() & values.keys()
     }
     return {**values, **found}
 
 
 async def find_referenced(
-    session: AsyncSession,
-    company_id: int,
-    field: str,
-    references: Sequence[Reference],
-    venue_id: int | None = None,
+    session: AsyncSession, scope: Scope, field: str, references: Sequence[Reference]
 ) -> list[Any]:
     """The records that the references in `field` name; new tags are added.
 
     Raises ApiError 400 for what is not the company's.
     """
     model, what = _KINDS[field]
-    names = [each for each in references if isinstance(each, str)]
-    triples = [each for each in references if isinstance(each, Triple)]
-    conditions = [model.id.in_([each for each in references if isinstance(each, int)])]
-    if names:
-        conditions.append(Tag.name.in_(names))
-    if triples:
-        conditions.append(tuple_(Beacon.uuid, Beacon.major, Beacon.minor).in_(triples))
-    found: dict[Reference, Any] = {}
-    query = of_company(model, company_id, venue_id if field in _OF_VENUE else None)
-    if model is ScanTag:
-        query = query.where(ScanTag.kind == what)
-    for record in await session.scalars(query.where(or_(*conditions))):
-        found[record.id] = record
-        if isinstance(record, Tag):
-            found[record.name] = record
-        if isinstance(record, Beacon):
-            found[Triple(record.uuid, record.major, record.minor)] = record
-    for name in names:
-        if name not in found:
-            found[name] = Tag(company_id=company_id, name=name)
-            session.add(found[name])
-            await session.flush()  # the next record of a list finds it
-    owner = "venue" if venue_id is not None and field in _OF_VENUE else "company"
+    owner = "venue" if scope.venue_id is not None and field in _OF_VENUE else "company"
+    found, company = scope.found[field], scope.caller.company_id
+    if missing := [each for each in references if each not in found]:
+        names = [each for each in missing if isinstance(each, str)]
+        conditions = [model.id.in_([each for each in missing if isinstance(each, int)])]
+        if names:
+            conditions.append(Tag.name.in_(names))
+        if triples := [each for each in missing if isinstance(each, Triple)]:
+            conditions.append(tuple_(Beacon.uuid, Beacon.major, Beacon.minor).in_(triples))
+        query = of_company(model, company, scope.venue_id if owner == "venue" else None)
+        if model is ScanTag:
+            query = query.where(ScanTag.kind == what)
+        for record in await session.scalars(query.where(or_(*conditions))):
+            found[record.id] = record
+            if isinstance(record, Tag):
+                found[record.name] = record
+            if isinstance(record, Beacon):
+                found[Triple(record.uuid, record.major, record.minor)] = record
+        for name in names:
+            if name not in found:
+                found[name] = Tag(company_id=company, name=name)
     unknown = {
         f"{field}[{place}]": f"{reference}: not a {what} of this {owner}"
         for place, reference in enumerate(references)

@@ -169,14 +169,14 @@ async def write(
             raise bad_fields({error.field: str(error)}) from None
         raise ApiError(400, str(error)) from None
     except IntegrityError as error:
-        if (what := taken(error)) is None:
+        if (what := _taken(error)) is None:
             raise
         raise ApiError(409, f"the {what} is taken") from None
     services.nudge()
     return result
 
 
-def taken(error: IntegrityError) -> str | None:
+def _taken(error: IntegrityError) -> str | None:
     """What must be unique, if another record has it."""
     # The name of the constraint on PostgreSQL, its columns on SQLite.
     text = str(error.orig).partition("\n")[0]

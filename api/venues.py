@@ -107,7 +107,7 @@ BEACONS = Records(
     options=(selectinload(Beacon.tags),),
     check=_check_beacons,
     listed=True,
-    unique="minor",
+    unique=("uuid", "major", "minor"),
 )
 
 
@@ -171,7 +171,7 @@ def _scan_tags(kind: Literal["nfc", "qrcode"], example: str) -> Records[ScanTag]
         options=(selectinload(ScanTag.tags),),
         constants={"kind": kind},
         listed=True,
-        unique="value",
+        unique=("value",),
     )
 
 

@@ -23,7 +23,7 @@ def database_url(sqlite_url: str) -> str:
         (b"[]", JSON, 400, "accepted: "),
         (b'{"name": "\xff"}', JSON, 400, "line 1, "),
         (b"{}", {"content-type": "text/plain"}, 415, ""),
-        (b"{}", {"content-type": "application/json; charset=latin-1"}, 415, ""),
+        (b"[]", {"content-type": "Application/JSON; version=1"}, 400, "accepted: "),
         (b'"' + b"x" * 1024 * 1024 + b'"', JSON, 413, ""),
     ],
 )

@@ -35,6 +35,7 @@ INT64 = 2**63 - 1
 SECRET = Field(repr=False, json_schema_extra={"writeOnly": True})
 # An empty text and null both empty an optional field.
 BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)
+NULL_IS_BLANK = BeforeValidator(lambda value: "" if value is None else value)
 
 
 def accepts(is_good: Callable[[Any], object], words: str) -> AfterValidator:
@@ -90,8 +91,9 @@ Instant = Annotated[
 
 
 # HH:MM, kept as minutes from midnight; 24:00 only as an end.
-StartTime = Annotated[str, Field(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
-EndTime = Annotated[str, Field(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$")]
+_TIME, _WORDS = "([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day as 09:30"
+StartTime = Annotated[str, Field(pattern=f"^{_TIME}$", description=_WORDS)]
+EndTime = Annotated[str, Field(pattern=f"^({_TIME}|24:00)$", description=f"{_WORDS}, or 24:00")]
 MINUTES = AfterValidator(lambda time: int(time[:2]) * 60 + int(time[3:]))
 
 
@@ -153,14 +155,17 @@ Colour = Annotated[
         max_length=64,
         pattern=r"^(#?([0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})|[A-Za-z]{3,24}"
         r"|(rgb|hsl)a?\([0-9., %/+-]{5,40}\))?$",
-        description="a colour as #ff8800, orange or rgb(255, 136, 0)",
     ),
 ]
 
 Meters = Annotated[int, Field(ge=0, le=INT32)]
 Unsigned16 = Annotated[int, Field(ge=0, le=65535)]
 Position = Annotated[int, Field(ge=-INT32 - 1, le=INT32)]
-OptionalColour = Annotated[Colour | None, BLANK_IS_NULL]
+OptionalColour = Annotated[
+    Colour | None,
+    BLANK_IS_NULL,
+    Field(description="a colour as #ff8800, orange or rgb(255, 136, 0)"),
+]
 VisitSilence = Annotated[Annotated[int, Field(ge=5, le=3600)] | None, BLANK_IS_NULL]
 _AS_DICT = AfterValidator(lambda model: model.model_dump(exclude_unset=True))
 
@@ -417,7 +422,7 @@ class ApplicationInput(Fields):
 
     name: Name
     type: Annotated[Line, FILLED, Field(max_length=64)]
-    api_id: Annotated[Line, Field(max_length=255)] = ABSENT
+    api_id: Annotated[Line, Field(max_length=255), NULL_IS_BLANK] = ABSENT
     active: Flag = ABSENT
     expire_on: Instant | None = None
 

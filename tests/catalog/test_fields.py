@@ -107,6 +107,12 @@ def test_refused(model: type[Fields], name: str, refused: list[Any]):
         assert f"v.{name}" in faults
 
 
+def test_what_is_accepted_is_said_in_words():
+    _, faults = read(CampaignFields, {"color": "#12345", "start_time": "9:00"})
+    assert faults["v.color"].startswith("accepted: a colour as ")
+    assert faults["v.start_time"] == "accepted: a time of day as 09:30"
+
+
 def test_both_spellings():
     given = {"name": "v", "address": "", "active": 1, "with": 3, "map": None}
     found, faults = read(VenueInput, given)

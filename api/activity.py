@@ -112,7 +112,8 @@ async def list_role_states(caller: Reader) -> list[RoleStateAnswer]:
     Each process reports every five seconds. A role is `waiting` for the checks in `waits_for`, and
     `silent` if no process has reported on it for half a minute.
     """
-    return role_states(await caller.services.role_reports())
+    reports = await caller.services.role_reports()
+    return [role_state(role, [each for each in reports if each.role == role]) for role in ROLES]
 
 
 @router.get("/audit", response_model=list[AuditEntryAnswer], tags=["audit"])
@@ -142,12 +143,8 @@ def _matches(
     return reason is None or reason in (outcomes or [decision.reason])
 
 
-def role_states(reports: Sequence[RoleReport]) -> list[RoleStateAnswer]:
-    """One state for each role."""
-    return [_state(role, [each for each in reports if each.role == role]) for role in ROLES]
-
-
-def _state(role: Any, reports: Sequence[RoleReport]) -> RoleStateAnswer:
+def role_state(role: Any, reports: Sequence[RoleReport]) -> RoleStateAnswer:
+    """The state of a role by the reports of its processes."""
     alive = [each for each in reports if each.age < _ALIVE_SECONDS]
     waits_for: set[Any] = {name for each in alive for name in each.waits_for if name in _CHECKS}
     behind = [each.behind for each in alive if each.behind is not None]

@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from api.activity import role_states
+from api.activity import role_state
 from api.reports import RoleReport
 from catalog.redis_connection import RedisClient
 from engine.redis import role_states as store_module
@@ -60,11 +60,9 @@ async def test_reports_are_kept_for_a_day(
 def test_the_worst_that_is_alive_counts(
     reports: list[tuple[float, float | None, tuple[str, ...]]], state: str, seconds: int | None
 ) -> None:
-    states = role_states([RoleReport("recorder", *each) for each in reports])
-    found = [each.model_dump() for each in states]
-    assert [each["role"] for each in found] == ["trigger", "connector", "recorder"]
+    found = role_state("recorder", [RoleReport("recorder", *each) for each in reports])
     waits_for = ["sql"] if state == "waiting" else []
-    assert found[2] == {
+    assert found.model_dump() == {
         "role": "recorder",
         "state": state,
         "seconds": seconds,

@@ -49,7 +49,7 @@ size: ## print lines and files by package beside the budget
 	@printf '%-20s %6d of 25\n' "decision records" $$(git ls-files -- 'docs/decisions/0*' | wc -l)
 
 schemas: venv ## write the schemas of the messages into docs/schemas
-	$(BIN)/python -m engine.kafka.schemas docs/schemas
+	$(BIN)/python -m docs.write_schemas
 
 bench: venv bench-alternatives ## measure the trigger beside its alternatives, the other roles and the latency: half an hour
 	$(BIN)/python -m benchmarks --subjects all $(ARGS)

@@ -1,4 +1,4 @@
-"""The messages on Kafka, as types. The published schemas are generated from these (schemas.py).
+"""The messages on Kafka, as types. docs/write_schemas.py makes the published schemas.
 
 Decoders ignore unknown fields. Checks that a type cannot express (the forms of a uuid, a timestamp
 and a zone's name) are in detections.py.

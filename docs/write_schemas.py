@@ -1,11 +1,10 @@
-"""Writes the published schemas: a JSON Schema for each message and one AsyncAPI document.
+"""Writes docs/schemas: a JSON Schema for each message and one AsyncAPI document.
 
-Generated from the types that decode and encode the messages, so they cannot drift:
-`python -m engine.kafka.schemas docs/schemas` writes them, and a test compares.
+Generated from the types that decode and encode the messages, so they cannot drift: `make schemas`
+writes them, and a test compares.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from engine.kafka.messages import (
     ReceivedDevice,
 )
 
+DIRECTORY = Path(__file__).parent / "schemas"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MESSAGES: dict[str, tuple[type[msgspec.Struct], str]] = {
     "detections": (Detection, "receive"),
@@ -147,13 +147,6 @@ def documents() -> dict[str, str]:
     return {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
 
 
-def main() -> None:
-    """Write the files into the directory given as the argument."""
-    directory = Path(sys.argv[1])
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, text in documents().items():
-        (directory / name).write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    for file_name, text in documents().items():
+        (DIRECTORY / file_name).write_text(text, encoding="utf-8")

@@ -56,17 +56,15 @@ TOKEN_HEADER = "x-service-token"  # noqa: S105  # a header's name
 class Services:
     """The objects that the operations use, open while the application serves.
 
-    Functions take a company's id first. Those that read Redis raise its errors. `nudge` is called
-    after each commit, so that the index in Redis is updated at once. `check_url` raises EgressError
-    for a url that no connector may call, `try_connector` NothingToTryError. Without `cipher`
-    connectors can be neither stored nor shown. `max_detection_age` is in seconds, `max_body` in
-    bytes.
+    Functions take a company's id first. Those that read Redis raise its errors. `check_url`
+    raises EgressError for a url that no connector may call, `try_connector` NothingToTryError.
+    Without `cipher` connectors can be neither stored nor shown. `max_detection_age` is in seconds,
+    `max_body` in bytes.
     """
 
     database: Database
     sessions: Sessions
     cipher: Cipher | None
-    nudge: Callable[[], None]
     check_url: Callable[[str], Awaitable[None]]
     try_connector: Callable[[int], Awaitable[Trial]]
     past_calls: Callable[[int], Awaitable[CallHistory]]

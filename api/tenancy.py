@@ -154,7 +154,7 @@ async def streamed(
 async def write(
     services: Services, work: Callable[[AsyncSession], Awaitable[T]], *, dry: bool = False
 ) -> T:
-    """Run `work` in a transaction, commit, and have the outbox drained; a dry run is rolled back.
+    """Run `work` in a transaction and commit it; a dry run is rolled back.
 
     `work` locks what others may change. Raises ApiError (409 if a beacon's triple or a tag's value
     is taken, 400 over a limit) and the errors of SQL.
@@ -172,7 +172,6 @@ async def write(
         if (what := _taken(error)) is None:
             raise
         raise ApiError(409, f"the {what} is taken") from None
-    services.nudge()
     return result
 
 

@@ -12,8 +12,8 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from importlib.resources import files
@@ -378,21 +378,12 @@ class OutboxDrainer:
     longest_pause: float = 10.0
     on_lag: LagListener = lambda _: None
     failures: int = 0
-    _nudged: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def nudge(self) -> None:
-        """Drain at once: rows were just written. A pause after a failure is not shortened."""
-        if not self.failures:
-            self._nudged.set()
 
     async def run(self) -> None:
         """Run until cancelled, which is safe: rows not committed are drained again."""
         while True:
-            self._nudged.clear()
-            if pause := await self._step():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause * random.uniform(0.8, 1.2)):  # noqa: S311
-                        await self._nudged.wait()
+            pause = await self._step()
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _step(self) -> float:
         """Drain once. Returns the seconds to pause."""

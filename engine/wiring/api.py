@@ -12,7 +12,6 @@ from api.app import build_app
 from api.middleware import ApiMetrics
 from api.permissions import Services
 from api.sessions import Sessions
-from catalog.index.drain import OutboxDrainer
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.connector.stores import CallHistoryReader
@@ -62,13 +61,12 @@ async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
     metrics = Metrics()
     async with open_stores(settings) as stores:
         await refuse_old_schema_if_known(stores.database)
-        drainer = outbox_drainer(stores, metrics)
 
         async def is_ready() -> bool:
             return not stop.is_set() and await sql_answers(stores, metrics)
 
         app = build_app(
-            services=build_services(settings, stores, drainer),
+            services=build_services(settings, stores),
             metrics=ApiMetrics(metrics.registry),
             version=engine_version(),
             cors_origins=settings.api_cors_origins,
@@ -81,12 +79,15 @@ async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
         log.info("serving", host=settings.api_host, port=server.port, metrics_port=health.port)
         await run_services(
             foreground={"management interface": server.serve_until(stop)},
-            background={"outbox drain": drainer.run(), "metrics port": health.serve_until()},
+            background={
+                "outbox drain": outbox_drainer(stores, metrics).run(),
+                "metrics port": health.serve_until(),
+            },
             stop=stop,
         )
 
 
-def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -> Services:
+def build_services(settings: Settings, stores: Stores) -> Services:
     """The services that operations use. Raises SecretKeyError and CertificatesError."""
     redis, prefix = stores.redis, settings.redis_prefix
     key = settings.secret_key
@@ -114,7 +115,6 @@ def build_services(settings: Settings, stores: Stores, drainer: OutboxDrainer) -
             clock=clock,
         ),
         cipher=None if key is None else open_cipher(key.get_secret_value()),
-        nudge=drainer.nudge,
         check_url=egress.check,
         try_connector=trials.run,
         past_calls=lambda company: calls.read(company, time.time()),

@@ -21,7 +21,6 @@ from api.middleware import ApiMetrics
 from api.sessions import token_hash
 from api.venues import BEACONS, GEOFENCES, VENUES
 from catalog.database import Database
-from catalog.index.drain import OutboxDrainer
 from catalog.inputs import ALL_PERMISSIONS
 from catalog.models import Account, Base, Company, Session
 from connectors.client import client_context
@@ -126,11 +125,9 @@ async def harness(settings: Settings) -> AsyncIterator[Harness]:
     await make_schema(settings.database_url.get_secret_value())
     async with AsyncExitStack() as stack:
         stores = await stack.enter_async_context(open_stores(settings))
-        drainer = OutboxDrainer(database=stores.database, store=stores.index_store)
-
         # The public authorities are read in 30 ms, and no test changes them.
         with patch("engine.wiring.connector.client_context", _client_context):
-            services = build_services(settings, stores, drainer)
+            services = build_services(settings, stores)
         app = build_app(
             services=services,
             metrics=ApiMetrics(CollectorRegistry()),

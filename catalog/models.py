@@ -618,7 +618,8 @@ class RecorderOffset(Base):
     The transaction that writes a batch advances the offset, and only from the value that the writer
     has read. So nothing is written twice, even if two recorders believe that they own the
     partition. `topic_id` distinguishes a topic from an earlier one of the same name; NULL if
-    unknown.
+    unknown. `replaced`: an earlier one was recorded too, so the figures in SQL count more records
+    than the topic holds.
     """
 
     __tablename__ = "recorder_offset"
@@ -627,15 +628,4 @@ class RecorderOffset(Base):
     partition: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     next_offset: Mapped[int] = mapped_column(BigInteger)
     topic_id: Mapped[str | None] = mapped_column(String(32))
-
-
-class ReplacedTopic(Base):
-    """A topic that was recorded and then deleted and created again under its name.
-
-    The figures in SQL then count more records than the new topic holds.
-    """
-
-    __tablename__ = "recorder_past"
-
-    topic: Mapped[str] = mapped_column(String(255), primary_key=True)
-    ended_on: Mapped[datetime] = mapped_column(Instant)
+    replaced: Mapped[bool]

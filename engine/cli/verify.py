@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from typer import Option
 
 from catalog.database import chunked
-from catalog.models import Beacon, Company, Device, RecorderOffset, ReplacedTopic, Venue
+from catalog.models import Beacon, Company, Device, RecorderOffset, Venue
 from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
 from engine.cli.output import echo_json, print_table, say, shown_progress
 from engine.cli.servers import open_migrated_database, open_snapshot
@@ -230,16 +230,15 @@ async def _recorded_span(
     settings: Settings, connection: AsyncConnection, reader: TopicReader
 ) -> _RecordedSpan:
     """What can be compared. Raises CommandError if nothing was recorded."""
-    topics, offset = Topics.of(settings), RecorderOffset
+    topics, of = Topics.of(settings), RecorderOffset
     figures = dict.fromkeys(topics.all_detections, "nb_beacon")
     figures[topics.notifications] = "nb_campaign"
-    query = select(offset.topic, offset.partition, offset.next_offset, offset.topic_id)
-    query = query.where(offset.topic.in_(figures)).order_by(offset.topic, offset.partition)
-    rows = await connection.execute(query)
-    positions = {TopicPartition(name, number): Position(at, id_) for name, number, at, id_ in rows}
-    past = select(ReplacedTopic.topic).where(ReplacedTopic.topic.in_(figures))
-    replaced = set(await connection.scalars(past))
-    if not positions and not replaced:
+    query = select(of.topic, of.partition, of.next_offset, of.topic_id, of.replaced)
+    query = query.where(of.topic.in_(figures)).order_by(of.topic, of.partition)
+    rows = (await connection.execute(query)).all()
+    positions = {TopicPartition(*each[:2]): Position(*each[2:4]) for each in rows}
+    replaced = {each.topic for each in rows if each.replaced}
+    if not positions:
         raise CommandError(
             "nothing to compare: no recorder has recorded anything of these topics in this "
             "database; start one with: proximity run --role recorder"

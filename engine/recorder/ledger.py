@@ -138,16 +138,12 @@ class LedgerTransaction:
     ) -> bool:
         """Replace the position `old` (None: there is none yet); False if it is not `old`.
 
-        Later writers of the partition wait for this transaction. If `new` is of another topic,
-        `verify` is told that the topic of `old` was deleted.
+        Later writers of the partition wait for this transaction.
         """
         if old is None:
             return bool(await self.fetch("first_position", topic, partition, *new[:2]))
-        if not await self.fetch("move_position", topic, partition, *new[:2], *old[:2]):
-            return False
-        if old.topic_ended_before(new):
-            await self.fetch("note_past", topic)
-        return True
+        moved = (*new[:2], *old[:2], old.topic_ended_before(new))
+        return bool(await self.fetch("move_position", topic, partition, *moved))
 
     async def now(self) -> datetime:
         """The time on SQL's clock."""

@@ -4,17 +4,15 @@
 -- by the caller, because they are locked in their order.
 
 -- name: first_position
-INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id) VALUES ($1, $2, $3, $4)
+INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id, replaced)
+VALUES ($1, $2, $3, $4, false)
 ON CONFLICT DO NOTHING RETURNING 1;
 
 -- name: move_position
-UPDATE recorder_offset SET next_offset = $3, topic_id = $4
+UPDATE recorder_offset SET next_offset = $3, topic_id = $4, replaced = replaced OR $7
 WHERE topic = $1 AND "partition" = $2 AND next_offset = $5
     AND coalesce(topic_id, '') = coalesce($6, '')
 RETURNING 1;
-
--- name: note_past
-INSERT INTO recorder_past (topic, ended_on) VALUES ($1, {now}) ON CONFLICT DO NOTHING;
 
 -- name: positions
 SELECT "partition", next_offset, topic_id FROM recorder_offset WHERE topic = $1;

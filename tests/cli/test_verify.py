@@ -73,14 +73,16 @@ def proximity(proximity: Rig, topics: TopicSet, database_url: str) -> Rig:
     return proximity
 
 
-async def recorded(topics: TopicSet, database: Database, *udids: str) -> None:
+async def recorded(
+    topics: TopicSet, database: Database, *udids: str, replaced: bool = False
+) -> None:
     """Publish a detection of each, and store offsets after all of them."""
     await topics.publish(Message(udid.encode(), message(udid)) for udid in udids)
     ends: dict[int, int] = {}
     for each in await topics.read("detections"):
         ends[each.partition] = each.offset + 1
     topic = topics.name("detections")
-    rows = (f"('{topic}', {partition}, {end}, NULL)" for partition, end in ends.items())
+    rows = (f"('{topic}', {partition}, {end}, NULL, {replaced})" for partition, end in ends.items())
     await execute(database, "DELETE FROM recorder_offset")
     await execute(database, f"INSERT INTO recorder_offset VALUES {', '.join(rows)}")
 
@@ -126,11 +128,11 @@ async def test_figures_of_topics_that_are_no_more(
     assert done.returncode == 1
     assert "no recorder has recorded anything of these topics in this database" in done.stderr
     topic = topics.name("detections")
-    await execute(database, f"INSERT INTO recorder_past VALUES ('{topic}', '2026-11-20 10:00:00')")
+    await recorded(topics, database, "a", "a", replaced=True)
     done = proximity("verify")
     assert done.returncode == 0, done.stderr
     assert f"another topic {topic} was recorded before this one" in done.stderr
-    await recorded(topics, database, "a", "a", "a", "a")
+    await recorded(topics, database, "a", "a", replaced=True)
     done = proximity("verify")  # three are in SQL: one is missing for certain
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "proximity: 1 differences"
@@ -167,7 +169,7 @@ async def test_without_its_beginning_a_topic_shows_only_what_sql_lacks(
     topic = topics.name("detections")
     await topics.create()
     await recorded(topics, database, "a", "a", "a")
-    of_another = f"INSERT INTO recorder_offset VALUES ('{topic}', 3, 500, '{1:032}')"
+    of_another = f"INSERT INTO recorder_offset VALUES ('{topic}', 3, 500, '{1:032}', false)"
     await execute(database, of_another)
     done = rig("verify")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select, text
 
-from catalog.models import ReplacedTopic
+from catalog.models import RecorderOffset
 from engine.kafka.offsets import Position
 from engine.recorder.ledger import DetectionRow, Ledger
 from tests.recorder.scene import NOW, Scene, next_offsets, open_scene
@@ -29,17 +29,19 @@ async def test_a_position_moves_only_from_what_is_known(scene: Scene):
     assert await move_position(ledger, TOPIC, 3, old, Position(9, "a" * 32))
     assert await ledger.positions(TOPIC) == {3: Position(9, "a" * 32)}
     assert await ledger.positions("t.notifications") == {}
-    assert await past(scene) == set()
+    assert await replaced(scene) == [False]
     for wrong in (old, Position(9, None), Position(9, "b" * 32)):
         assert not await move_position(ledger, TOPIC, 3, wrong, new)
     assert await move_position(ledger, TOPIC, 3, Position(9, "a" * 32), new)
     assert await ledger.positions(TOPIC) == {3: new}
-    assert await past(scene) == {TOPIC}  # `verify` has to know
+    assert await replaced(scene) == [True]  # `verify` has to know
+    assert await move_position(ledger, TOPIC, 3, new, Position(1, "b" * 32))
+    assert await replaced(scene) == [True]
 
 
-async def past(scene: Scene) -> set[str]:
+async def replaced(scene: Scene) -> list[bool]:
     async with scene.database.read() as session:
-        return set(await session.scalars(select(ReplacedTopic.topic)))
+        return list(await session.scalars(select(RecorderOffset.replaced)))
 
 
 async def no_transaction_is_idle(scene: Scene) -> bool:

@@ -91,9 +91,17 @@ Instant = Annotated[
 
 
 # HH:MM, kept as minutes from midnight; 24:00 only as an end.
-_TIME, _WORDS = "([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day as 09:30"
-StartTime = Annotated[str, Field(pattern=f"^{_TIME}$", description=_WORDS)]
-EndTime = Annotated[str, Field(pattern=f"^({_TIME}|24:00)$", description=f"{_WORDS}, or 24:00")]
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]"
+StartTime = Annotated[
+    str,
+    accepts(re.compile(_TIME).fullmatch, "a time of day as 09:30"),
+    Field(json_schema_extra={"pattern": f"^{_TIME}$"}),
+]
+EndTime = Annotated[
+    str,
+    accepts(re.compile(f"{_TIME}|24:00").fullmatch, "a time of day as 09:30, or 24:00"),
+    Field(json_schema_extra={"pattern": f"^({_TIME}|24:00)$"}),
+]
 MINUTES = AfterValidator(lambda time: int(time[:2]) * 60 + int(time[3:]))
 
 

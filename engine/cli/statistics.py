@@ -93,7 +93,7 @@ def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
         (*("-" if each is None else str(each) for each in line[:7]), *map("{:,}".format, line[7:]))
         for line in lines
     ]
-    print_table(StatisticLine._fields, rows, numbers=4)
+    print_table(StatisticLine._fields, rows, numbers=len(StatisticLine._fields[7:]))
 
 
 def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Date, bindparam, text
+from sqlalchemy import Date, Table, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.index.entries import ApplicationEntry
-from catalog.models import Instant
+from catalog.models import Base, Instant
+from catalog.statistics import Figures, VisitFigures
 from engine.kafka.detections import (
     BeaconKey,
     DecodedDetection,
@@ -92,19 +93,6 @@ class DetectionRow(NamedTuple):
         return self.device_id, "beacon", self.beacon_id or 0
 
 
-class Figures(msgspec.Struct):
-    """The additions to a day's figures, and the ids of the devices that they count.
-
-    `detections` are at beacons, `place_detections` at other places.
-    """
-
-    venue_id: int
-    detections: int = 0
-    place_detections: int = 0
-    notifications: int = 0
-    devices: set[int] = msgspec.field(default_factory=set)
-
-
 class VisitKey(NamedTuple):
     """One day of a venue, beacon or geofence (`kind`), and the least length of its visits."""
 
@@ -112,15 +100,6 @@ class VisitKey(NamedTuple):
     kind: str
     ref: int
     minutes: int
-
-
-class VisitFigures(msgspec.Struct):
-    """The additions to a row of visit_statistic."""
-
-    venue_id: int
-    begun: int = 0
-    ended: int = 0
-    seconds: int = 0
 
 
 class LedgerTransaction:
@@ -370,6 +349,8 @@ def statements(**macros: Callable[[str], str]) -> dict[str, str]:
     A macro `{name argument}` is replaced by the result of `macros[name]`.
     """
 
+    macros["add"] = lambda name: _adding_rows(Base.metadata.tables[name], macros["rows"])
+
     def expanded(macro: re.Match[str]) -> str:
         name, _, argument = " ".join(macro[1].split()).partition(" ")
         return macros[name](argument)
@@ -380,3 +361,16 @@ def statements(**macros: Callable[[str], str]) -> dict[str, str]:
         name, _, statement = part.partition("\n")
         found[name.strip()] = re.sub(r"\{(.*?)\}", expanded, statement, flags=re.DOTALL).strip()
     return found
+
+
+def _adding_rows(table: Table, rows: Callable[[str], str]) -> str:
+    """Inserts rows of daily figures; a row that exists already gets the sums."""
+    columns, keys = list(table.columns), ", ".join(table.primary_key.columns.keys())
+    names, typed = ", ".join(table.columns.keys()), [f"{each.name} {each.type}" for each in columns]
+    figures = [each.name for each in columns if not each.primary_key and each.name != "venue_id"]
+    sums = ", ".join(f"{each} = {table.name}.{each} + excluded.{each}" for each in figures)
+    return (
+        f"INSERT INTO {table.name} ({names}) SELECT {names} "  # noqa: S608  # names of ours
+        f"FROM ({rows(', '.join(typed))}) AS figures WHERE true "
+        f"ON CONFLICT ({keys}) DO UPDATE SET {sums}"
+    )

@@ -1,7 +1,7 @@
 -- The recorder's statements for both databases (ledger.py reads this file). Macros:
 -- {rows NAME TYPE, ...} selects the objects in the first parameter, a JSON list, {list TYPE} its
--- values, {each COLUMN} joins the items of a column that is a list; {now} is SQL's clock. Rows are sorted
--- by the caller, because they are locked in their order.
+-- values, {each COLUMN} joins the items of a column that is a list; {add TABLE} adds to a table of daily
+-- figures; {now} is SQL's clock. Rows are sorted by the caller, because they are locked in their order.
 
 -- name: first_position
 INSERT INTO recorder_offset (topic, "partition", next_offset, topic_id, replaced)
@@ -123,15 +123,7 @@ INSERT INTO visit_event (id, company_id, at, recorded_on)
 SELECT counted.*, {now} FROM ({rows id uuid, company_id bigint, at timestamptz}) AS counted;
 
 -- name: add_visits
-INSERT INTO visit_statistic (day, kind, ref, minutes, venue_id, begun, ended, seconds)
-SELECT figures.*
-FROM ({rows day date, kind text, ref bigint, minutes integer, venue_id bigint, begun bigint,
-    ended bigint, seconds bigint}) AS figures
-WHERE true
-ON CONFLICT (day, kind, ref, minutes) DO UPDATE SET
-    begun = visit_statistic.begun + excluded.begun,
-    ended = visit_statistic.ended + excluded.ended,
-    seconds = visit_statistic.seconds + excluded.seconds;
+{add visit_statistic};
 
 -- name: presences
 SELECT device_id, kind, ref, status, create_on
@@ -156,15 +148,4 @@ ON CONFLICT DO NOTHING
 RETURNING day, kind, ref, 1;
 
 -- name: add_statistics
-INSERT INTO statistic (
-    day, kind, ref, venue_id, detections, place_detections, devices, notifications
-)
-SELECT figures.*
-FROM ({rows day date, kind text, ref bigint, venue_id bigint, detections bigint,
-    place_detections bigint, devices bigint, notifications bigint}) AS figures
-WHERE true
-ON CONFLICT (day, kind, ref) DO UPDATE SET
-    detections = statistic.detections + excluded.detections,
-    place_detections = statistic.place_detections + excluded.place_detections,
-    devices = statistic.devices + excluded.devices,
-    notifications = statistic.notifications + excluded.notifications;
+{add statistic};

@@ -138,7 +138,7 @@ async def installation(
         ports = targets if is_direct else {name: link.port for name, link in links.items()}
         service = f"http://127.0.0.1:{links['partner'].port}/"
         estate = await build_estate(database, service)
-        topics, kept = Topics.named(_PREFIX), TopicSet(kafka.bootstrap_servers, _PREFIX, "none")
+        topics, kept = Topics.of(_PREFIX), TopicSet(kafka.bootstrap_servers, _PREFIX, "none")
         await kept.create()
         environment = {
             "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,

@@ -28,14 +28,14 @@ Notified = tuple[str, int, int]  # udid, number of the place, campaign
 
 
 class BenchTopics:
-    """The five topics of the product under one prefix."""
+    """The topics of the product under one prefix."""
 
     def __init__(self, kafka: str, prefix: str, partitions: int = PARTITIONS) -> None:
         self._kafka = kafka
         self.prefix = prefix
-        self.names = Topics.named(prefix)
+        self.names = Topics.of(prefix)
         self._admin = AdminClient({"bootstrap.servers": kafka, "log_level": QUIET})
-        wanted = [NewTopic(name, partitions, 1) for name in self.names.all()]
+        wanted = [NewTopic(name, partitions, 1) for name in self.names]
         for made in self._admin.create_topics(wanted).values():
             made.result(_SECONDS)
 

@@ -24,7 +24,7 @@ from engine.cli.servers import line_of
 from engine.formats.registry import RegistryAddress
 from engine.kafka.client import FORBIDDEN, NOT_THERE, OAUTHBEARER, ClusterState, KafkaCluster
 from engine.kafka.login_token import LoginTokens
-from engine.kafka.topics import Topics
+from engine.kafka.topics import all_topics
 from engine.process.settings import REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.wiring.connector import service_callers
@@ -90,7 +90,7 @@ async def findings(
 
 async def check_kafka(settings: Settings) -> AsyncIterator[Finding]:
     """The brokers and the topics."""
-    topics = Topics.of(settings).all()
+    topics = all_topics(settings)
     async with KafkaCluster(settings, _REQUEST_SECONDS) as kafka:
         cluster = await kafka.state(topics)
     brokers = count_of(cluster.brokers, "broker")

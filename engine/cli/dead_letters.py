@@ -7,7 +7,7 @@ commit's metadata, the further offsets of single reasons.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ from engine.kafka.topic_reader import (
     open_topic_reader,
     partitions_of,
 )
-from engine.kafka.topics import Topics
+from engine.kafka.topics import Topics, all_topics, detection_topics
 
 _PREVIEW_BYTES = 48
 _GROUP = "dead-letters-replay"
@@ -75,7 +75,7 @@ async def list_letters(
     settings = begin_quietly(context)
     shown: list[tuple[str, ...]] = []
     counts: Counter[str] = Counter()
-    partitions = await partitions_of(settings, [Topics.of(settings).dead_letters])
+    partitions = await partitions_of(settings, [Topics.of(settings.topic_prefix).dead_letters])
     async with open_topic_reader(settings, missing="skip") as reader:
         async for batch in read_letters(reader, dict.fromkeys(partitions, 0)):
             for letter in batch:
@@ -119,14 +119,16 @@ async def replay(
     size, and detections that are already counted (their notification was too large).
     """
     settings = begin_quietly(context)
-    topics, name = Topics.of(settings), f"{settings.group_prefix}{_GROUP}"
+    *sources, dead_letters = all_topics(settings)
+    detections = [topic.name for topic in detection_topics(settings)]
+    name = f"{settings.group_prefix}{_GROUP}"
     put_back = left_out = 0
 
     def summary() -> str:
         return f"{put_back:,} dead letters {'would be put back' if dry_run else 'put back'}"
 
     with telling(summary):
-        partitions = await partitions_of(settings, [topics.dead_letters])
+        partitions = await partitions_of(settings, [dead_letters])
         async with KafkaCluster(settings) as cluster, asyncio.timeout(REQUEST_SECONDS):
             commits = await cluster.committed(name, partitions) if partitions else {}
         progress = {tp: _progress(commits.get(tp)) for tp in partitions}
@@ -144,7 +146,7 @@ async def replay(
                         break
                     is_new = from_beginning or letter.offset >= _begin(done, letter.reason)
                     if is_new and reason in (None, letter.reason):
-                        if (obstacle := letter.obstacle(topics)) is None:
+                        if (obstacle := letter.obstacle(sources, detections)) is None:
                             outgoing.append(letter.original())
                         else:
                             left_out += 1
@@ -192,16 +194,18 @@ class Letter:
         self.reason, self.detail = said.get("reason", "?"), said.get("detail", "")
         self.failed_at = said.get("failed_at", "")
 
-    def obstacle(self, topics: Topics) -> str | None:
-        """Why the letter cannot be put back on its topic, or None."""
-        sources = [name for name in topics.all() if name != topics.dead_letters]
+    def obstacle(self, sources: Collection[str], detections: Collection[str]) -> str | None:
+        """Why the letter cannot be put back on its topic, or None.
+
+        `sources` are the engine's topics, `detections` those of detections.
+        """
         if self.topic not in sources:
             return f"its topic {self.topic or 'is not named'} is none of {', '.join(sources)}"
         if self.reason != CallFault.TOO_LARGE:
             return None
         if self.value is None:
             return f"its value was too large and was left out: the original is at {self.origin}"
-        if self.topic in topics.all_detections:
+        if self.topic in detections:
             return (
                 "only the notification was too large, the detection itself is counted: shorten "
                 "the campaign, and the device's next detection fires it"

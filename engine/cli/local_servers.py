@@ -232,7 +232,7 @@ async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
         is_chosen = "database_url" in settings.model_fields_set
         if not (is_chosen and urlsplit(database_url).scheme == "sqlite"):
             database_url = f"sqlite:///{directory}/proximity.sqlite3"
-        await asyncio.to_thread(broker.create_topics, Topics.named(settings.topic_prefix).all())
+        await asyncio.to_thread(broker.create_topics, Topics.of(settings.topic_prefix))
         await migrate(database_url)
         log.info("embedded servers started", kafka=broker.bootstrap_servers)
         update = {

@@ -46,7 +46,7 @@ async def tail(
     The command joins no consumer group and commits nothing.
     """
     settings = begin_quietly(context)
-    topic = Topics.of(settings).notifications
+    topic = Topics.of(settings.topic_prefix).notifications
     values = published(
         settings, from_beginning, lambda: say(f"reading {topic}; Ctrl-C ends", err=True)
     )
@@ -75,7 +75,7 @@ async def published(
     Never ends; `on_begin` is called when none will be missed. Raises CommandError if there is no
     topic, and KafkaError or TimeoutError.
     """
-    topic = Topics.of(settings).notifications
+    topic = Topics.of(settings.topic_prefix).notifications
     partitions = await partitions_of(settings, [topic])
     if not partitions:
         raise CommandError(f"there is no topic {topic} yet: `proximity run` makes it")

@@ -60,9 +60,9 @@ async def run(
     parent = None if worker_of is None else ParentProcess.of(worker_of)
 
     async def serve(settings: Settings, stop: asyncio.Event) -> None:
-        from engine.kafka.topics import Topics, ensure_topics
+        from engine.kafka.topics import all_topics, ensure_topics
 
-        await ensure_topics(settings, Topics.of(settings).all())
+        await ensure_topics(settings, all_topics(settings))
         await run_roles(settings, names, stop, parent=parent)
 
     async with AsyncExitStack() as stack:

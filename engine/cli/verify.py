@@ -25,7 +25,7 @@ from engine.kafka.client import KafkaCluster
 from engine.kafka.detections import BeaconKey, DecodedDetection, decode_records
 from engine.kafka.offsets import Position
 from engine.kafka.topic_reader import OffsetRange, TopicReader, open_topic_reader
-from engine.kafka.topics import Topics
+from engine.kafka.topics import Topics, detection_topics
 from engine.kafka.workers import Records
 from engine.process.settings import Settings
 from engine.recorder.readers import NotificationReader
@@ -230,9 +230,9 @@ async def _recorded_span(
     settings: Settings, connection: AsyncConnection, reader: TopicReader
 ) -> _RecordedSpan:
     """What can be compared. Raises CommandError if nothing was recorded."""
-    topics, of = Topics.of(settings), RecorderOffset
-    figures = dict.fromkeys(topics.all_detections, "nb_beacon")
-    figures[topics.notifications] = "nb_campaign"
+    of = RecorderOffset
+    figures = {topic.name: "nb_beacon" for topic in detection_topics(settings)}
+    figures[Topics.of(settings.topic_prefix).notifications] = "nb_campaign"
     query = select(of.topic, of.partition, of.next_offset, of.topic_id, of.replaced)
     query = query.where(of.topic.in_(figures)).order_by(of.topic, of.partition)
     rows = (await connection.execute(query)).all()

@@ -1,8 +1,8 @@
 """The names of the topics, and their creation if a broker does not create them by itself."""
 
 import asyncio
-from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -18,12 +18,8 @@ log = structlog.get_logger(__name__)
 _ALREADY_EXISTS = 36
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Full topic names. All but `more_detections` have one prefix.
-
-    `more_detections` are the topics that DETECTION_TOPICS adds.
-    """
+class Topics(NamedTuple):
+    """The full names of the six topics with one prefix, in the order of the flow."""
 
     detections: str
     authentications: str
@@ -31,52 +27,27 @@ class Topics:
     presence: str
     connector_calls: str
     dead_letters: str
-    more_detections: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, settings: Settings) -> "Topics":
-        """The topics of a process."""
-        named = cls.named(settings.topic_prefix)
-        more = [topic.name for topic in settings.detection_topics]
-        return replace(named, more_detections=tuple(n for n in more if n != named.detections))
-
-    @classmethod
-    def named(cls, prefix: str) -> "Topics":
-        """The six topics with `prefix` (`proximity.` by default)."""
-        return cls(
-            detections=f"{prefix}detections",
-            authentications=f"{prefix}authentications",
-            notifications=f"{prefix}notifications",
-            presence=f"{prefix}presence",
-            connector_calls=f"{prefix}connector-calls",
-            dead_letters=f"{prefix}dead-letters",
-        )
-
-    def all(self) -> tuple[str, ...]:
-        """Every topic, in the order of the flow."""
-        return (
-            *self.all_detections,
-            self.authentications,
-            self.notifications,
-            self.presence,
-            self.connector_calls,
-            self.dead_letters,
-        )
-
-    @property
-    def all_detections(self) -> tuple[str, ...]:
-        return (self.detections, *self.more_detections)
+    def of(cls, prefix: str) -> "Topics":
+        """The topics with `prefix` (`proximity.` by default)."""
+        return cls(*(f"{prefix}{field.replace('_', '-')}" for field in cls._fields))
 
 
 def detection_topics(settings: Settings) -> tuple[DetectionTopic, ...]:
     """The topics of detections with their formats.
 
-    <prefix>detections is one of them, in this project's own format unless the setting names
-    another.
+    <prefix>detections is the first, in this project's own format unless the setting names another.
     """
     listed = {topic.name: topic for topic in settings.detection_topics}
-    names = Topics.of(settings).all_detections
-    return tuple(listed.get(name, DetectionTopic(name)) for name in names)
+    own = Topics.of(settings.topic_prefix).detections
+    return (listed.pop(own, DetectionTopic(own)), *listed.values())
+
+
+def all_topics(settings: Settings) -> tuple[str, ...]:
+    """The name of every topic of a process, those of detections first."""
+    _, *others = Topics.of(settings.topic_prefix)
+    return (*(topic.name for topic in detection_topics(settings)), *others)
 
 
 async def ensure_topics(settings: Settings, names: tuple[str, ...]) -> None:
@@ -134,7 +105,7 @@ async def read_retention(settings: Settings) -> TopicRetention:
     A segment is deleted when its newest message is `retention.ms` old, and its oldest one may be
     older by `segment.ms`.
     """
-    resources = [(_TOPIC, name, list(_KEYS)) for name in Topics.of(settings).all()]
+    resources = [(_TOPIC, name, list(_KEYS)) for name in all_topics(settings)]
     try:
         async with KafkaCluster(settings, _DEADLINE) as cluster:
             response = await cluster.send(DescribeConfigsRequest(resources))

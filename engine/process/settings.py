@@ -31,7 +31,7 @@ _OF_A_PASSWORD = ("kafka_sasl_username", "kafka_sasl_password")
 _OF_OAUTH = tuple(
     f"kafka_sasl_oauth_{name}" for name in ("token_url", "client_id", "client_secret")
 )
-_OTHER_TOPICS = ("authentications", "notifications", "connector-calls", "dead-letters")
+_OTHER_TOPICS = ("authentications", "notifications", "presence", "connector-calls", "dead-letters")
 # The formats that need SCHEMA_REGISTRY_URL; then all of them (docs/formats.md).
 REGISTERED_FORMATS = ("avro", "protobuf", "json-schema")
 FORMATS = (

@@ -54,7 +54,7 @@ def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
 def build_connector(parts: ProcessParts) -> Role:
     """The role; nothing is started. Raises SecretKeyError, CertificatesError."""
     settings, metrics = parts.settings, parts.metrics
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings.topic_prefix)
     limits = ScheduleLimits(
         company=settings.connector_company_calls, in_all=settings.connector_calls
     )

@@ -184,7 +184,7 @@ class ProcessParts:
     def dead_letters(self, clock: Callable[[], float] = time.time) -> DeadLetterPublisher:
         """Publishes dead letters. `clock` gives epoch seconds."""
         return DeadLetterPublisher(
-            topic=Topics.named(self.settings.topic_prefix).dead_letters,
+            topic=Topics.of(self.settings.topic_prefix).dead_letters,
             publisher=self.publisher,
             metrics=self.metrics,
             clock=clock,

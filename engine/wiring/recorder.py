@@ -70,7 +70,7 @@ def recorder_of(
     settings, metrics = parts.settings, parts.metrics
     decoders = detection_decoders(settings, registry_errors=metrics.registry_errors)
     rule = DayRule(settings.max_detection_age, settings.trace_retention * DAY)
-    topics = Topics.named(settings.topic_prefix)
+    topics = Topics.of(settings.topic_prefix)
     readers: dict[str, RecordReader] = {
         topic: DetectionReader(
             decoder=decoder,

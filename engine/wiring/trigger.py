@@ -112,7 +112,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         clock=clock,
     )
     counter = DecisionCounter(metrics, DecisionSums(parts.figure_sums(clock)))
-    topics, devices = Topics.named(settings.topic_prefix), parts.device_lookup()
+    topics, devices = Topics.of(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(
             settings, limited=True, registry_errors=metrics.registry_errors

@@ -19,7 +19,7 @@ async def test_all_is_well(
 ) -> None:
     await make_schema(postgres_url)
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    names = [name for name in Topics.named(topic_prefix).all() if "dead" not in name]
+    names = [name for name in Topics.of(topic_prefix) if "dead" not in name]
     for made in admin.create_topics([NewTopic(name, 3, 1) for name in names]).values():
         made.result(30)
     rig.settings = {

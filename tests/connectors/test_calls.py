@@ -31,7 +31,7 @@ from tests.connectors.calls import ENDPOINT, ID, connector_endpoint, document, m
 from tests.kafka.records import record
 
 CIPHER = open_cipher("a passphrase for tests")
-TOPICS = Topics.named("t.")
+TOPICS = Topics.of("t.")
 CONTENT = Content(format="url", content="https://e.org/", title="T", push="P")
 
 

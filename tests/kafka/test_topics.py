@@ -9,7 +9,7 @@ from aiokafka.errors import InvalidReplicationFactorError
 from catalog.erasure import TopicRetention
 from engine.cli.check import check_kafka, findings
 from engine.formats.decoders import detection_decoders
-from engine.kafka.topics import Topics, detection_topics, ensure_topics, read_retention
+from engine.kafka.topics import all_topics, detection_topics, ensure_topics, read_retention
 from engine.process.settings import DetectionTopic
 from engine.process.settings_sources import load_settings
 from tests.servers.waiting import eventually
@@ -41,7 +41,7 @@ def test_topics_stand_beside_ours_in_the_order_of_the_setting():
         DetectionTopic("b"),
         DetectionTopic("a", in_cloudevents=True),
     )
-    assert Topics.of(settings).all()[:4] == ("p.detections", "b", "a", "p.authentications")
+    assert all_topics(settings)[:4] == ("p.detections", "b", "a", "p.authentications")
     assert list(detection_decoders(settings)) == ["p.detections", "b", "a"]
 
 

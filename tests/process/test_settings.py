@@ -40,7 +40,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("DETECTION_TOPICS", "a=", "is no format; formats: own"),
         ("DETECTION_TOPICS", "a=cloudevents", "in CloudEvents: cloudevents+<format>"),
         ("DETECTION_TOPICS", "a=own,b=own,a=own", "a topic has two formats"),
-        ("DETECTION_TOPICS", "proximity.notifications=own", "has other messages"),
+        ("DETECTION_TOPICS", "proximity.presence=own", "has other messages"),
     ],
 )
 def test_a_bad_value_is_named_on_one_line(

@@ -13,7 +13,7 @@ from tests.kafka import records
 from tests.rules.records import beacon as place_of
 
 NOW = 1_795_165_260.0
-TOPICS = Topics.named("proximity.")
+TOPICS = Topics.of("proximity.")
 
 
 def decoded(**fields: Any) -> DecodedDetection:

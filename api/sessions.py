@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 
 import structlog
 from redis.exceptions import RedisError
@@ -75,11 +75,8 @@ def network_of(address: str) -> str:
         parsed = ip_address(address)
     except ValueError:
         return "unknown"
-    if not isinstance(parsed, IPv6Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ip_network((int(parsed), 64), strict=False).network_address)
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    return str(ip_network((int(parsed), 32 if parsed.version == 4 else 64), strict=False))
 
 
 @dataclass(kw_only=True, eq=False)

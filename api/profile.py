@@ -40,10 +40,10 @@ from catalog.inputs import (
     FILLED,
     NOTHING,
     SECRET,
+    STORABLE,
     ApplicationInput,
     CapInput,
     CompanyRulesInput,
-    StoredText,
 )
 from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company
@@ -55,13 +55,13 @@ _KEY_BYTES = 24
 _LONGEST_CREDENTIALS = 16 * 1024
 
 
-Password = Annotated[StoredText, FILLED, Field(max_length=1024), SECRET]
+Password = Annotated[str, Field(max_length=1024), STORABLE, FILLED, SECRET]
 
 
 class Credentials(Fields):
     """The e-mail and password of a sign-in."""
 
-    email: Annotated[StoredText, FILLED, Field(max_length=1024)]
+    email: Annotated[str, Field(max_length=1024), STORABLE, FILLED]
     password: Password
 
 
@@ -69,7 +69,9 @@ class PasswordChange(Fields):
     """The current password of an account, and the new one."""
 
     old_password: Password
-    new_password: Annotated[Password, Field(min_length=MIN_PASSWORD_LENGTH)]
+    new_password: Annotated[
+        str, Field(min_length=MIN_PASSWORD_LENGTH, max_length=1024), STORABLE, FILLED, SECRET
+    ]
 
 
 class SessionEnvelopeAnswer(DoneAnswer):

@@ -53,14 +53,16 @@ def accepts(is_good: Callable[[Any], object], words: str) -> AfterValidator:
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 FILLED = accepts(str.strip, "a string that is not blank")
+STORABLE = accepts(lambda text: not _UNSTORABLE.search(text), "a string without NUL characters")
+_ON_ONE_LINE = accepts(
+    lambda text: not _CONTROL.search(text), "a string without control characters"
+)
 # Blanks at the ends of a text count and are kept.
-StoredText = Annotated[
-    str, accepts(lambda text: not _UNSTORABLE.search(text), "a string without NUL characters")
-]
-Line = Annotated[  # for tables, terminals and logs
-    str, accepts(lambda text: not _CONTROL.search(text), "a string without control characters")
-]
-Name = Annotated[Line, FILLED, Field(max_length=255)]
+StoredText = Annotated[str, STORABLE]
+Line = Annotated[str, _ON_ONE_LINE]  # for tables, terminals and logs
+# A length stands before what else is checked: pydantic then counts characters, not items.
+ShortLine = Annotated[str, Field(max_length=255), _ON_ONE_LINE]
+Name = Annotated[ShortLine, FILLED]
 # For the words of a Literal, given in any case.
 LOWER = BeforeValidator(lambda word: word.strip().lower() if isinstance(word, str) else word)
 UPPER = BeforeValidator(lambda word: word.strip().upper() if isinstance(word, str) else word)
@@ -249,9 +251,10 @@ class ScanTagFields(Fields):
 
     name: Name
     value: Annotated[
-        StoredText,
-        FILLED,
+        str,
         Field(max_length=1024),
+        STORABLE,
+        FILLED,
         accepts(lambda text: len(text.encode()) <= 1024, "a string of at most 1024 bytes"),
     ]
     active: Flag
@@ -265,7 +268,7 @@ class CampaignFields(Fields):
     """A campaign without its references to other records."""
 
     name: Name
-    hash: Annotated[Annotated[Line, Field(max_length=255)] | None, BLANK_IS_NULL] = None
+    hash: Annotated[ShortLine | None, BLANK_IS_NULL] = None
     push: Annotated[StoredText, FILLED]
     title: Annotated[StoredText, FILLED]
     format: Annotated[Literal["template", "url", "html", "connector"], LOWER]
@@ -418,7 +421,7 @@ class AccountFields(Fields):
 
     email: Email
     # No least length: a catalog file may hold passwords that were chosen under other rules.
-    password: Annotated[StoredText, Field(min_length=1, max_length=1024), SECRET]
+    password: Annotated[str, Field(min_length=1, max_length=1024), STORABLE, SECRET]
     name: Name | None = None
     fonction: Name | None = None
     active: Flag = ABSENT
@@ -429,8 +432,8 @@ class ApplicationInput(Fields):
     """A mobile application of a company, without its key."""
 
     name: Name
-    type: Annotated[Line, FILLED, Field(max_length=64)]
-    api_id: Annotated[Line, Field(max_length=255), NULL_IS_BLANK] = ABSENT
+    type: Annotated[str, Field(max_length=64), _ON_ONE_LINE, FILLED]
+    api_id: Annotated[ShortLine, NULL_IS_BLANK] = ABSENT
     active: Flag = ABSENT
     expire_on: Instant | None = None
 
@@ -494,7 +497,7 @@ class ConnectorInput(Fields):
     method: Annotated[Literal["GET", "POST"], UPPER]
     auth: Annotated[Literal["header", "get"], LOWER]
     parameters: Parameters
-    secret: Annotated[Annotated[StoredText, FILLED, Field(max_length=512)] | None, SECRET] = None
+    secret: Annotated[Annotated[str, Field(max_length=512), STORABLE, FILLED] | None, SECRET] = None
 
 
 def connector_conflicts(values: Mapping[str, Any]) -> Faults:

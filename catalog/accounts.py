@@ -12,7 +12,6 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database
 from catalog.errors import AccountError
@@ -39,15 +38,6 @@ def verify_password(stored: str, password: str) -> bool:
 def is_id(text: str) -> bool:
     """Whether a text can be an id; its digits fit every database's integers."""
     return text.isascii() and text.isdigit() and len(text) <= 18
-
-
-async def find_company(session: AsyncSession, name_or_id: str | int) -> Company | None:
-    """The company for a number (its id) or a text (its name, else its id), or None."""
-    if isinstance(name_or_id, str):
-        found = await session.scalar(select(Company).where(Company.name == name_or_id))
-        if found is not None or not is_id(name_or_id):
-            return found
-    return await session.scalar(select(Company).where(Company.id == int(name_or_id)))
 
 
 async def create_account(

@@ -9,7 +9,7 @@ from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
 from connectors.model import Declined, Pairs, Trial
 from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
 from engine.cli.output import say
-from engine.cli.servers import open_migrated_database
+from engine.cli.servers import company_named, open_migrated_database
 from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 
@@ -33,8 +33,10 @@ async def call_once(
     settings = begin_quietly(context)
     decryptor, make_caller = endpoint_decryptor(settings), service_callers(settings)
     async with open_migrated_database(settings) as database:
+        async with database.read() as session:
+            owner = await company_named(session, company)
         trials = ConnectorTrials(database, decryptor, make_caller, agent=user_agent())
-        trial = await trials.run(company, udid)
+        trial = await trials.run(owner.id, udid)
     _show(trial)
     if trial.result is None:
         raise CommandError(f"{trial.outcome}: {trial.detail}")

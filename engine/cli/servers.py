@@ -9,12 +9,12 @@ import typer
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from typer.exceptions import TyperException
 
-from catalog.accounts import find_company
+from catalog.accounts import is_id
 from catalog.database import Database, open_database
 from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
 from catalog.models import Company
@@ -151,8 +151,10 @@ async def open_snapshot(database: Database) -> AsyncIterator[AsyncConnection]:
 
 
 async def company_named(session: AsyncSession, name_or_id: str) -> Company:
-    """The company of that name or id. Raises CommandError if there is none."""
-    found = await find_company(session, name_or_id)
+    """The company of that name, else of that id. Raises CommandError if there is none."""
+    found = await session.scalar(select(Company).where(Company.name == name_or_id))
+    if found is None and is_id(name_or_id):
+        found = await session.get(Company, int(name_or_id))
     if found is None:
         raise CommandError(f"there is no company {name_or_id!r}")
     return found

@@ -17,7 +17,6 @@ import httpx
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.accounts import find_company
 from catalog.database import Database
 from catalog.models import Beacon, Campaign, Connector, Venue
 from connectors.client import Reply, ServiceCaller, call_service
@@ -56,29 +55,26 @@ class ConnectorTrials:
     make_caller: Callable[[], ServiceCaller]
     agent: str
 
-    async def run(self, company: str | int, udid: str = SAMPLE_UDID) -> Trial:
+    async def run(self, company_id: int, udid: str = SAMPLE_UDID) -> Trial:
         """Call the company's service once, about a device that is a test device.
 
-        `company` is an id, or a text that is a name or an id. Every answer of the service becomes a
-        Trial. Raises NothingToTryError, and SQLAlchemy's errors.
+        Every answer of the service becomes a Trial. Raises NothingToTryError, and SQLAlchemy's
+        errors.
         """
-        call = await self._sample_call(company, udid)
+        call = await self._sample_call(company_id, udid)
         caller = self.make_caller()
         try:
             return await _try(caller, call, self.agent)
         finally:
             await caller.close()
 
-    async def _sample_call(self, company: str | int, udid: str) -> Call:
+    async def _sample_call(self, company_id: int, udid: str) -> Call:
         async with self.database.read() as session:
-            found = await find_company(session, company)
-            if found is None:
-                raise NothingToTryError(f"there is no company {company!r}")
-            query = select(Connector).where(Connector.company_id == found.id)
+            query = select(Connector).where(Connector.company_id == company_id)
             connector = await session.scalar(query)
             if connector is None:
-                raise NothingToTryError(f"the company {found.name!r} has no connector")
-            sample = await _sample(session, found.id)
+                raise NothingToTryError("the company has no connector")
+            sample = await _sample(session, company_id)
         fields = ConnectorEndpoint.__struct_fields__
         endpoint = ConnectorEndpoint(**{name: getattr(connector, name) for name in fields})
         try:
@@ -88,7 +84,7 @@ class ConnectorTrials:
         now, id_ = time.time(), str(uuid.uuid4())
         return Call(
             id=id_,
-            company_id=found.id,
+            company_id=company_id,
             document={
                 "id": id_,
                 **sample,

@@ -34,7 +34,7 @@ _HEADERS = {
     "accept-encoding": "identity",
 }
 _MOST_BYTES = 4 * 1024 * 1024  # of an answer
-_MOST_SCHEMAS = 10_000
+_MOST_SCHEMAS = 1_000
 _MOST_REFERENCES = 32
 _MOST_OF_A_RECORD = 8  # schemas of one record with many events
 _RETRY_UNREADABLE = 60.0  # seconds after which an unreadable schema is fetched again

@@ -54,9 +54,7 @@ class Retention:
                 await self.run_once()
             except Exception as error:  # logged, with a traceback where somebody has to look
                 is_odd = not (database_may_recover(error) or redis_may_recover(error))
-                log.warning(
-                    "old traces cannot be dropped now", error=describe(error), exc_info=is_odd
-                )
+                log.warning("retention failed", error=describe(error), exc_info=is_odd)
                 pause = _RETRY_PAUSE
             await asyncio.sleep(pause)
 

@@ -1,12 +1,4 @@
-"""Every error that the catalog raises by itself. Errors of SQL and Redis pass through as they are.
-
-CatalogError
-  DatabaseUrlError, RedisUrlError, SecretKeyError     a setting cannot be used
-  DecryptionError                                     a stored secret needs another key
-  MigrationError                                      the schema cannot be upgraded
-  AccountError, LimitError                            a change is refused
-  IndexWriteError                                     the index was not written; try again
-"""
+"""The errors that the catalog raises itself. Errors of SQL and Redis pass through as they are."""
 
 
 class CatalogError(Exception):

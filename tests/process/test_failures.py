@@ -35,6 +35,7 @@ FAILED, BACK = "server failed, trying again", "server answers again"
         (redis_may_recover, redis.ResponseError("WRONGTYPE"), False),
         (kafka_may_recover, kafka.NotLeaderForPartitionError(), True),
         (kafka_may_recover, kafka.TopicAuthorizationFailedError(), False),
+        (kafka_may_recover, kafka.InvalidTimestampError(), False),  # a clock that is far ahead
         (database_may_recover, DBAPIError("", None, pg.AdminShutdownError("")), True),
         (database_may_recover, pg.InvalidCachedStatementError("after a migration"), True),
         (database_may_recover, PoolTimeoutError(), True),

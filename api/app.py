@@ -120,16 +120,13 @@ def _refusal(error: Exception) -> ApiError:
             return bad_fields({str(each["loc"][-1]): str(each["msg"]) for each in error.errors()})
         case ClientDisconnect():
             return ApiError(400, "the body ended too soon")
-        case RedisError():
-            _log.error("Redis failed", error=type(error).__name__)
-            return unavailable("Redis does not answer; try again")
     if getattr(error, "filename", None) is not None or isinstance(error, LookupError):
         raise error
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
-    passes = database_may_recover(error)
-    _log.error("the database failed", error=f"{type(error).__name__}: {text}", passes=passes)
-    if passes:
-        return unavailable("the database does not answer; try again")
+    passes = isinstance(error, RedisError) or database_may_recover(error)
+    _log.error("SQL or Redis failed", error=f"{type(error).__name__}: {text}", passes=passes)
+    if passes:  # a deadline that has passed does not say whose it was
+        return unavailable("SQL or Redis does not answer; try again")
     return ApiError(500, "internal error")
 
 

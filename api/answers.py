@@ -87,8 +87,10 @@ class ApiError(Exception):
     fields: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] | None = None
 
-    def answer(self, *, text: str = "message") -> JSONResponse:
-        """The answer, with the message as the field `text`."""
+    def answer(self, scope: Mapping[str, Any]) -> JSONResponse:
+        """The answer to a request; for signing in the message has a name of its own."""
+        signs_in = (scope["method"], scope["path"]) == ("POST", "/v2/auth")
+        text = "error_message" if signs_in else "message"
         body: Record = {"status": "error", text: self.message, "code": self.status}
         if self.fields:
             body["fields"] = dict(self.fields)

@@ -22,7 +22,7 @@ from api import activity, campaigns, connector, devices, profile, statistics, ve
 from api.answers import ApiError, ErrorAnswer, bad_fields, unavailable
 from api.bodies import BODIES
 from api.middleware import ApiMetrics, RequestMiddleware
-from api.permissions import KEY_HEADER, PREFIX, TOKEN_HEADER, Services
+from api.permissions import KEY_HEADER, TOKEN_HEADER, Services
 from catalog.database import database_may_recover
 
 _log = structlog.get_logger(__name__)
@@ -131,8 +131,7 @@ def _refusal(error: Exception) -> ApiError:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    signing_in = (request.method, request.url.path) == ("POST", f"{PREFIX}/auth")
-    return _refusal(error).answer(text="error_message" if signing_in else "message")
+    return _refusal(error).answer(request.scope)
 
 
 _ERRORS = (

@@ -107,7 +107,7 @@ class RequestMiddleware:
                     refusal = ApiError(500, "internal error")
                 if status:
                     raise ConnectionAbortedError("the answer ended too soon") from None
-                await refusal.answer()(scope, receive, send_with_headers)
+                await refusal.answer(scope)(scope, receive, send_with_headers)
             finally:
                 self._note(scope, status, time.perf_counter() - begun)
 

@@ -143,3 +143,9 @@ async def test_secrets_are_not_quoted(api: Harness, owner: Headers, bodies: Bodi
     answer = await api.call("PUT", "/connector", owner, body)
     assert set(error_body(answer, 400)["fields"]) == {"parameters", "secret"}
     assert "heim" not in answer.text
+
+
+async def test_an_unexpected_error_of_signing_in(api: Harness, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(api.app.state.services.sessions, "sign_in", None)
+    credentials = {"email": "a@example.org", "password": "b"}
+    error_body(await api.call("POST", "/auth", json=credentials), 500)

@@ -19,10 +19,9 @@ from catalog.database import Database
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.models import Connector
 
-_SHORTEST_PASSPHRASE = 16
 # Published with this project: in deploy/compose.yaml, and in README.md of earlier versions.
 _WELL_KNOWN = frozenset(("for trying out only", "a long random passphrase"))
-_REQUIRED = f"a Fernet key, or a passphrase of {_SHORTEST_PASSPHRASE} characters or more"
+_REQUIRED = "a Fernet key, or a passphrase of 16 characters or more"
 _log = structlog.get_logger(__name__)
 _FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")  # 32 bytes
 _SALT = b"proximity-engine connector secrets"
@@ -69,7 +68,7 @@ def open_cipher(secret_key: str) -> Cipher:
             "PROXIMITY_SECRET_KEY is the published one, for trying out: whoever reads the database "
             "can decrypt connector secrets; set a key of your own"
         )
-    return Cipher([_fernet(key, number) for number, key in enumerate(keys, start=1)])
+    return Cipher([_fernet(key) for key in keys])
 
 
 def is_published(secret_key: str) -> bool:
@@ -82,14 +81,9 @@ def _keys(secret_key: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)  # one process opens it for several purposes, and scrypt takes 50 ms
-def _fernet(key: str, number: int) -> Fernet:
+def _fernet(key: str) -> Fernet:
     if _FERNET_KEY.fullmatch(key):
         return Fernet(key)
-    if len(key) < _SHORTEST_PASSPHRASE:
-        raise SecretKeyError(
-            f"key {number} of PROXIMITY_SECRET_KEY is too weak; set it to {_REQUIRED}, such as "
-            "`openssl rand -base64 32` prints"
-        )
     derived = hashlib.scrypt(key.encode(), salt=_SALT, n=2**14, r=8, p=1, dklen=32)
     return Fernet(base64.urlsafe_b64encode(derived))
 

@@ -110,7 +110,7 @@ async def replay(
         bool, Option("--from-beginning", help="Also put back those that were put back before.")
     ] = False,
 ) -> None:
-    """Publish dead letters again to their original topics: key, value and headers byte for byte.
+    """Publish dead letters again to their original topics, key and value byte for byte.
 
     The progress is kept in Kafka as the offsets of a consumer group, so a second replay puts no
     dead letter back twice, whichever reasons are chosen. Run one replay at a time. A record that

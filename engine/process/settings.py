@@ -6,7 +6,6 @@ Each type checks its value, so that nothing is opened with an invalid one.
 import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -42,6 +41,7 @@ _ENVELOPE = "cloudevents+"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _TOPICS = "accepted: topic=format, comma-separated"
 _HIGHEST_PORT = 65535
+_SHORTEST_PASSPHRASE = 16
 _UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"\s*([0-9.]+)\s*(ms|s|m|h|d|)\s*", re.ASCII | re.IGNORECASE)
 
@@ -95,12 +95,22 @@ def _check_http_url(url: str, *, login: bool = False) -> str:
     return url
 
 
-def _secret_url(check: Callable[[str], object]) -> AfterValidator:
+def _secret(check: Callable[[str], object]) -> AfterValidator:
     def checked(value: SecretStr) -> SecretStr:
         check(value.get_secret_value())
         return value
 
     return AfterValidator(checked)
+
+
+def _check_keys(keys: str) -> None:
+    """Each is long enough to be a passphrase; a Fernet key is longer (catalog/secrets.py)."""
+    for number, key in enumerate(_parts(keys), start=1):
+        if len(key) < _SHORTEST_PASSPHRASE:
+            raise ValueError(
+                f"key {number} is too weak; accepted: a Fernet key, or a passphrase of "
+                f"{_SHORTEST_PASSPHRASE} characters or more, as `openssl rand -base64 32` prints"
+            )
 
 
 def _check_extensions(pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,10 +170,10 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, json_schema_ex
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=_HIGHEST_PORT)]
 BootstrapServers = Annotated[str, AfterValidator(_check_bootstrap_servers)]
-RedisUrl = Annotated[SecretStr, _secret_url(check_redis_url)]
+RedisUrl = Annotated[SecretStr, _secret(check_redis_url)]
 EndpointUrl = Annotated[str, AfterValidator(_check_http_url)]
-RegistryUrl = Annotated[SecretStr, _secret_url(partial(_check_http_url, login=True))]
-DatabaseUrl = Annotated[SecretStr, _secret_url(parse_database_url)]
+RegistryUrl = Annotated[SecretStr, _secret(partial(_check_http_url, login=True))]
+DatabaseUrl = Annotated[SecretStr, _secret(parse_database_url)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_split)]
 TopicPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,200}$")]
 DetectionTopics = Annotated[tuple[DetectionTopic, ...], BeforeValidator(_split_topics)]
@@ -240,7 +250,7 @@ class Settings(BaseModel):
         SecretStr("sqlite:///proximity.sqlite3"), "postgresql:// or sqlite:///"
     )
     database_pool: int = setting(16, "most connections of a process to PostgreSQL", ge=2, le=1000)
-    secret_key: SecretStr | None = setting(
+    secret_key: Annotated[SecretStr | None, _secret(_check_keys)] = setting(
         None,
         "key that encrypts connector parameters at rest; to rotate it: the new key, a comma, "
         "the old key",
@@ -332,7 +342,7 @@ class Settings(BaseModel):
     connector_allow_networks: Networks = setting(
         (), "networks that connectors may call besides public ones, comma-separated"
     )
-    connector_ca_file: Path | None = setting(
+    connector_ca_file: FilePath | None = setting(
         None, "PEM file of authorities that verify connectors, besides the well-known ones"
     )
     connector_call_timeout: Seconds = setting(3.0, "time for a whole call to a connector")

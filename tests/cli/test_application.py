@@ -52,6 +52,14 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
     assert fault.lower() in error.lower()
 
 
+def test_a_wrong_setting_stops_the_demo_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXIMITY_NOPE", "1")
+    assert cli.run(["demo"]) == 2
+    assert "PROXIMITY_NOPE" in capsys.readouterr().err
+
+
 def test_changed_settings_have_units(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("DATABASE_URL", f"postgresql://u:{PASSWORD}@h/x?sslrootcert=/not/there", "no such file"),
         ("REDIS_URL", f"rediss://:{PASSWORD}@h?ssl_ca_certs=/not/there", "/there: no such file"),
         ("CONNECTOR_ALLOW_NETWORKS", "127.0.0.0/8,nowhere", "IPv4 or IPv6 network"),
+        ("CONNECTOR_CA_FILE", "/not/there", "does not point to a file"),
+        ("SECRET_KEY", f"sixteen letters!,{PASSWORD[:15]}", "key 2 is too weak; accepted"),
         ("KAFKA_BOOTSTRAP_SERVERS", "kafka://localhost:9092", "accepted: host:port"),
         ("KAFKA_SASL_USERNAME", "me", "no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT"),
         ("KAFKA_SASL_OAUTH_TOKEN_URL", f"https://me:{PASSWORD}@host/token", "accepted: http://"),
@@ -167,7 +169,7 @@ def test_each_secret_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.M
         "kafka_ssl_password": "of\r\ntwo lines",
         "redis_url": f"redis://:{PASSWORD}@r",
         "database_url": f"postgresql://u:{PASSWORD}@h/x",
-        "secret_key": "one,two",
+        "secret_key": "one passphrase or,another passphrase",
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(f"{content}\r\n", newline="")

@@ -31,7 +31,13 @@ from typer import Option
 from catalog.database import Database, open_database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import write_catalog
-from engine.cli.command import CommandError, CommandInterruptedError, command, new_app
+from engine.cli.command import (
+    CommandError,
+    CommandInterruptedError,
+    command,
+    new_app,
+    settings_of,
+)
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     demo_document,
@@ -84,6 +90,7 @@ app = new_app()
 
 @command(app, "demo")
 async def demo(
+    context: typer.Context,
     serve: Annotated[bool, Option("--serve", help="Keep running until Ctrl-C.")] = False,
     seconds: Annotated[float, Option(min=1, max=800, help="Seconds that the walks take.")] = 50.0,
 ) -> None:
@@ -91,8 +98,9 @@ async def demo(
 
     Everything runs on this machine and is removed afterwards: an embedded Kafka broker, a Redis
     server, an SQLite file, all roles, the interface and a customer's service, with a catalog of 24
-    beacons, a geofence, a QR code and some campaigns. The demo needs no settings and reads none.
+    beacons, a geofence, a QR code and some campaigns. The demo needs no settings and uses none.
     """
+    settings_of(context)  # a wrong one stops every command
     configure_logs(demo_settings())
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  # asyncio.run made it
@@ -111,7 +119,7 @@ async def demo(
 
 
 def demo_settings() -> Settings:
-    """The demo's own settings: it must neither touch your servers nor fail because of yours."""
+    """The demo's own settings: it must not touch your servers."""
     return Settings.model_construct(
         path_loss_exponent=PATH_LOSS_EXPONENT,
         metrics_host="127.0.0.1",

@@ -81,7 +81,7 @@ class PendingCall:
             return self.result.fault.value
         return "declined" if isinstance(self.result, Declined) else "published"
 
-    def notification(self) -> Outgoing:
+    def notification(self) -> "AnsweredCall":
         """The notification with the content of the reply."""
         message, content = self.message, self.result
         assert isinstance(content, Content)  # noqa: S101
@@ -97,7 +97,8 @@ class PendingCall:
         headers = [("id", message.id.encode()), ("campaign", b"%d" % message.campaign.id)]
         if self.span is not None:
             headers += self.span.headers
-        return Outgoing(self.topic, message.device.udid.encode(), _encode(notification), headers)
+        key = message.device.udid.encode()
+        return AnsweredCall(self.topic, key, _encode(notification), headers, self)
 
     def dead_letter(self) -> DeadLetter | None:
         """The dead letter, if the call failed; else None."""
@@ -143,6 +144,17 @@ class PendingCall:
             seconds=call.seconds if call else None,
             tries=call.tried if call else 0,
         )
+
+
+class AnsweredCall(Outgoing, frozen=True, gc=False):
+    """The notification with the content of the call's answer."""
+
+    call: PendingCall
+
+    @property
+    def record(self) -> ConsumerRecord[bytes, bytes]:
+        """The record that led to it."""
+        return self.call.record
 
 
 def decode_call(record: ConsumerRecord[bytes, bytes], topic: str) -> PendingCall:

@@ -318,11 +318,10 @@ class CallPartition(QueueWorker):
 
     async def _publish(self, calls: Sequence[PendingCall], letters: list[DeadLetter]) -> None:
         """Publish notifications and dead letters. One with too large a notification has failed."""
-        answered = [call for call in calls if isinstance(call.result, Content)]
+        answered = [call.notification() for call in calls if isinstance(call.result, Content)]
         letters += [letter for call in calls if (letter := call.dead_letter())]
-        refused = await self._publisher.publish_or_dead_letter(
-            answered, write=lambda batch: [call.notification() for call in batch]
-        )
+        too_large = await self._publisher.publish_or_dead_letter(answered)
+        refused = [each.call for each in too_large]
         for call in refused:
             call.result = Failed(CallFault.TOO_LARGE, "the notification is too large for its topic")
         # While Redis is down such a claim is kept for its delay.

@@ -21,7 +21,6 @@ from engine.kafka.producer import (
     OnAcknowledged,
     Outgoing,
     Publisher,
-    Write,
     message_size,
 )
 from engine.kafka.workers import Records
@@ -190,24 +189,23 @@ class DeadLetterPublisher:
         self,
         messages: Sequence[Message],
         acknowledged: OnAcknowledged | None = None,
-        write: Write[Message] | None = None,
     ) -> list[Message]:
         """Publish all messages. For messages that are too large for their topic, publish dead
         letters of their records (their attribute `record`) instead; returns these messages.
 
-        `acknowledged` and `write` are as for Publisher.publish.
+        `acknowledged` is as for Publisher.publish.
         """
         if not messages:
             return []
         try:
-            await self.publisher.publish(messages, acknowledged, write)
+            await self.publisher.publish(messages, acknowledged)
         except MessageTooLargeError as error:
-            refused, sizes = error.messages, error.sizes
+            refused = error.messages
         else:
             return []
         letters = []
-        for each, size in zip(refused, sizes, strict=True):
-            detail = f"the message for {each.topic} would have {size} bytes"
+        for each in refused:
+            detail = f"the message for {each.topic} would have {message_size(each)} bytes"
             letters.append(DeadLetter(each.record, CallFault.TOO_LARGE, detail))
         await self.publish(letters)
         return refused

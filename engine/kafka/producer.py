@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -77,10 +77,8 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
 
 
-# A message as its publisher knows it: an `Outgoing`, or what one is made from at each try.
-Message = TypeVar("Message")
+Message = TypeVar("Message", bound=Outgoing)
 OnAcknowledged = Callable[[Sequence[Any]], None]
-Write = Callable[[Sequence[Message]], Iterable[Outgoing]]
 
 
 def message_size(message: Outgoing) -> int:
@@ -91,14 +89,15 @@ def message_size(message: Outgoing) -> int:
 class MessageTooLargeError(Exception):
     """The topic refuses messages of this size.
 
-    `messages` are all refused messages of a list, and `sizes` the bytes of their keys and values;
-    the others are published. The caller drops the refused ones or publishes dead letters for them.
+    `messages` are all refused messages of a list; the others are published. The caller drops the
+    refused ones or publishes dead letters for them.
     """
 
-    def __init__(self, topic: str, messages: list[Any], sizes: list[int]) -> None:
+    def __init__(self, messages: list[Any]) -> None:
         more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        super().__init__(f"a message of {sizes[0]} bytes for {topic}{more}")
-        self.messages, self.sizes = messages, sizes
+        first = messages[0]
+        super().__init__(f"a message of {message_size(first)} bytes for {first.topic}{more}")
+        self.messages = messages
 
 
 class Refusals:
@@ -136,14 +135,12 @@ _Place: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Messages that are sent together, and what came of it; `last` has the bytes of key and value
-    of the last one."""
+    """Messages that are sent together, and what came of it."""
 
     place: _Place
-    messages: list[Any] = field(default_factory=list)
+    messages: list[Outgoing] = field(default_factory=list)
     builder: Any = None
     size: int = 0
-    last: int = 0
     error: BaseException | None = None
 
     @property
@@ -159,8 +156,7 @@ class _Batch:
 
 def too_large_error(batches: Sequence[_Batch]) -> MessageTooLargeError:
     """The error that names the messages of these batches, each a single one that is too large."""
-    messages, sizes = [each.messages[0] for each in batches], [each.last for each in batches]
-    return MessageTooLargeError(batches[0].place[0], messages, sizes)
+    return MessageTooLargeError([each.messages[0] for each in batches])
 
 
 class Publisher:
@@ -205,15 +201,13 @@ class Publisher:
 
     async def publish(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Outgoing],
         acknowledged: OnAcknowledged | None = None,
-        write: Write[Message] | None = None,
     ) -> None:
-        """Publish all, with retries after temporary errors; repeats keep their content.
+        """Publish all, with retries after temporary errors.
 
-        `write` makes an Outgoing of each message, at each try: what is written is not kept. Without
-        it the messages are such. `acknowledged` receives the messages of each batch as soon as the
-        brokers have it: those of one partition may have to wait for its leader.
+        `acknowledged` receives the messages of each batch as soon as the brokers have it: those of
+        one partition may have to wait for its leader.
 
         Raises MessageTooLargeError after all other messages are published, and KafkaError for
         permanent errors (authorisation; a clock that the brokers refuse).
@@ -223,7 +217,7 @@ class Publisher:
         renewals = 0
         while unsent:
             producer = self._producer
-            failed = await self._send(producer, unsent, acknowledged, write)
+            failed = await self._send(producer, unsent, acknowledged)
             too_large += [each for each in failed if each.is_one_too_large]
             failed = [each for each in failed if not each.is_known_too_large]
             if not failed:
@@ -251,9 +245,8 @@ class Publisher:
     async def _send(
         self,
         producer: AIOKafkaProducer,
-        messages: Sequence[Any],
+        messages: Sequence[Outgoing],
         acknowledged: OnAcknowledged | None = None,
-        write: Write[Any] | None = None,
     ) -> list[_Batch]:
         """Send the messages once. Returns the failed batches, and notes refusals."""
         topics = {message.topic for message in messages}
@@ -263,8 +256,7 @@ class Publisher:
                 partitions = {each: len(await producer.partitions_for(each)) for each in topics}
         except (KafkaError, TimeoutError) as error:
             return [_Batch(("", 0), messages=list(messages), error=error)]
-        written = messages if write is None else write(messages)
-        by_place = self._batches(producer, messages, written, partitions)
+        by_place = self._batches(producer, messages, partitions)
         await asyncio.gather(
             *(self._deliver(producer, each, acknowledged) for each in by_place.values())
         )
@@ -301,15 +293,15 @@ class Publisher:
                 self._errors.failed(silence, _PUBLISHING)
             batch.error = sent.exception()
             if isinstance(batch.error, MessageSizeTooLargeError):
-                self._refusals.note_size(batch.place[0], len(batch.messages), batch.last)
+                size = message_size(batch.messages[-1])
+                self._refusals.note_size(batch.place[0], len(batch.messages), size)
             elif batch.error is None and acknowledged is not None:
                 acknowledged(batch.messages)
 
     def _batches(
         self,
         producer: AIOKafkaProducer,
-        messages: Iterable[Any],
-        written: Iterable[Outgoing],
+        messages: Sequence[Outgoing],
         partitions: dict[str, int],
     ) -> dict[_Place, list[_Batch]]:
         """Messages in batches by topic and partition, each in order.
@@ -325,10 +317,10 @@ class Publisher:
         topic, place, most, alone, refused = "", ("", 0), 0, 0, 0
         key: bytes | None = _NO_KEY
         batch: _Batch | None = None
-        for message, outgoing in zip(messages, written, strict=True):
-            value = outgoing.value
-            if outgoing.key != key or outgoing.topic != topic:  # those of a device are neighbours
-                topic, key = outgoing.topic, outgoing.key
+        for message in messages:
+            value = message.value
+            if message.key != key or message.topic != topic:  # those of a device are neighbours
+                topic, key = message.topic, message.key
                 place = topic, key_hash(key) % partitions[topic]
                 batch = open_batches.get(place)
                 most, refused = bounds[topic]
@@ -343,10 +335,9 @@ class Publisher:
                 else:
                     batch.error = MessageSizeTooLargeError()
             batch.messages.append(message)
-            batch.last = size + len(key or b"")
             if batch.builder is not None:
                 batch.size += batch.builder.append(
-                    timestamp=now, key=key, value=value, headers=outgoing.headers
+                    timestamp=now, key=key, value=value, headers=message.headers
                 ).size
             if size > alone:
                 del open_batches[place]

@@ -30,11 +30,10 @@ from aiokafka.errors import (
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
 from engine.kafka.offsets import Position, Positions, committed_positions
 from engine.kafka.producer import (
-    Message,
     OnAcknowledged,
+    Outgoing,
     Publisher,
     Refusals,
-    Write,
     too_large_error,
 )
 from engine.kafka.workers import PartitionRestartError, PartitionWorker, QueueWorker, Records
@@ -91,9 +90,8 @@ class TransactionalPublisher(Publisher):
 
     async def publish(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Outgoing],
         _acknowledged: OnAcknowledged | None = None,
-        write: Write[Message] | None = None,
     ) -> None:
         """Publish all within the transaction; returns when the brokers have them.
 
@@ -103,7 +101,7 @@ class TransactionalPublisher(Publisher):
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._send(self._producer, messages, write=write)
+                failed = await self._send(self._producer, messages)
         except _LOSSES as error:
             raise _classify(error) from error
         for each in failed:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -31,13 +30,8 @@ from engine.redis.devices import DeviceLookup
 from engine.trigger.claim_memory import READ, claim_keys
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
-from engine.trigger.grants import (
-    DecidedDetection,
-    Message,
-    decide_from_memory,
-    plan_of,
-)
-from engine.trigger.message import MessageWriter
+from engine.trigger.grants import DecidedDetection, decide_from_memory, plan_of
+from engine.trigger.message import Message, MessageWriter
 from engine.trigger.place_index import PlaceIndex
 from rules.model import Cap
 
@@ -335,12 +329,9 @@ class Cycle:
         task.add_done_callback(self._note_end)
 
     async def _publish(self, send: "_Send") -> None:
-        messages = self._writer.messages(send.sending)
-        write = partial(self._writer.write, now=self._clock())
+        messages = self._writer.write(send.sending, self._clock())
         with self.step("publish"):
-            refused = await self.letters.publish_or_dead_letter(
-                messages, send.note_acknowledged, write
-            )
+            refused = await self.letters.publish_or_dead_letter(messages, send.note_acknowledged)
             if refused:
                 await self._give_back(refused)
         send.finish_all()

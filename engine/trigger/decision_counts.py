@@ -12,7 +12,8 @@ from operator import attrgetter
 
 from engine.process.metrics import Metrics
 from engine.redis.figures import FigureSums
-from engine.trigger.grants import DecidedDetection, Message
+from engine.trigger.grants import DecidedDetection
+from engine.trigger.message import Message
 from rules.model import Decision, DecisionTally, Reason
 
 _WRITE_SECONDS = 5.0

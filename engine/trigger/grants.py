@@ -1,4 +1,4 @@
-"""The objects that a detection becomes on its way: a decided detection, and its messages."""
+"""A detection with its decision, made from memory; its claims, and the ids of its messages."""
 
 import hashlib
 import uuid
@@ -11,7 +11,6 @@ import msgspec
 
 from engine.kafka.detections import DecodedDetection, GeofenceKey, PlaceKey, Record, TagKey
 from engine.kafka.messages import ReceivedDevice
-from engine.kafka.tracing import Span
 from engine.redis.claims import (
     COUNTED,
     NOT_COUNTED,
@@ -204,22 +203,6 @@ class DecidedDetection(msgspec.Struct, gc=False):
                 found[reason.value] = numbers[:room]
                 room -= len(found[reason.value])
         return found
-
-
-class Message(msgspec.Struct, gc=False):
-    """A message to be written: of a campaign that a detection fires, a notification or a call of
-    the company's service. `span` is its work in the trace of the record, where that has one."""
-
-    topic: str
-    decided: DecidedDetection
-    campaign: CampaignSnapshot
-    notification_id: bytes
-    span: Span | None = None
-
-    @property
-    def record(self) -> Record:
-        """The record that led to it."""
-        return self.decided.record
 
 
 def at_place(detection: DecodedDetection, beacon: IndexedPlace | None) -> DecidedDetection:

@@ -6,19 +6,20 @@ engine/kafka/messages.py; a property test compares the two.
 """
 
 from binascii import hexlify
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, cast
 
 import msgspec
 
 from catalog.index.entries import ConnectorEntry
+from engine.kafka.detections import Record
 from engine.kafka.messages import CampaignReference, ConnectorEndpoint, format_instant
 from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Span, Tracer
 from engine.redis.devices import completed_device
-from engine.trigger.grants import DecidedDetection, Message
+from engine.trigger.grants import DecidedDetection
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import BeaconSnapshot, CampaignSnapshot, Cap, Zone
 
@@ -31,8 +32,24 @@ _encode = msgspec.json.Encoder().encode
 _uuid_parts = Struct("8s4s4s4s12s").unpack
 
 
+class Message(Outgoing, frozen=True, gc=False):
+    """A message of a campaign that a detection fires: a notification, or a call of the company's
+    service. `span` is its work in the trace of the record, where that has one."""
+
+    decided: DecidedDetection
+    campaign: CampaignSnapshot
+    notification_id: bytes
+    span: Span | None = None
+
+    @property
+    def record(self) -> Record:
+        """The record that led to it."""
+        return self.decided.record
+
+
 class CampaignParts(msgspec.Struct, frozen=True, gc=False):
-    """The encoded parts of a campaign: after the id, after the device, and after the times.
+    """The topic and the encoded parts of a campaign: after the id, after the device, and after the
+    times.
 
     `campaign` is what the parts were made from; those of a call also from the company's connector
     and caps (`depends_on`).
@@ -40,6 +57,7 @@ class CampaignParts(msgspec.Struct, frozen=True, gc=False):
 
     campaign: CampaignSnapshot
     depends_on: tuple[ConnectorEntry | None, tuple[Cap, ...]] | None
+    topic: str
     reference: bytes
     texts: bytes
     content: bytes
@@ -58,37 +76,30 @@ class MessageWriter:
         self._known: dict[int, CampaignParts] = {}
         self._bytes = 0
 
-    def messages(self, sending: Iterable[DecidedDetection]) -> list[Message]:
-        """The messages of the granted campaigns, to be written, noted as not acknowledged."""
-        messages, calls, others = list[Message](), self._connector_calls, self._notifications
+    def write(self, sending: Iterable[DecidedDetection], now: float) -> list[Message]:
+        """The messages of the granted campaigns, written at `now` (epoch s), noted as not
+        acknowledged."""
+        messages, times, known = list[Message](), dict[float, bytes](), self._known
         for decided in sending:
-            is_traced, decided.unsent = bool(decided.record.headers), len(decided.ids)
-            for campaign, id_ in zip(decided.decision.granted, decided.ids, strict=True):
-                topic = calls if campaign.format == "connector" else others
-                span = self._span_of(decided, campaign) if is_traced else None
-                messages.append(Message(topic, decided, campaign, id_, span))
+            ids, beacon = decided.ids, cast(IndexedPlace, decided.beacon)
+            decided.unsent, is_traced = len(ids), bool(decided.record.headers)
+            key = decided.device.udid.encode()
+            middle, when = self._of_detection(decided, beacon, times, now)
+            for campaign, id_ in zip(decided.decision.granted, ids, strict=True):
+                parts = known.get(campaign.id)
+                if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
+                    parts = self._parts_of(campaign, beacon)
+                text = b"-".join(_uuid_parts(hexlify(id_)))
+                pieces = (b'{"id":"', text, parts.reference, middle, parts.texts, when)
+                value = b"".join((*pieces, parts.content))
+                headers, span = [("id", text), parts.header], None
+                if is_traced:
+                    span = self._span_of(decided, campaign)
+                    headers += span.headers
+                messages.append(
+                    Message(parts.topic, key, value, headers, decided, campaign, id_, span)
+                )
         return messages
-
-    def write(self, messages: Iterable[Message], now: float) -> Iterator[Outgoing]:
-        """The messages, written at `now` (epoch s). Written again they are the same."""
-        times, known_parts, last = dict[float, bytes](), self._known, None
-        for message in messages:
-            decided, campaign = message.decided, message.campaign
-            if decided is not last:
-                last, beacon = decided, cast(IndexedPlace, decided.beacon)
-                key = decided.device.udid.encode()
-                middle, when = self._of_detection(decided, beacon, times, now)
-            parts = known_parts.get(campaign.id)
-            if parts is None or parts.campaign is not campaign or parts.depends_on is not None:
-                parts = self._parts_of(campaign, beacon)
-            text = b"-".join(_uuid_parts(hexlify(message.notification_id)))
-            value = b"".join(
-                (b'{"id":"', text, parts.reference, middle, parts.texts, when, parts.content)
-            )
-            headers = [("id", text), parts.header]
-            if message.span is not None:
-                headers += message.span.headers
-            yield Outgoing(message.topic, key, value, headers)
 
     def _of_detection(
         self, decided: DecidedDetection, beacon: IndexedPlace, times: dict[float, bytes], now: float
@@ -129,6 +140,7 @@ class MessageWriter:
         parts = CampaignParts(
             campaign,
             depends_on,
+            self._notifications if depends_on is None else self._connector_calls,
             b'","campaign":%b,'
             % _encode(CampaignReference(campaign.id, campaign.name, campaign.hash)),
             _encode(texts)[1:-1] + b",",

@@ -105,13 +105,11 @@ class SmallTopics:
         self.most = most
         self.left: list[Outgoing] = []
 
-    async def publish(self, messages: Any, _acknowledged: Any = None, write: Any = list) -> None:
-        written = dict(zip(map(id, messages), (write or list)(messages), strict=True))
-        sizes = {number: message_size(each) for number, each in written.items()}
-        too_large = [each for each in messages if sizes[id(each)] > self.most]
-        self.left += [each for number, each in written.items() if sizes[number] <= self.most]
+    async def publish(self, messages: Any, _acknowledged: Any = None) -> None:
+        too_large = [each for each in messages if message_size(each) > self.most]
+        self.left += [each for each in messages if message_size(each) <= self.most]
         if too_large:
-            raise MessageTooLargeError("out", too_large, [sizes[id(each)] for each in too_large])
+            raise MessageTooLargeError(too_large)
 
 
 def publishing(publisher: Any) -> tuple[DeadLetterPublisher, Metrics]:

@@ -3,10 +3,9 @@
 from typing import Any
 
 from engine.kafka.detections import DecodedDetection, decode_record
-from engine.kafka.producer import Outgoing
 from engine.kafka.topics import Topics
-from engine.trigger.grants import DecidedDetection, Message, at_place, notification_ids
-from engine.trigger.message import MessageWriter
+from engine.trigger.grants import DecidedDetection, at_place, notification_ids
+from engine.trigger.message import Message, MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import CampaignSnapshot, Decision, Reason
 from tests.kafka import records
@@ -40,12 +39,6 @@ def granted(
     return decided
 
 
-def messages_of(decided: DecidedDetection) -> list[Message]:
-    """Its messages, to be written."""
-    return MessageWriter(topics=TOPICS, lifetime=300).messages([decided])
-
-
-def written(decided: DecidedDetection) -> list[Outgoing]:
+def written(decided: DecidedDetection) -> list[Message]:
     """Its messages, written a minute later."""
-    writer = MessageWriter(topics=TOPICS, lifetime=300)
-    return list(writer.write(writer.messages([decided]), NOW))
+    return MessageWriter(topics=TOPICS, lifetime=300).write([decided], NOW)

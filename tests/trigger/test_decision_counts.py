@@ -17,7 +17,7 @@ from rules.model import DayFigures, Reason
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
 from tests.rules.records import campaign, venue
 from tests.trigger.pushed import NOW, PushedTrigger, detection
-from tests.trigger.samples import granted, messages_of
+from tests.trigger.samples import granted, written
 
 MOMENT = datetime.fromtimestamp(NOW / 1000, UTC)
 SENT, HELD = ((1, reason) for reason in (Reason.GRANTED, Reason.THROTTLED))
@@ -115,7 +115,7 @@ def test_a_batch_of_latencies_is_what_each_of_them_would_be():
     other.latency.observe_counts(Counter(values))
     assert histogram(one) == histogram(other)
     # A phone whose clock is fast adds nothing.
-    messages = messages_of(granted(campaign(), campaign(format="html")))
+    messages = written(granted(campaign(), campaign(format="html")))
     at = messages[0].decided.detected_at
     counter = DecisionCounter(other)
     counter.count_sent(messages, at + 2.5)

@@ -21,8 +21,7 @@ from engine.kafka.messages import (
     format_instant,
 )
 from engine.redis.devices import DeviceRecord, completed_device
-from engine.trigger.grants import Message
-from engine.trigger.message import MessageWriter
+from engine.trigger.message import Message, MessageWriter
 from engine.trigger.place_cache import IndexedPlace
 from rules.model import (
     BeaconSnapshot,
@@ -154,18 +153,15 @@ def test_a_message_matches_its_type(
     if moment is not None:
         visit = Visit("beacon", 1, (), True, bytes(range(16)), 30, 0, 0)
         decided.event = VisitEvent(moment, (1, device.udid), visit)
-    writer = MessageWriter(topics=TOPICS, lifetime=LIFETIME)
-    messages = writer.messages([decided])
+    messages = MessageWriter(topics=TOPICS, lifetime=LIFETIME).write([decided], NOW)
     assert decided.unsent == len(messages)
-    for message, written in zip(messages, writer.write(messages, NOW), strict=True):
-        id_, is_call = (
-            str(UUID(bytes=message.notification_id)),
-            message.campaign.format == "connector",
-        )
-        assert written.value == as_types_say(message, id_, completed_device(device, record))
-        assert written.headers == [("id", id_.encode()), ("campaign", b"%d" % message.campaign.id)]
+    for message in messages:
+        id_ = str(UUID(bytes=message.notification_id))
+        assert message.value == as_types_say(message, id_, completed_device(device, record))
+        assert message.headers == [("id", id_.encode()), ("campaign", b"%d" % message.campaign.id)]
+        is_call = message.campaign.format == "connector"
         topic = TOPICS.connector_calls if is_call else TOPICS.notifications
-        assert (message.topic, written.topic, written.key) == (topic, topic, device.udid.encode())
+        assert (message.topic, message.key) == (topic, device.udid.encode())
         assert message.span is None
 
 
@@ -198,7 +194,7 @@ def test_cached_fragments_are_bounded() -> None:
     writer = MessageWriter(topics=TOPICS, lifetime=LIFETIME)
     for number in range(40):
         one = campaign(id=number, format="html", content=str(number) * 500_000)
-        (message,) = writer.write(writer.messages([granted(one)]), NOW)
+        (message,) = writer.write([granted(one)], NOW)
         assert msgspec.json.decode(message.value or b"")["html"] == one.content
         held = sum(len(each.content) for each in writer._known.values())
         assert held <= 8 * 1024 * 1024

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.kafka.producer import OnAcknowledged
-from engine.trigger.grants import Message
+from engine.trigger.message import Message
 from tests.formats.records import minew_report
 from tests.redis.index_writer import beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
@@ -37,13 +37,11 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     letters: Any = gateways.role.cycle.letters
     publish, proceed = letters.publish_or_dead_letter, asyncio.Event()
 
-    async def slowly(
-        messages: Sequence[Message], acknowledged: OnAcknowledged, write: Any
-    ) -> list[Message]:
-        await publish([each for each in messages if each.campaign.id == 7], acknowledged, write)
+    async def slowly(messages: Sequence[Message], acknowledged: OnAcknowledged) -> list[Message]:
+        await publish([each for each in messages if each.campaign.id == 7], acknowledged)
         await proceed.wait()
         second = [each for each in messages if each.campaign.id == 8]
-        refused: list[Message] = await publish(second, acknowledged, write)
+        refused: list[Message] = await publish(second, acknowledged)
         return refused
 
     letters.publish_or_dead_letter = slowly

@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -151,11 +151,11 @@ class Metrics:
         gauge("build_info", "1, by version", ["version"]).labels(engine_version()).set(1)
 
 
-class StepTimer(NamedTuple):
+class StepTimer:
     """Times the steps of a role's batches: `with step("decode"): ...`."""
 
-    metrics: Metrics
-    role: str
+    def __init__(self, metrics: Metrics, role: str) -> None:
+        self._histogram = cache(partial(metrics.batch_seconds.labels, role))
 
     def __call__(self, step: str) -> AbstractContextManager[object]:
-        return self.metrics.batch_seconds.labels(self.role, step).time()
+        return self._histogram(step).time()

@@ -86,7 +86,8 @@ class Intake:
                 decided = sorted(chain(decided, others), key=_OFFSET)
         with self._step("visits"):
             moments = await partition.visits.follow(records, located, beacons, sightings)
-        self.counter.count(refused)
+        if refused:
+            self.counter.count(refused)
         if located.left:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
             left.inc(len(located.left))

@@ -193,7 +193,8 @@ class TriggerPartition:
         finished = list(filter(self._is_finished, records)) if self._parts else records
         self._offsets.finish_all([record.offset for record in finished])
         self._hold(-record_bytes(finished))
-        self._moved.set()
+        if self._queue or self._closing:  # which may wait for it
+            self._moved.set()
         self.on_progress()
 
     def finish_moments(self, events: Iterable[VisitEvent]) -> None:

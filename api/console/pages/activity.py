@@ -15,16 +15,16 @@ from catalog.session import RESTORABLE
 from rules.model import Reason
 
 router = APIRouter()
-_MOST_NAMES = 100  # of a venue
+_MOST_VENUES, _MOST_NAMES = 20, 100  # whose campaigns can be chosen, and how many of each
 
 
 @router.get("/live")
 async def show_live(context: Context) -> Response:
     """Show the empty page, which asks for decisions, with the names to choose from."""
-    venues = await context.venues()
+    venues, chosen = await context.venues(), context.query("lieu")
     campaigns = [
         (venue, await context.get(f"/lieu/{venue['id']}/campaign", limit=_MOST_NAMES))
-        for venue in venues
+        for venue in [each for each in venues if chosen in ("", each["name"])][:_MOST_VENUES]
         if context.may_read("campaign")
     ]
     reasons = [reason.value for reason in Reason]

@@ -15,7 +15,7 @@ from api.console.texts import Translations
 
 router = APIRouter()
 _DAYS = 30
-_CAMPAIGNS_AT_ONCE = 20
+_AT_ONCE = 20  # campaigns and venues
 _CAMPAIGNS_OF_REASON = 3
 
 
@@ -55,21 +55,24 @@ async def silent(context: Context) -> Response:
     """
     found: list[dict[str, Any]] = []
     start, after = context.query_number("venue"), context.query_number("after")
-    seen, remaining, further = context.query_number("seen"), _CAMPAIGNS_AT_ONCE, ""
-    for venue in await context.get("/region", after=max(0, start - 1)):
-        begin = after if venue["id"] == start else 0
-        path = f"/lieu/{venue['id']}/campaign"
-        for campaign in await context.get(path, limit=remaining, after=begin):
-            remaining -= 1
-            further = f"venue={venue['id']}&after={campaign['id']}"
+    venues = await context.get("/region", after=max(0, start - 1), limit=_AT_ONCE)
+    remaining, further = _AT_ONCE, ""
+    if len(venues) == _AT_ONCE:
+        further = f"venue={venues[-1]['id'] + 1}"
+    for venue in venues:
+        path, begin = f"/lieu/{venue['id']}/campaign", after if venue["id"] == start else 0
+        listed = await context.get(path, limit=remaining, after=begin)
+        for campaign in listed:
             state = await campaign_state(context, venue["id"], campaign["id"])
             if state.kind != "good":
                 found.append({"venue": venue, "campaign": campaign, "state": state})
+        remaining -= len(listed)
         if not remaining:
+            further = f"venue={venue['id']}&after={listed[-1]['id']}"
             break
-    seen += _CAMPAIGNS_AT_ONCE - remaining
+    seen = context.query_number("seen") + _AT_ONCE - remaining
     count = context.query_number("silent") + len(found)
-    next_ = "" if remaining else f"{further}&seen={seen}&silent={count}"
+    next_ = further and f"{further}&seen={seen}&silent={count}"
     return context.page("overview.html#silent", found=found, seen=seen, count=count, next=next_)
 
 

@@ -132,6 +132,7 @@ async def harness(settings: Settings) -> AsyncIterator[Harness]:
             services=services,
             metrics=ApiMetrics(CollectorRegistry()),
             version="0",
+            cors_origins=settings.api_cors_origins,
             with_console=settings.console,
         )
         transport = httpx.ASGITransport(app)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.harness import Bodies, Harness, Headers, error_body
+from tests.api.harness import Bodies, Harness, Headers, app_settings, error_body, harness
 
 JSON: dict[str, str] = {"content-type": "application/json"}
 
@@ -76,6 +76,16 @@ async def test_answers_carry_ids_and_headers(api: Harness, owner: Headers):
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_pages_of_named_sites_may_call(sqlite_url: str, redis_url: str):
+    ours, asked = "https://app.example", {"access-control-request-method": "PUT"}
+    async with harness(app_settings(sqlite_url, redis_url, api_cors_origins=ours)) as api:
+        for origin, allowed in ((ours, ours), ("https://evil.example", None)):
+            preflight = await api.client.options("/v2/region", headers=asked | {"origin": origin})
+            refused = await api.call("GET", "/region", {"origin": origin})
+            for answer in (preflight, refused):
+                assert answer.headers.get("access-control-allow-origin") == allowed
 
 
 BAD: dict[str, dict[str, Any]] = {

@@ -183,7 +183,7 @@ async def get_device(
     caller: Reader,
     number: OwnId,
     limit: Traces = _NEWEST,
-    after: Annotated[int, from_zero("The last id of the previous page of `beacon`.")] = 0,
+    after: Annotated[int, from_zero("The id of the oldest in `beacon` and `place`.")] = 0,
     after_auth: Annotated[int, from_zero("The last id of the previous page of `auth`.")] = 0,
 ) -> Any:
     """A device and its traces, the newest first.

@@ -51,10 +51,10 @@ async def test_each_campaign_has_its_state_now(
         await visitor.made("/region", bodies.venue())
     parts, seen, address = 0, list[str](), "/parts/silent"
     while address:
-        part = await visitor.get(address)
-        following = [found["hx-get"] or "" for _, found in part.tags if "hx-get" in found]
+        some = await visitor.get(address)
+        following = [found["hx-get"] or "" for _, found in some.tags if "hx-get" in found]
         address = "".join(following).removeprefix("/console")
-        seen += part.texts
+        seen += some.texts
         parts += 1
     assert parts == 4
     assert "about: Ended" in seen

@@ -20,8 +20,8 @@ _BATCH_ROWS = 10_000  # rows of a transaction
 class DeviceRows(NamedTuple):
     """How many rows are about a device.
 
-    The rows of `statistic_device` are not counted. Once the device is deleted, its id in them
-    identifies nobody; retention deletes them later.
+    Receptions and the rows of `statistic_device` are not counted. Once the device is deleted, its
+    id in them identifies nobody; retention deletes them later.
     """
 
     devices: int = 0

@@ -489,16 +489,20 @@ class AuthenticationTrace(Base):
     ip: Mapped[str | None] = mapped_column(Text)
 
 
-class CountedMessage(Base):
-    """The id of a notification or event of a visit that was counted, by SQL's clock, and of nobody.
+class Reception(Base):
+    """A counted notification. While the row exists, its id is not counted again.
 
-    While the row exists, its id is not counted again.
+    `create_on` is when the device detected the beacon, by the detection's clock. `recorded_on` is
+    when the notification was counted, by SQL's clock; retention goes by `recorded_on`.
     """
 
-    __tablename__ = "counted_message"
+    __tablename__ = "reception"
     __table_args__ = (Index(None, "recorded_on"),)
 
-    id: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
+    notification: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
+    device_id: Mapped[int] = mapped_column(BigInteger)
+    campaign_id: Mapped[int] = mapped_column(BigInteger)
+    create_on: Mapped[datetime] = mapped_column(Instant)
     recorded_on: Mapped[datetime] = recorded_on()
 
 
@@ -558,6 +562,21 @@ class VisitStatistic(Base):
     begun: Mapped[int] = mapped_column(BigInteger)
     ended: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[int] = mapped_column(BigInteger)
+
+
+class CountedVisitEvent(Base):
+    """A counted enter or exit. While the row exists, its id is not counted again.
+
+    It names no device. `at` is the entry, `recorded_on` is as in Reception.
+    """
+
+    __tablename__ = "visit_event"
+    __table_args__ = (Index(None, "recorded_on"),)
+
+    id: Mapped[uuid.UUID] = mapped_column(Uuid, primary_key=True)
+    company_id: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime] = mapped_column(Instant)
+    recorded_on: Mapped[datetime] = recorded_on()
 
 
 class StatisticDevice(Base):

@@ -336,7 +336,7 @@ class Settings(BaseModel):
         "minute); none",
     )
     trace_retention: int = setting(
-        30, "days for which traces and ids of notifications are kept", unit="days", ge=1, le=3650
+        30, "days for which traces and receptions are kept", unit="days", ge=1, le=3650
     )
 
     connector_allow_networks: Networks = setting(

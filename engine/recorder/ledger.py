@@ -181,16 +181,16 @@ class LedgerTransaction:
     async def add_authentications(self, rows: Sequence[Row]) -> None:
         await self._fetch_for("add_authentications", rows)
 
-    async def counted(self, ids: Collection[UUID]) -> set[UUID]:
-        """The messages that were counted before."""
-        return {UUID(str(id_)) for (id_,) in await self._fetch_for("counted", list(ids))}
+    async def counted(self, table: str, ids: Collection[UUID]) -> set[UUID]:
+        """The notifications (`reception`) or events (`visit_event`) that were counted before."""
+        return {UUID(str(id_)) for (id_,) in await self._fetch_for(f"counted_{table}", list(ids))}
 
-    async def add_counted(self, ids: Collection[UUID]) -> None:
-        """Store messages as counted.
+    async def add_counted(self, table: str, rows: Sequence[Row]) -> None:
+        """Store notifications or events as counted.
 
         Raises IntegrityError if another transaction has just counted one of them.
         """
-        await self._fetch_for("add_counted", sorted(ids))
+        await self._fetch_for(f"add_{table}", sorted(rows, key=lambda row: row["id"]))
 
     async def test_devices(self, devices: Collection[DeviceIdentity]) -> set[DeviceIdentity]:
         rows = [{"company_id": company_id, "udid": udid} for company_id, udid in devices]
@@ -311,13 +311,13 @@ class Ledger(ABC):
     async def delete_old(self, first: date, counted: date) -> int:
         """Delete old rows; returns how many partitions were dropped and rows deleted.
 
-        Kept are traces dated from the UTC day `first` on, presences and ids of counted messages
+        Kept are traces dated from the UTC day `first` on, receptions, presences and visit events
         recorded since then, and the devices that the figures from `counted` on count. (No trace is
         far in the future: see DayRule.)
         """
         since = datetime.combine(first, time(), UTC)
         deleted = await self._delete_traces(since)
-        for table in ("counted_message", "presence"):
+        for table in ("reception", "presence", "visit_event"):
             deleted += await self._delete(table, "recorded_on", since)
         return deleted + await self._delete("statistic_device", "day", counted)
 

@@ -150,7 +150,8 @@ class PartitionRecorder(QueueWorker):
             ("device", devices),
             ("detection_trace", len(rows.detections)),
             ("authentication_trace", len(rows.authentications)),
-            ("counted_message", len(rows.counted)),
+            ("reception", len(rows.receptions)),
+            ("visit_event", len(rows.visit_events)),
         ):
             metrics.recorder_rows.labels(table).inc(count)
         if rows.recent:
@@ -170,8 +171,9 @@ class PartitionRecorder(QueueWorker):
             rows.detections = await _only_changes(transaction, rows.detections)
         await transaction.add_detections(rows.detections)
         await transaction.add_authentications(rows.authentications)
-        await transaction.add_counted(rows.counted)
+        await transaction.add_counted("reception", rows.receptions)
         await transaction.add_statistics(rows.figures)
+        await transaction.add_counted("visit_event", rows.visit_events)
         await transaction.add_visits(rows.visits)
         return len(devices), rows
 

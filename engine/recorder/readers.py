@@ -2,7 +2,7 @@
 
 `read` decodes; `count` looks up what the messages name and leaves out, in the transaction, what
 does not count. `changes` and `rows` are pure: what the batch adds to devices, and, once SQL has
-told their ids, to traces and daily figures. Instants are epoch seconds.
+told their ids, to traces, receptions and daily figures. Instants are epoch seconds.
 """
 
 from abc import ABC, abstractmethod
@@ -71,8 +71,9 @@ class NewRows:
 
     detections: list[DetectionRow] = field(default_factory=list)
     authentications: list[Row] = field(default_factory=list)
-    counted: list[UUID] = field(default_factory=list)
+    receptions: list[Row] = field(default_factory=list)
     figures: dict[StatisticKey, Figures] = field(default_factory=dict)
+    visit_events: list[Row] = field(default_factory=list)
     visits: dict[VisitKey, VisitFigures] = field(default_factory=dict)
     recent: Counter[BeaconMinute] = field(default_factory=Counter)
 
@@ -233,11 +234,11 @@ class OwnTopicReader(RecordReader):
         return decoded
 
     async def new(
-        self, transaction: LedgerTransaction, batch: Collection[Counted], repeated: str
+        self, transaction: LedgerTransaction, table: str, batch: Collection[Counted], repeated: str
     ) -> list[Counted]:
         """Those whose ids were not counted before, each once."""
         by_id = {UUID(str(each.message.id)): each for each in batch}
-        known = await transaction.counted(by_id)
+        known = await transaction.counted(table, by_id)
         self.skipped.labels(repeated).inc(len(batch) - len(by_id) + len(known))
         return [each for id_, each in by_id.items() if id_ not in known]
 
@@ -295,7 +296,7 @@ class NotificationReader(OwnTopicReader):
                 detail = f"no company has the id {each.device[0]}"
                 dead.append(DeadLetter(each.record, DeadLetterReason.UNKNOWN_COMPANY, detail))
         await self.dead_letters.publish(dead)
-        new = await self.new(transaction, known, "repeated_notification")
+        new = await self.new(transaction, "reception", known, "repeated_notification")
         zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
         return [each._replace(place=zones.get(each.message.venue.id)) for each in new]
 
@@ -309,7 +310,14 @@ class NotificationReader(OwnTopicReader):
         for each in counted:
             message, (device_id, is_test) = each.message, devices[each.device]
             campaign, venue = message.campaign.id, message.venue.id
-            rows.counted.append(message.id)
+            rows.receptions.append(
+                {
+                    "id": message.id,
+                    "device_id": device_id,
+                    "campaign_id": campaign,
+                    "create_on": each.instant,
+                }
+            )
             day = self.rule.day_of(each.at, each.arrived_at, now, each.place)
             if is_test or day is None:
                 continue
@@ -391,7 +399,7 @@ class PresenceReader(OwnTopicReader):
     async def count(self, transaction: LedgerTransaction, batch: list[Counted]) -> list[Counted]:
         """Enters and exits that are new."""
         counting = [each for each in batch if each.message.type != "dwell"]
-        new = await self.new(transaction, counting, "repeated_presence")
+        new = await self.new(transaction, "visit_event", counting, "repeated_presence")
         tests = await transaction.test_devices({each.device for each in new})
         zones = await transaction.venue_time_zones({each.message.venue.id for each in new})
         return [
@@ -409,7 +417,9 @@ class PresenceReader(OwnTopicReader):
             message, (time_zone, is_test) = each.message, each.place
             if not self.rule.leaves_trace(each.at, now):
                 continue
-            rows.counted.append(UUID(message.id))
+            rows.visit_events.append(
+                {"id": UUID(message.id), "company_id": each.device[0], "at": each.instant}
+            )
             if is_test:
                 continue
             ended, seconds = message.type == "exit", message.duration_seconds or 0

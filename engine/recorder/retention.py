@@ -1,7 +1,6 @@
 """Background tasks of the role: retention of SQL's rows, and counts of the last minutes in Redis.
 
-Retention deletes old traces and ids of counted messages, and creates days ahead (partitions on
-PostgreSQL).
+Retention deletes old traces and receptions, and creates days ahead (partitions on PostgreSQL).
 
 SQL's clock says which days are old. Before anything is deleted, this process's clock is compared
 with those of SQL and Redis. If two are far apart, one of them is wrong, and nothing is deleted.

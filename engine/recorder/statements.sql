@@ -101,17 +101,26 @@ INSERT INTO detection_trace (
 INSERT INTO authentication_trace (device_id, application_id, create_on, ip)
 {rows device_id bigint, application_id bigint, create_on timestamptz, ip text};
 
--- name: counted
-SELECT id FROM counted_message WHERE id IN ({list uuid});
+-- name: counted_reception
+SELECT notification FROM reception WHERE notification IN ({list uuid});
 
--- name: add_counted
-INSERT INTO counted_message (id, recorded_on)
-SELECT counted.*, {now} FROM ({list uuid}) AS counted;
+-- name: add_reception
+INSERT INTO reception (notification, device_id, campaign_id, create_on, recorded_on)
+SELECT counted.*, {now}
+FROM ({rows id uuid, device_id bigint, campaign_id bigint, create_on timestamptz})
+    AS counted;
+
+-- name: counted_visit_event
+SELECT id FROM visit_event WHERE id IN ({list uuid});
 
 -- name: test_devices
 SELECT device.company_id, device.udid
 FROM ({rows company_id bigint, udid text}) AS wanted
 JOIN device ON device.company_id = wanted.company_id AND device.udid = wanted.udid AND device.test;
+
+-- name: add_visit_event
+INSERT INTO visit_event (id, company_id, at, recorded_on)
+SELECT counted.*, {now} FROM ({rows id uuid, company_id bigint, at timestamptz}) AS counted;
 
 -- name: add_visits
 {add visit_statistic};

@@ -46,12 +46,13 @@ class Expected:
         # Rows of traces, each behind its device.
         self.detections: Counter[tuple[Any, ...]] = Counter()
         self.authentications: Counter[tuple[Any, ...]] = Counter()
-        self.counted: set[str] = set()  # ids of notifications and of events of visits
+        self.receptions: dict[str, tuple[int, str, int]] = {}
         # Detections, those of other places than beacons, and notifications.
         self.figures: dict[tuple[date, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
         self.visitors: dict[tuple[date, str, int], set[str]] = defaultdict(set)
         # Visits begun and ended, and their seconds, by day, kind, id and least minutes.
         self.visits: dict[tuple[date, str, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+        self.visit_events: set[str] = set()
         self.dead_letters: Counter[str] = Counter()
 
     def note_figures(self, day: date, refs: Iterator[tuple[str, int]], what: int, who: str) -> None:
@@ -152,7 +153,7 @@ class Flood:
         if type_ == "exit":
             body["duration_seconds"] = seconds
         if type_ != "dwell":
-            self.expected.counted.add(number)
+            self.expected.visit_events.add(number)
         if type_ != "dwell" and int(udid.split()[1]) >= TEST_DEVICES:
             ended = type_ == "exit"
             minutes = max(each for each in LENGTHS if each * 60 <= seconds) if ended else 0
@@ -198,7 +199,7 @@ class Flood:
         message = _message(udid, _body_of(number, spot, udid, at), arrived)
         self._sent.append(message)
         self.expected.nb_campaign[spot.company, udid] += 1
-        self.expected.counted.add(number)
+        self.expected.receptions[number] = (spot.company, udid, spot.campaign)
         refs = iter((("venue", spot.venue), (spot.kind, spot.id), ("campaign", spot.campaign)))
         if _has_a_day("notifications", at, arrived, spot):
             self.expected.note_figures(_day(at, spot), refs, 2, udid)
@@ -254,8 +255,11 @@ async def assert_written(database: Database, expected: Expected) -> None:
     }
     await _assert_counters(database, expected)
     await _assert_traces(database, devices, expected)
-    counted = {row.id async for row in _rows(database, "SELECT id FROM counted_message")}
-    assert {str(uuid.UUID(str(each))) for each in counted} == expected.counted
+    receptions = {
+        str(uuid.UUID(str(row.notification))): (*devices[row.device_id], row.campaign_id)
+        async for row in _rows(database, "SELECT * FROM reception")
+    }
+    assert receptions == expected.receptions
     await _assert_figures(database, expected)
     await _assert_visits(database, expected)
 
@@ -310,6 +314,8 @@ async def _assert_visits(database: Database, expected: Expected) -> None:
         async for row in _rows(database, "SELECT * FROM visit_statistic")
     }
     assert found == expected.visits
+    events = {row.id async for row in _rows(database, "SELECT id FROM visit_event")}
+    assert {str(uuid.UUID(str(each))) for each in events} == expected.visit_events
 
 
 async def _rows(database: Database, query: str) -> AsyncIterator[Any]:

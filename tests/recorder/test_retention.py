@@ -10,13 +10,7 @@ from asyncpg.exceptions import InsufficientPrivilegeError, LockNotAvailableError
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from catalog.models import (
-    AuthenticationTrace,
-    CountedMessage,
-    DetectionTrace,
-    Presence,
-    Statistic,
-)
+from catalog.models import AuthenticationTrace, DetectionTrace, Presence, Reception, Statistic
 from catalog.models import StatisticDevice as StatisticDeviceModel
 from catalog.statistics import Figures
 from engine.process.failures import database_may_recover
@@ -38,10 +32,9 @@ async def test_retention_keeps_the_last_days(scene: Scene):
     await retention(scene).run_once()
     kept = {TODAY - timedelta(days=2), TODAY}
     async with scene.database.read() as session:
-        of_traces = (DetectionTrace.create_on, AuthenticationTrace.create_on)
-        for column in (*of_traces, CountedMessage.recorded_on, Presence.create_on):
-            instants = (await session.scalars(select(column))).all()
-            assert {instant.date() for instant in instants} == kept, column
+        for model in (DetectionTrace, AuthenticationTrace, Reception, Presence):
+            instants = (await session.scalars(select(model.create_on))).all()
+            assert {instant.date() for instant in instants} == kept, model
         # A record that waited for a recorder may still be counted for a day before.
         guarded = kept | {TODAY - timedelta(days=3)}
         assert set(await session.scalars(select(StatisticDeviceModel.day))) == guarded
@@ -52,11 +45,10 @@ async def test_retention_keeps_the_last_days(scene: Scene):
 async def test_nothing_is_deleted_while_a_clock_is_wrong(scene: Scene, ahead: timedelta):
     await fill(scene, [TODAY - timedelta(days=40), TODAY])
     await retention(scene, redis=NOW + ahead).run_once()
-    models = (DetectionTrace, AuthenticationTrace, CountedMessage, Presence, StatisticDeviceModel)
-    for model in models:
+    for model in (DetectionTrace, AuthenticationTrace, Reception, Presence, StatisticDeviceModel):
         assert await scene.count(model) == 2, model
     await retention(scene).run_once()
-    assert await scene.count(CountedMessage) == 1
+    assert await scene.count(Reception) == 1
 
 
 def retention(scene: Scene, *, redis: datetime = NOW) -> Retention:
@@ -86,13 +78,13 @@ async def fill(scene: Scene, days: list[date]) -> None:
             await transaction.add_detections([DetectionRow(1, 2, 3, "near", at, None)])
             authentication = {"device_id": 1, "application_id": 4, "create_on": at, "ip": None}
             await transaction.add_authentications([authentication])
-            await transaction.add_counted([id_ := uuid4()])
+            reception = {"id": uuid4(), "device_id": 1, "campaign_id": 2, "create_on": at}
+            await transaction.add_counted("reception", [reception])
             await transaction.set_presences({(1, "beacon", number): ("far", at)})
             await transaction.add_statistics({(day, "venue", 1): Figures(1, devices={1})})
-        async with scene.database.write.begin() as session:
-            counted = update(CountedMessage).where(CountedMessage.id == id_)
-            await session.execute(counted.values(recorded_on=at))
-            await session.execute(update(Presence).values(recorded_on=Presence.create_on))
+    async with scene.database.write() as session, session.begin():
+        for model in (Reception, Presence):
+            await session.execute(update(model).values(recorded_on=model.create_on))
 
 
 async def test_a_slow_reader_does_not_stop_the_writers(postgres_url: str) -> None:

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from catalog.models import CountedMessage, Device
+from catalog.models import CountedVisitEvent, Device
 from tests.recorder.scene import PRESENCE, Scene
 
 
@@ -19,8 +19,8 @@ async def test_no_person_is_stored(scene: Scene) -> None:
         [scene.presence(0, number(1), device={"udid": "of nobody"})]
     )
     assert await scene.count(Device) == before
-    columns = {column.name for column in CountedMessage.__table__.columns}
-    assert columns == {"id", "recorded_on"}
+    columns = {column.name for column in CountedVisitEvent.__table__.columns}
+    assert columns == {"id", "company_id", "at", "recorded_on"}
 
 
 @pytest.mark.parametrize(

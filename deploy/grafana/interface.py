@@ -5,7 +5,6 @@ from deploy.grafana.shared import quantile, quantiles, rate
 
 _REQUESTS = "proximity_api_requests_total"
 _SECONDS = "proximity_api_request_seconds"
-_ROUTE = "{{method}} {{route}}"
 _OWN_ERRORS = 'status=~"5.."'
 # Without `or` the panel has no line until the first error.
 _ERROR_SHARE = f"({rate(_REQUESTS, where=_OWN_ERRORS)} or vector(0)) / {rate(_REQUESTS)}"

@@ -31,13 +31,7 @@ from typer import Option
 from catalog.database import Database, open_database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import write_catalog
-from engine.cli.command import (
-    CommandError,
-    CommandInterruptedError,
-    command,
-    new_app,
-    settings_of,
-)
+from engine.cli.command import CommandError, CommandInterruptedError, command, new_app, settings_of
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     demo_document,

@@ -76,7 +76,8 @@ def build_app(
         add_console(app, _answer)
     app.add_route("/", lambda _: RedirectResponse("console" if with_console else "docs"))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
-    if cors_origins:
+    app.add_middleware(RequestMiddleware, metrics=metrics)
+    if cors_origins:  # around everything, so that a page can read each error
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(cors_origins),
@@ -84,7 +85,6 @@ def build_app(
             allow_headers=["content-type", KEY_HEADER, TOKEN_HEADER],
             expose_headers=["x-request-id", "x-total", "retry-after"],
         )
-    app.add_middleware(RequestMiddleware, metrics=metrics)
     return app
 
 

@@ -78,13 +78,18 @@ async def test_answers_carry_ids_and_headers(api: Harness, owner: Headers):
     assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_pages_of_named_sites_may_call(sqlite_url: str, redis_url: str):
+async def test_pages_of_named_sites_may_call(
+    sqlite_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+):
     ours, asked = "https://app.example", {"access-control-request-method": "PUT"}
+    session = {"x-service-key": "a", "x-service-token": "b"}
     async with harness(app_settings(sqlite_url, redis_url, api_cors_origins=ours)) as api:
+        monkeypatch.setattr(api.app.state.services.sessions, "find", None)
         for origin, allowed in ((ours, ours), ("https://evil.example", None)):
             preflight = await api.client.options("/v2/region", headers=asked | {"origin": origin})
-            refused = await api.call("GET", "/region", {"origin": origin})
-            for answer in (preflight, refused):
+            broken = await api.call("GET", "/region", session | {"origin": origin})
+            assert broken.status_code == 500
+            for answer in (preflight, broken):
                 assert answer.headers.get("access-control-allow-origin") == allowed
 
 

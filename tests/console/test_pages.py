@@ -122,6 +122,10 @@ async def test_the_company(visitor: Visitor, venue: int):
     assert "Saved" in page.text
     assert (page.field("max"), page.field("end")) == ("3", "24:00")
     assert all(found.get("type") != "time" for _, found in page.tags), "24:00 is none in a browser"
+    caps = {"caps": [{"max": 3, "per": "90 seconds"}]}
+    await visitor.api.call("PUT", path, visitor.headers, caps)
+    tags = (await visitor.get("/company")).tags
+    assert ("option", {"value": "second", "selected": None}) in tags
     without = {"time_zone": "", "start": "", "end": "", "visit_silence": "60"}
     await visitor.post("/company", without)
     stored = await visitor.read(path)

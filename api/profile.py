@@ -182,8 +182,8 @@ async def edit_company(caller: Annotated[Caller, may_write("company")]) -> Compa
     A device receives at most `max` notifications of the company within any time of the length
     `per`. In quiet hours nothing is sent or kept for later: they are in the device's time zone
     where it is known, else in the venue's, else in the company's, and one of these two is required.
-    `presence` asks for messages about visits; a visit ends after `visit_silence` seconds without a
-    detection. Fields that are not given stay as they are.
+    `presence` asks for visits and messages about them, as does a campaign on visits; a visit ends
+    after `visit_silence` seconds without a detection. Fields that are not given stay as they are.
     """
     values = await caller.values(CompanyRulesInput)
 

@@ -237,7 +237,7 @@ async def visits(
     """The visits to each record of a kind, the most visited first, with their lengths.
 
     A visit counts for the day of its entry, in the venue's local time. Test devices are left out.
-    Visits are counted from when the company asks for presence events.
+    Visits are counted from when the company asks for presence, or has a campaign on visits.
     """
     choice, now = _choice(caller, days, kind, venue), caller.services.clock()
     async with caller.services.database.read() as session:

@@ -98,16 +98,14 @@ class CompanyRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What a company sets for all of its campaigns.
 
     `time_zone` is for the quiet hours, where neither the device's nor the venue's is known.
-    `presence` asks for the messages about visits; `tracks_visits` says that somebody needs visits:
-    those messages, or a campaign that does not fire on every detection. `visit_silence` is in
-    seconds, None for the setting.
+    `tracks_visits` says that somebody needs visits: the company, or a campaign that does not fire
+    on every detection. `visit_silence` is in seconds, None for the setting.
     """
 
     company_id: int
     caps: tuple[Cap, ...] = ()
     quiet_hours: QuietHours | None = None
     time_zone: str | None = None
-    presence: bool = False
     visit_silence: int | None = None
     tracks_visits: bool = False
 

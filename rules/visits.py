@@ -45,15 +45,13 @@ class Record(Protocol):
 class VisitPlace(msgspec.Struct, frozen=True):
     """A place that is visited. `key` is kept with the visit, so that the place can be found.
 
-    A visit ends after `silence` seconds. `dwell_minutes` ascend. `presence` says that events of
-    visits that begin now are published; a visit that was published is so to its end.
+    A visit ends after `silence` seconds. `dwell_minutes` ascend.
     """
 
     where: Where
     key: tuple[Any, ...]
     silence: float
     dwell_minutes: tuple[int, ...] = ()
-    presence: bool = False
 
 
 class Observation(msgspec.Struct, gc=False):
@@ -80,7 +78,6 @@ class Visit(msgspec.Struct, array_like=True, gc=False):
     kind: VisitKind
     place_id: int
     key: tuple[Any, ...]
-    presence: bool
     id: bytes
     silence: float
     entered_at: float
@@ -290,7 +287,7 @@ class VisitBook:
         identity = (*visitor, *place.where, *name, round(at * 1000))
         visit_id = uuid.uuid5(_NAMESPACE, "\0".join(map(str, identity))).bytes
         visit = Visit(
-            *(*place.where, place.key, place.presence, visit_id, place.silence, at, at),
+            *(*place.where, place.key, visit_id, place.silence, at, at),
             rssi_mean=rssi,
             rssi_max=rssi,
         )

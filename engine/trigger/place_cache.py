@@ -125,14 +125,13 @@ def visited_at(
     venue = place.venue
     if rules is None or not (rules.tracks_visits and place.active and venue.active):
         return ()
-    silence, presence = venue.visit_silence or rules.visit_silence, rules.presence
-    key = (venue.id, *key_of(place))
-    at_venue = VisitPlace(("venue", venue.id), key, silence or SILENCE["venue"], (), presence)
+    silence, key = venue.visit_silence or rules.visit_silence, (venue.id, *key_of(place))
+    at_venue = VisitPlace(("venue", venue.id), key, silence or SILENCE["venue"])
     if isinstance(place, TagSnapshot):
         return (at_venue,)
     kind: VisitKind = "beacon" if isinstance(place, BeaconSnapshot) else "geofence"
     minutes = tuple(sorted({each.dwell_minutes or 0 for each in campaigns if each.on == "dwell"}))
-    at_place = VisitPlace((kind, place.id), key, silence or SILENCE[kind], minutes, presence)
+    at_place = VisitPlace((kind, place.id), key, silence or SILENCE[kind], minutes)
     return (at_place, at_venue)
 
 

@@ -251,13 +251,12 @@ class PartitionVisits:
         return found
 
     async def _write(self, found: list[PendingEvent]) -> list[DecidedDetection]:
-        """Write what has changed, with the events that somebody wants to know."""
+        """Write what has changed, with the events."""
         if not (found or self._book.changed or self._published):
             return []
         decided = await self._decide(found)
-        wanted = [each for each, _, fires in decided if each.event.visit.presence or fires]
         published, self._published = self._published, []
-        await self._store.save(self._book, self._offset, wanted, published)
+        await self._store.save(self._book, self._offset, found, published)
         pause = 0.0 if self._tracking.in_transactions else _SAVE_SECONDS
         self.unsaved_from, self.save_at = None, asyncio.get_running_loop().time() + pause
         metrics = self._tracking.metrics
@@ -291,11 +290,9 @@ class PartitionVisits:
         return decided
 
     def _to_publish(self, decided: list[_Decided]) -> list[DecidedDetection]:
-        self.messages += [each for each in decided if each[0].event.visit.presence]
+        self.messages += decided
         for pending, _, fires in decided:
-            parts = pending.event.visit.presence + (fires is not None)
-            if parts:
-                self._parts[pending.event.id.bytes] = parts
+            self._parts[pending.event.id.bytes] = 1 + (fires is not None)
         return [fires for _, _, fires in decided if fires is not None]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rules.visits import Observation, Visit, VisitBook, VisitPlace
 
-VENUE = VisitPlace(("venue", 1), (1,), 40, presence=True)
+VENUE = VisitPlace(("venue", 1), (1,), 40)
 PLACES = (
     VisitPlace(("beacon", 1), (1,), 30, (1, 2)),
     VisitPlace(("beacon", 2), (2,), 10),

@@ -151,7 +151,7 @@ def test_a_message_matches_its_type(
     decided = granted(*made, *made, detection=detection, beacon=indexed)
     decided.known = record
     if moment is not None:
-        visit = Visit("beacon", 1, (), True, bytes(range(16)), 30, 0, 0)
+        visit = Visit("beacon", 1, (), bytes(range(16)), 30, 0, 0)
         decided.event = VisitEvent(moment, (1, device.udid), visit)
     messages = MessageWriter(topics=TOPICS, lifetime=LIFETIME).write([decided], NOW)
     assert decided.unsent == len(messages)

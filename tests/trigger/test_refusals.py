@@ -103,7 +103,7 @@ async def test_a_batch_with_devices_that_stay_has_good_records(trigger: PushedTr
 async def test_visits_are_followed_alike(trigger: PushedTrigger) -> None:
     """As by a book that sees one detection after the other, whatever comes in one batch."""
     await trigger.write_index(
-        rules_entry(presence=True, tracks_visits=True)
+        rules_entry(tracks_visits=True)
         | (beacon_entry([7, 8], reach=Zone.NEAR) | beacon_entry([7], minor=3, id=2))
         | (campaign_entry(7, delay=3600) | campaign_entry(8, on="dwell", dwell_minutes=1))
     )

@@ -19,7 +19,7 @@ from tests.redis.index_writer import (
 )
 from tests.trigger.pushed import NOW, PushedTrigger, detection, located
 
-VISITS = rules_entry(presence=True, tracks_visits=True)
+VISITS = rules_entry(tracks_visits=True)
 HERE = {"latitude": 48.8584, "longitude": 2.2945}
 
 
@@ -94,14 +94,6 @@ async def test_companies_that_ask_for_nothing_cost_nothing(trigger: PushedTrigge
     await pass_time(trigger, 500)
     assert await told(trigger) == []
     assert not await trigger.redis.keys("*visits*")
-
-
-async def test_a_campaign_alone_leads_to_no_presence(trigger: PushedTrigger) -> None:
-    entries = beacon_entry([8]) | campaign_entry(8, on="enter")
-    await trigger.write_index(rules_entry(tracks_visits=True) | entries)
-    await stay(trigger, 0, 10)
-    assert await told(trigger) == []
-    assert [each["on"] for each in await trigger.sent("notifications")] == ["enter"]
 
 
 async def test_who_has_lost_the_partition_writes_no_more(mall: PushedTrigger) -> None:

@@ -134,7 +134,9 @@ def test_the_settings_of_every_container_are_accepted(
     of_files = {file_variable(name) for name in secret_settings()}
     for name, value in environments[0].items():
         if name in of_files or value.startswith("/run/proximity/tls/"):
-            secret = secrets.get(name.removeprefix(PREFIX).removesuffix("_FILE"), "a secret")
+            secret = secrets.get(
+                name.removeprefix(PREFIX).removesuffix("_FILE"), "a secret of a test"
+            )
             (tmp_path / name).write_text(secret)
             monkeypatch.setenv(name, str(tmp_path / name))
         else:

@@ -15,7 +15,6 @@ from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -68,7 +67,10 @@ def role_group(settings: Settings, role: str) -> str:
 
 
 def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
-    """A member of the role's group; it never commits by itself."""
+    """A member of the role's group, which never commits by itself.
+
+    It gets a share of each topic: partitions are dealt round robin, aiokafka's default.
+    """
     session_ms = int(settings.kafka_session_timeout * 1000)
     return AIOKafkaConsumer(
         **connection_options(settings),
@@ -81,7 +83,6 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         heartbeat_interval_ms=session_ms // 5,
         # A revoked partition finishes its batch first; the group waits for that.
         rebalance_timeout_ms=int((settings.drain_timeout + REQUEST_SECONDS) * 1000),
-        partition_assignment_strategy=[StickyPartitionAssignor],
     )
 
 

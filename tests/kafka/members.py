@@ -1,7 +1,7 @@
 """Members of a consumer group that record the handled values."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
@@ -87,12 +87,13 @@ async def member(
     handle: Handle,
     metrics: Metrics | None = None,
     in_flight: int | None = None,
+    further: Sequence[str] = (),
 ) -> AsyncIterator[Member]:
     """A member that is stopped in order unless it has ended. Raises the errors of its run."""
     size, stop = settings.batch_records, asyncio.Event()
     consumer = PartitionedConsumer(
         settings=settings,
-        topics=[topic],
+        topics=[topic, *further],
         role=ROLE,
         worker_for=partial(HandlingWorker, handle, size),
         metrics=metrics or Metrics(),

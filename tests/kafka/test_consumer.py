@@ -13,6 +13,7 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from tests.kafka.members import (
     ROLE,
+    Member,
     RecordedValues,
     committed,
     member,
@@ -107,6 +108,24 @@ async def _size_of_others(settings: Settings, topic: str) -> int:
     async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
         ends = await consumer.end_offsets([TopicPartition(topic, n) for n in (1, 2, 3)])
         return sum(ends.values())
+
+
+@on_real_broker
+async def test_a_member_that_joins_takes_a_share_of_every_topic(
+    settings: Settings, topic: str
+) -> None:
+    topics, seen = [topic, f"{topic}s"], RecordedValues()
+    for each in topics:
+        await publish_numbers(settings, each, 0, 100)
+
+    def shares(member: Member) -> list[int]:
+        owned = [each.topic for each in member.consumer.partitions]
+        return [owned.count(each) for each in topics]
+
+    async with member(settings, topic, seen.handle, further=topics[1:]) as one:
+        await eventually(lambda: shares(one) == [4, 4])
+        async with member(settings, topic, seen.handle, further=topics[1:]) as two:
+            await eventually(lambda: shares(one) == shares(two) == [2, 2])
 
 
 @on_real_broker

@@ -63,6 +63,9 @@ def _logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a command that runs in this process makes of the logs ends with the test, as its streams
     do; so no logger may remember it."""
     configure = structlog.configure
+    # By default a traceback shows all variables, which takes ten seconds.
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
     def forgettable(**options: Any) -> None:
         configure(**options | {"cache_logger_on_first_use": False})

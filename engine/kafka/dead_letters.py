@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from aiokafka import ConsumerRecord
@@ -16,7 +16,6 @@ from aiokafka import ConsumerRecord
 from connectors.model import CallFault
 from engine.kafka.messages import format_instant
 from engine.kafka.producer import (
-    Message,
     MessageTooLargeError,
     OnAcknowledged,
     Outgoing,
@@ -169,6 +168,9 @@ def _original_headers(record: ConsumerRecord[bytes, bytes]) -> list[tuple[str, b
     headers = [(f"{ORIGINAL}{name}", value or b"") for name, value in headers_found]
     size = sum(len(name) + len(value) for name, value in headers)
     return headers if size <= _MOST_ORIGINAL_BYTES else []
+
+
+Message = TypeVar("Message", bound=Outgoing)
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -77,7 +77,6 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     headers: Headers
 
 
-Message = TypeVar("Message", bound=Outgoing)
 OnAcknowledged = Callable[[Sequence[Any]], None]
 
 
